@@ -106,7 +106,7 @@ fn every_class_parameter_is_documented() {
         .filter_map(|line| line.trim().strip_prefix("/// `")?.split_once("`: "))
         .map(|(key, _)| key.to_owned())
         .collect();
-    assert!(keys.contains("mkfs-options"), "{keys:?}");
+    assert!(keys.contains("mkfsOptions"), "{keys:?}");
     let page = read("docs/src/reference/class.md");
     let parameters = page.split("\n## ").next().unwrap();
     assert_eq!(rows(parameters), keys);

@@ -234,8 +234,8 @@ fn parameters() -> BTreeSet<String> {
     let values = |key: &str| match key {
         "layout" => Layout::ALL.map(Layout::as_str).join("|"),
         "wipe" => Wipe::ALL.map(Wipe::as_str).join("|"),
-        "safety" => Safety::ALL.map(Safety::as_str).join("|"),
-        "fs-type" => FsKind::ALL.map(FsKind::as_str).join("|"),
+        "resizeSnapshot" => Safety::ALL.map(Safety::as_str).join("|"),
+        "csi.storage.k8s.io/fstype" => FsKind::ALL.map(FsKind::as_str).join("|"),
         _ => "string".to_owned(),
     };
     keys.map(|key| format!("{key} {}", values(key))).collect()

@@ -10,7 +10,7 @@ use crate::csi::{Rig, group, volumes_of};
 use crate::machine::Disk;
 
 fn options(text: &str) -> BTreeMap<String, String> {
-    BTreeMap::from([("mkfs-options".to_owned(), text.to_owned())])
+    BTreeMap::from([("mkfsOptions".to_owned(), text.to_owned())])
 }
 
 #[test]

@@ -412,7 +412,7 @@ fn without_room_for_a_snapshot_only_best_effort_grows() {
 }
 
 fn snapshot_of(volume: &Volume) -> String {
-    volume.lv("vg0").replace("vg0/", "") + ".safety"
+    volume.lv("vg0").replace("vg0/", "") + ".resize"
 }
 
 /// Old texts stay in the ring of the metadata area for long: whether one names this.

@@ -87,7 +87,7 @@ const CASES: &[(&str, Case)] = &[
         Case {
             before: RAW,
             half: || vec![more("a", 2)],
-            command: || Cmd::new("lvremove").args(["-y", "-f"]).arg(path("a", ".more")),
+            command: || Cmd::new("lvremove").args(["-y", "-f"]).arg(path("a", ".extend")),
             step: Step::Grow("a", 24),
         },
     ),
@@ -137,7 +137,7 @@ const CASES: &[(&str, Case)] = &[
         Case {
             before: UNSTAGED,
             half: || vec![change("c", &["-ay"]), extend("c", 14), snapshot("c")],
-            command: || Cmd::new("lvremove").args(["-y", "-f"]).arg(path("c", ".safety")),
+            command: || Cmd::new("lvremove").args(["-y", "-f"]).arg(path("c", ".resize")),
             step: Step::Grow("c", 56),
         },
     ),
@@ -259,7 +259,7 @@ fn extend(name: &str, extents: u64) -> Cmd {
 }
 
 fn limit(name: &str, mib: u64) -> Cmd {
-    let tag = format!("pliant.limit={}", mib << 20);
+    let tag = format!("pliant.max-size={}", mib << 20);
     Cmd::new("lvchange").args(["-y", "--addtag", &tag]).arg(path(name, ""))
 }
 

@@ -79,9 +79,9 @@ mod tests {
 
     #[test]
     fn finds_by_the_whole_key() {
-        let tags = Words::from(["pliant.wiped=1", "other"]);
+        let tags = Words::from(["pliant.wiped-bytes=1", "other"]);
         assert_eq!(find(&tags, "wipe"), None);
-        assert_eq!(find(&tags, "wiped"), Some("pliant.wiped=1"));
+        assert_eq!(find(&tags, "wiped-bytes"), Some("pliant.wiped-bytes=1"));
     }
 
     #[test]

@@ -192,7 +192,7 @@ fn class_difference(found: &Found, want: &NewVolume) -> Option<String> {
         .or_else(|| differs("use", &record.mode.to_string(), &want.mode.to_string()))
         .or_else(|| differs("pool", found.pool.name.as_str(), pool.as_str()))
         .or_else(|| differs("wipe", record.wipe.as_str(), class.wipe.as_str()))
-        .or_else(|| differs("safety", record.safety.as_str(), class.safety.as_str()))
+        .or_else(|| differs("resizeSnapshot", record.safety.as_str(), class.safety.as_str()))
 }
 
 fn size_difference(found: &Found, want: &NewVolume) -> Option<String> {

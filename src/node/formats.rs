@@ -103,5 +103,5 @@ impl Formats {
 }
 
 fn invalid(reason: String) -> VolumeError {
-    VolumeError::Invalid { field: "parameters.mkfs-options".to_owned(), reason }
+    VolumeError::Invalid { field: "parameters.mkfsOptions".to_owned(), reason }
 }

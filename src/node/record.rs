@@ -16,9 +16,9 @@ const PREFIX: &str = "pliant-";
 pub const NODE: &str = "node";
 const STATE: &str = "state";
 const FENCE: &str = "fence";
-const LIMIT: &str = "limit";
+const LIMIT: &str = "max-size";
 /// The key of the tag that says how far a volume's last wipe is.
-pub const WIPED: &str = "wiped";
+pub const WIPED: &str = "wiped-bytes";
 
 /// Where a volume stands in its life; what LVM stores of [`crate::volume::State`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,12 +79,12 @@ pub fn lv_name(key: &VolumeKey) -> String {
 
 /// The name of the safety snapshot of a volume.
 pub fn safety_name(key: &VolumeKey) -> String {
-    format!("{PREFIX}{}.safety", key.as_str())
+    format!("{PREFIX}{}.resize", key.as_str())
 }
 
 /// The name of the logical volume that holds extents while they are wiped before they join a volume.
 pub fn more_name(key: &VolumeKey) -> String {
-    format!("{PREFIX}{}.more", key.as_str())
+    format!("{PREFIX}{}.extend", key.as_str())
 }
 
 impl Record {
@@ -113,7 +113,7 @@ impl Record {
         if lv.name != lv_name(id.key()) {
             return None;
         }
-        let mode: Mode = value("mode")?.parse().ok()?;
+        let mode: Mode = value("fstype")?.parse().ok()?;
         let word = |key, known: &[&str]| {
             let word = value(key)?;
             known.iter().position(|known| *known == word)
@@ -132,10 +132,10 @@ impl Record {
             Some(_) => Some(bytes(value(LIMIT))?),
             None => None,
         };
-        let safety = match word("safety", &Safety::ALL.map(Safety::as_str)) {
+        let safety = match word("resize-snapshot", &Safety::ALL.map(Safety::as_str)) {
             Some(at) => Safety::ALL[at],
             // What cannot be read may want one.
-            None if tags::find(&lv.tags, "safety").is_some() => Safety::Required,
+            None if tags::find(&lv.tags, "resize-snapshot").is_some() => Safety::Required,
             None => Safety::BestEffort,
         };
         let wiped = match tags::find(&lv.tags, WIPED) {
@@ -146,7 +146,7 @@ impl Record {
             name: value("name")?,
             mode,
             life: Life::ALL[word(STATE, &Life::ALL.map(Life::as_str))?],
-            requested: bytes(value("requested")),
+            requested: bytes(value("requested-bytes")),
             wipe: word("wipe", &Wipe::ALL.map(Wipe::as_str)).map_or(Wipe::Zero, |at| Wipe::ALL[at]),
             safety,
             mkfs,
@@ -162,12 +162,14 @@ impl Record {
         let mut tags = vec![
             tags::tag("id", &self.id.to_string()),
             tags::tag("name", &self.name),
-            tags::tag("mode", &self.mode.to_string()),
+            tags::tag("fstype", &self.mode.to_string()),
             tags::tag("wipe", self.wipe.as_str()),
-            tags::tag("safety", self.safety.as_str()),
+            tags::tag("resize-snapshot", self.safety.as_str()),
             self.life.tag(),
         ];
-        tags.extend(self.requested.map(|size| tags::tag("requested", &size.get().to_string())));
+        tags.extend(
+            self.requested.map(|size| tags::tag("requested-bytes", &size.get().to_string())),
+        );
         if !self.mkfs.words().is_empty() {
             tags.push(tags::tag("mkfs", &self.mkfs.words().join(" ")));
         }
@@ -350,7 +352,7 @@ mod tests {
         for far in ["wiped=", "wiped=most", "wiped=-1", "wiped=!zz"] {
             assert_eq!(wiped(far), Some(None), "{far}");
         }
-        let safety = by_hand("pliant.safety=best-effort").map(|one| one.safety);
+        let safety = by_hand("pliant.resize-snapshot=best-effort").map(|one| one.safety);
         assert_eq!(safety, Some(Safety::Required), "one of both may be what was wanted");
 
         let foreign = Lv { name: "data".to_owned(), ..lv };

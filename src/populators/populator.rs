@@ -194,8 +194,11 @@ impl<S: Source> Populator<S> {
 fn allow<S: Source>(work: &Work<'_, S>) -> String {
     let label = "pod-security.kubernetes.io/enforce=baseline";
     let other = work.source.is_some_and(|source| !source.is_near());
-    let other =
-        if other { ", or have it filled in another one: value operator.populatorNamespace" } else { "" };
+    let other = if other {
+        ", or have it filled in another one: value operator.populatorNamespace"
+    } else {
+        ""
+    };
     format!(
         "; it runs as root, which the policy baseline lets it: `kubectl label --overwrite namespace {} {label}`{other}",
         work.namespace

@@ -204,14 +204,14 @@ async fn a_snapshot_keeps_the_content_and_a_merge_puts_it_back() {
     let device = ready(&host, "a", 2).await;
     host.write_at(&device, 100, b"before");
     let before = host.state();
-    lvm(&host, &format!("lvcreate -y -s -l 9 -n a.safety --addtag x {G}/a")).await;
+    lvm(&host, &format!("lvcreate -y -s -l 9 -n a.resize --addtag x {G}/a")).await;
     let names: Vec<_> = host.state().devices.into_keys().collect();
-    assert_eq!(names, ["vg0-a", "vg0-a-real", "vg0-a.safety", "vg0-a.safety-cow"]);
+    assert_eq!(names, ["vg0-a", "vg0-a-real", "vg0-a.resize", "vg0-a.resize-cow"]);
     assert_eq!(code(&host, &format!("lvextend -y -l 3 {G}/a")).await, 5);
     host.write_at(&device, 100, b"after!");
-    let snapshot = host.device_of(G, "a.safety").unwrap();
+    let snapshot = host.device_of(G, "a.resize").unwrap();
     assert_eq!(host.read_at(&snapshot, 100, 6).await.unwrap(), b"before");
-    lvm(&host, &format!("lvconvert -y --merge -i 1 {G}/a.safety")).await;
+    lvm(&host, &format!("lvconvert -y --merge -i 1 {G}/a.resize")).await;
     assert_eq!(host.read_at(&device, 100, 6).await.unwrap(), b"before");
     assert_eq!(host.state(), before);
 }

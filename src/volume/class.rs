@@ -14,12 +14,12 @@ pub struct Class {
     pub layout: Layout,
     /// `wipe`: how the bytes of a deleted volume are made unreadable. Default: `zero`.
     pub wipe: Wipe,
-    /// `safety`: whether a snapshot is taken before an unmounted file system is checked and
+    /// `resizeSnapshot`: whether a snapshot is taken before an unmounted file system is checked and
     /// resized. Default: `best-effort`.
     pub safety: Safety,
-    /// `mkfs-options`: options for making the file system, from an allow-list.
+    /// `mkfsOptions`: options for making the file system, from an allow-list.
     pub mkfs_options: MkfsOptions,
-    /// `fs-type`: the file system where the request itself names none. Default: the driver's.
+    /// `csi.storage.k8s.io/fstype`: the file system where the request itself names none. Default: the driver's.
     pub fs: Option<FsKind>,
 }
 
@@ -86,16 +86,19 @@ pub struct ClassError {
 }
 
 /// The keys of a class.
-const KEYS: [&str; 6] = ["pool", "layout", "wipe", "safety", "mkfs-options", "fs-type"];
+const KEYS: [&str; 6] = ["pool", "layout", "wipe", "resizeSnapshot", "mkfsOptions", FS_TYPE];
 
-/// Keys with this prefix are the caller's own: whose claim it is, which secrets, which file system.
+/// The key of the file system, as external-provisioner reads it and then passes it in the capability.
+const FS_TYPE: &str = "csi.storage.k8s.io/fstype";
+
+/// Keys with this prefix belong to the sidecars: the PVC, the secrets, the file system.
 const CALLERS: &str = "csi.storage.k8s.io/";
 
 impl Class {
-    /// Parse the parameters of a class; `csi.storage.k8s.io/*` keys are accepted and not kept.
+    /// Parse the parameters of a class; `csi.storage.k8s.io/*` keys are accepted; of these only the file system is read.
     ///
     /// `named` is the file system that the request itself names, `default` the driver's own: with
-    /// them it is known whose options `mkfs-options` are.
+    /// them it is known whose options `mkfsOptions` are.
     ///
     /// # Errors
     /// [`ClassError`] for an unknown key (it names the nearest known one) or a bad value.
@@ -113,22 +116,20 @@ impl Class {
             layout: value(parameters, "layout", one_of(&Layout::ALL, Layout::as_str))?
                 .unwrap_or_default(),
             wipe: value(parameters, "wipe", one_of(&Wipe::ALL, Wipe::as_str))?.unwrap_or_default(),
-            safety: value(parameters, "safety", one_of(&Safety::ALL, Safety::as_str))?
+            safety: value(parameters, "resizeSnapshot", one_of(&Safety::ALL, Safety::as_str))?
                 .unwrap_or_default(),
             mkfs_options: MkfsOptions::default(),
-            fs: value(parameters, "fs-type", str::parse)?,
+            fs: value(parameters, FS_TYPE, str::parse)?,
         };
-        let named = named.or_else(|| Class::named_in(parameters));
         let fs = class.file_system(named, default);
         let options = |text: &str| MkfsOptions::parse(fs, text);
-        class.mkfs_options = value(parameters, "mkfs-options", options)?.unwrap_or_default();
+        class.mkfs_options = value(parameters, "mkfsOptions", options)?.unwrap_or_default();
         Ok(class)
     }
 
     /// The file system that these parameters name, for one who asks without a request, as for capacity.
     pub fn named_in(parameters: &BTreeMap<String, String>) -> Option<FsKind> {
-        let named = |key: &str| parameters.get(key).and_then(|text| text.parse().ok());
-        named("csi.storage.k8s.io/fstype").or_else(|| named("fs-type"))
+        parameters.get(FS_TYPE).and_then(|text| text.parse().ok())
     }
 
     /// The parameters that say the same: what [`Class::parse`] reads, for a record.
@@ -138,9 +139,9 @@ impl Class {
             ("pool", self.pool.as_ref().map(PoolName::to_string)),
             ("layout", Some(self.layout.as_str().to_owned())),
             ("wipe", Some(self.wipe.as_str().to_owned())),
-            ("safety", Some(self.safety.as_str().to_owned())),
-            ("mkfs-options", (!mkfs.is_empty()).then_some(mkfs)),
-            ("fs-type", self.fs.map(|fs| fs.to_string())),
+            ("resizeSnapshot", Some(self.safety.as_str().to_owned())),
+            ("mkfsOptions", (!mkfs.is_empty()).then_some(mkfs)),
+            (FS_TYPE, self.fs.map(|fs| fs.to_string())),
         ];
         said.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
     }
@@ -155,7 +156,11 @@ impl ClassError {
     fn unknown(key: &str) -> Self {
         let key: String = key.chars().take(64).collect();
         let all = KEYS.join(", ");
-        let reason = match nearest(&key, &KEYS) {
+        let plain = |key: &&'static str| key.rsplit('/').next().unwrap_or(key);
+        let names: Vec<&str> = KEYS.iter().map(plain).collect();
+        let nearest = nearest(&key, &names);
+        let nearest = nearest.and_then(|nearest| KEYS.iter().find(|key| plain(key) == nearest));
+        let reason = match nearest {
             Some(nearest) => format!("unknown; did you mean {nearest}? Known are {all}"),
             None => format!("unknown; known are {all}"),
         };

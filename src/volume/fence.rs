@@ -24,7 +24,7 @@ impl Standing {
     /// The word on the volume's tag.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Standing::HalfCopied => "half-copied",
+            Standing::HalfCopied => "incomplete",
             Standing::Active => "active",
             Standing::Superseded => "superseded",
         }

@@ -135,15 +135,15 @@ async fn options_and_parameters_bring_in_nothing() {
     let before = host.counts();
     let (mut asked, mut refused) = (0, 0);
     for (key, value) in [
-        ("mkfs-options", "-E offset=4096"),
-        ("mkfs-options", "-J device=/dev/fake0"),
-        ("mkfs-options", "-d /etc"),
-        ("mkfs-options", "/dev/fake0"),
-        ("mkfs-options", "-L -F"),
+        ("mkfsOptions", "-E offset=4096"),
+        ("mkfsOptions", "-J device=/dev/fake0"),
+        ("mkfsOptions", "-d /etc"),
+        ("mkfsOptions", "/dev/fake0"),
+        ("mkfsOptions", "-L -F"),
         ("pool", "../vg0"),
         ("pool", "-y"),
-        ("fs-type", "ext4,suid"),
-        ("fs-type", "../../bin/sh"),
+        ("csi.storage.k8s.io/fstype", "ext4,suid"),
+        ("csi.storage.k8s.io/fstype", "../../bin/sh"),
         ("layout", "raid1"),
         ("wipe", "never"),
         ("vg", "vg0"),

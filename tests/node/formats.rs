@@ -29,7 +29,7 @@ fn programs(host: &FakeHost) -> u64 {
     host.counts().get("processes").copied().unwrap_or_default()
 }
 
-/// The words of a refusal of mkfs-options, after which there is no volume.
+/// The words of a refusal of mkfsOptions, after which there is no volume.
 async fn refused(node: &Node, want: &NewVolume) -> String {
     let error = node.ensure(want).await.expect_err("it is refused");
     assert!(matches!(error, VolumeError::Invalid { .. }), "{error:?}");
@@ -48,7 +48,7 @@ fn options_that_mkfs_refuses_are_refused_before_a_volume_is_made() {
              Usage: mkfs.ext4 [-c|-l filename] [-b block-size]\n\t[-C cluster-size]\n",
         );
         let words = refused(&node, &wanted(VOLUME, FsKind::Ext4, 64, "-i 1")).await;
-        assert!(words.contains("mkfs-options"), "{words}");
+        assert!(words.contains("mkfsOptions"), "{words}");
         let said = "mkfs.ext4: invalid inode ratio 1 (min 1024/max 67108864)";
         assert!(words.ends_with(said) && !words.contains('\n'), "{words}");
     });

@@ -96,12 +96,15 @@ fn a_volume_is_wiped_at_its_end_whatever_was_wiped_for_it_before() {
             } else {
                 let said = Op::Delete.ask(&it.host, &it.node).await.expect_err("it is held");
                 assert!(said.starts_with("Working"), "{said}");
-                assert!(it.holds(&format!("{}.more", lv())), "what is being wiped is not removed");
+                assert!(
+                    it.holds(&format!("{}.extend", lv())),
+                    "what is being wiped is not removed"
+                );
                 it.host.let_go();
             }
             it.to_the_end(Op::Delete).await;
             assert!(!readable(&it.host, &marks).await, "{growth_ends_first}");
-            assert!(!it.holds(&lv()) && !it.holds(&format!("{}.more", lv())));
+            assert!(!it.holds(&lv()) && !it.holds(&format!("{}.extend", lv())));
         });
     }
 }
@@ -338,7 +341,7 @@ fn a_volume_that_a_process_has_open_is_not_removed_although_a_resize_was_cut() {
         for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Write, Op::Unstage] {
             op.ask(&host, &node).await.expect("what goes before is done");
         }
-        type_in(&host, "vg0", &format!("lvcreate -y -s -l 20 -n {}.safety vg0/{}", lv(), lv()))
+        type_in(&host, "vg0", &format!("lvcreate -y -s -l 20 -n {}.resize vg0/{}", lv(), lv()))
             .await;
         type_in(&host, "vg0", &format!("lvchange -y -ay vg0/{}", lv())).await;
         host.open(&host.device_of("vg0", &lv()).expect("it is active"));
@@ -356,7 +359,7 @@ fn nothing_is_rolled_back_under_a_program_that_has_the_volume_open() {
         for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Write, Op::Unstage] {
             op.ask(&host, &node).await.expect("what goes before is done");
         }
-        type_in(&host, "vg0", &format!("lvcreate -y -s -l 20 -n {}.safety vg0/{}", lv(), lv()))
+        type_in(&host, "vg0", &format!("lvcreate -y -s -l 20 -n {}.resize vg0/{}", lv(), lv()))
             .await;
         type_in(&host, "vg0", &format!("lvchange -y -ay vg0/{}", lv())).await;
         let device = host.device_of("vg0", &lv()).expect("it is active");

@@ -55,7 +55,7 @@ fn a_volume_that_no_list_can_name_is_told_by_its_pool() {
         let (host, _, node) = after(&[Op::Create(EXT4)]).await;
         assert_eq!(node.storage_health().await, []);
         let lv = pliant::node::record::lv_name(id_of(VOLUME).key());
-        type_in(&host, "vg0", &format!("lvchange -y --deltag pliant.mode=ext4 vg0/{lv}")).await;
+        type_in(&host, "vg0", &format!("lvchange -y --deltag pliant.fstype=ext4 vg0/{lv}")).await;
 
         assert!(node.list(&Page::default()).await.expect("a list").volumes.is_empty());
         let told = node.storage_health().await;

@@ -98,11 +98,11 @@ fn a_volume_that_is_still_being_formatted_is_not_formatted_again() {
 #[test]
 fn one_volume_whose_tags_were_changed_by_hand_hides_no_other() {
     block_on(async {
-        for tag in ["pliant.state=shown", "pliant.mode=xfs", "pliant.mkfs=-d!20/etc"] {
+        for tag in ["pliant.state=shown", "pliant.fstype=xfs", "pliant.mkfs=-d!20/etc"] {
             let (host, _, node) = after(&[Op::Create(EXT4), Op::CreateNeighbour]).await;
             let place = format!("vg0/{}", lv_name(id_of(VOLUME).key()));
             let by_hand = Cmd::new("lvchange").args(["-y", "--addtag", tag, &place]);
-            let gone = Cmd::new("lvchange").args(["-y", "--deltag", "pliant.mode=ext4", &place]);
+            let gone = Cmd::new("lvchange").args(["-y", "--deltag", "pliant.fstype=ext4", &place]);
             host.lvm("vg0", by_hand).await.expect("LVM takes it");
             if tag == "pliant.state=shown" {
                 host.lvm("vg0", gone).await.expect("LVM takes it");
@@ -819,8 +819,12 @@ fn a_size_in_a_tag_that_cannot_be_read_is_not_0() {
     block_on(async {
         let (host, _, node) = after(&[Op::Create(Mode::Block)]).await;
         let place = format!("vg0/{}", lv_name(id_of(VOLUME).key()));
-        type_in(&host, "vg0", &format!("lvchange -y --addtag pliant.requested=small {place}"))
-            .await;
+        type_in(
+            &host,
+            "vg0",
+            &format!("lvchange -y --addtag pliant.requested-bytes=small {place}"),
+        )
+        .await;
         let listed = node.list(&Page::default()).await.expect("a list").volumes;
         assert_eq!(listed[0].volume.requested, listed[0].volume.size, "the most that it can be");
     });

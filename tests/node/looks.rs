@@ -163,7 +163,7 @@ fn a_merge_that_lvm_refuses_is_told_and_nothing_is_mounted() {
     block_on(async {
         let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Unstage]).await;
         // What is no superblock fails the check, so that the snapshot is to be merged back.
-        let take = format!("lvcreate -y -s -l 20 -n {}.safety vg0/{}", lv(), lv());
+        let take = format!("lvcreate -y -s -l 20 -n {}.resize vg0/{}", lv(), lv());
         type_in(&host, "vg0", &take).await;
         type_in(&host, "vg0", &format!("lvchange -y -ay vg0/{}", lv())).await;
         let device = host.device_of("vg0", &lv()).expect("it is active");
@@ -279,7 +279,7 @@ fn a_wipe_or_safety_that_makes_no_sense_is_taken_for_the_careful_one() {
         host.forget_effects();
         Op::Grow(LARGE).ask(&host, &node).await.expect("grow");
         let effects = host.effects();
-        assert!(effects.iter().any(|effect| effect.contains(".safety")), "{effects:#?}");
+        assert!(effects.iter().any(|effect| effect.contains(".resize")), "{effects:#?}");
         Op::Delete.ask(&host, &node).await.expect("delete");
         assert!(!crate::machine::readable(&host, &marks).await);
     });
@@ -382,7 +382,7 @@ fn each_step_that_concludes_a_resize_which_was_cut_is_durable_before_the_volume_
     {
         block_on(async {
             let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Unstage]).await;
-            let take = format!("lvcreate -y -s -l 20 -n {}.safety vg0/{}", lv(), lv());
+            let take = format!("lvcreate -y -s -l 20 -n {}.resize vg0/{}", lv(), lv());
             type_in(&host, "vg0", &take).await;
             type_in(&host, "vg0", &format!("lvchange -y -ay vg0/{}", lv())).await;
             if !good {

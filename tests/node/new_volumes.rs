@@ -150,8 +150,9 @@ fn a_first_wipe_goes_on_from_what_is_durably_wiped_and_the_last_one_begins_again
         let (host, setup, node) = impatient(20).await;
         let gib = 18;
         node.ensure(&want(VOLUME, RAW, gib << 10)).await.expect("create");
-        let noted =
-            |host: &FakeHost| host.effects().iter().any(|effect| effect.contains("pliant.wiped="));
+        let noted = |host: &FakeHost| {
+            host.effects().iter().any(|effect| effect.contains("pliant.wiped-bytes="))
+        };
         while !noted(&host) {
             tokio::task::yield_now().await;
         }
@@ -162,7 +163,7 @@ fn a_first_wipe_goes_on_from_what_is_durably_wiped_and_the_last_one_begins_again
         Op::Stage(RAW).ask(&again, &node).await.expect("it is wiped");
         let group = again.group("vg0").expect("a group");
         let tags = &group.lvs[&lv_name(id_of(VOLUME).key())].tags;
-        assert!(!tags.iter().any(|tag| tag.starts_with("pliant.wiped")), "{tags:?}");
+        assert!(!tags.iter().any(|tag| tag.starts_with("pliant.wiped-bytes")), "{tags:?}");
         again.forget_effects();
         while Op::Delete.ask(&again, &node).await.is_err() {
             tokio::task::yield_now().await;

@@ -169,7 +169,7 @@ fn node_plans() -> Vec<PoolPlan> {
 #[test]
 fn a_volume_whose_tags_cannot_be_read_is_not_absent() {
     block_on(async {
-        for tag in ["pliant.mode=block", "pliant.state=new", "pliant.name=volume"] {
+        for tag in ["pliant.fstype=block", "pliant.state=new", "pliant.name=volume"] {
             let (host, node) = with_pools(&["default"]).await;
             node.ensure(&want(VOLUME, Mode::Block, 64)).await.expect("create");
             let lv = lv_name(id_of(VOLUME).key());

@@ -87,7 +87,7 @@ impl Run {
                 host.write_at(&device(&host), STATE, &[state | 2]);
             }
             Before::CutResize => {
-                let make = format!("lvcreate -y -s -l 20 -n {lv}.safety vg0/{lv}");
+                let make = format!("lvcreate -y -s -l 20 -n {lv}.resize vg0/{lv}");
                 type_in(&host, "vg0", &make).await;
             }
         }

@@ -253,7 +253,8 @@ fn of_two_volumes_with_one_name_none_is_touched() {
 fn a_volume_whose_tags_make_no_sense_is_neither_absent_nor_touched() {
     block_on(async {
         let (host, _, node) = after(&[Op::Create(EXT4)]).await;
-        type_in(&host, "vg0", &format!("lvchange -y --deltag pliant.mode=ext4 vg0/{}", lv())).await;
+        type_in(&host, "vg0", &format!("lvchange -y --deltag pliant.fstype=ext4 vg0/{}", lv()))
+            .await;
         let before = host.state().groups;
         for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Grow(LARGE), Op::Delete] {
             let said = op.ask(&host, &node).await.expect_err("it does not say what it is");

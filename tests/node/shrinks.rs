@@ -39,7 +39,7 @@ fn size(host: &FakeHost) -> u64 {
 fn limit(host: &FakeHost) -> Option<String> {
     let lv = lv_name(&VolumeKey::of(VOLUME));
     let tags = host.group("vg0").expect("a group").lvs[&lv].tags.clone();
-    tags.iter().find(|tag| tag.starts_with("pliant.limit=")).map(str::to_owned)
+    tags.iter().find(|tag| tag.starts_with("pliant.max-size=")).map(str::to_owned)
 }
 
 #[test]

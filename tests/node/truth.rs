@@ -102,7 +102,7 @@ fn what_is_held_out_of_sight_is_neither_grown_nor_rolled_back() {
         let grown = node.grow(&id_of(VOLUME), growth(LARGE)).await.expect("the volume grows");
         assert!(grown.node_expansion_required);
         let effects = host.effects();
-        let touched = |effect: &String| effect.contains(".safety") || effect.starts_with("mount");
+        let touched = |effect: &String| effect.contains(".resize") || effect.starts_with("mount");
         assert!(!effects.iter().any(touched), "{effects:#?}");
     });
 }

@@ -64,7 +64,7 @@ fn a_long_wipe_goes_on_from_what_is_durably_wiped() {
         let base = host.after_crash();
         node.remove(&id_of(VOLUME)).await.expect("delete");
         let effects = host.effects();
-        let note = format!("pliant.wiped={}", NOTED * GIB);
+        let note = format!("pliant.wiped-bytes={}", NOTED * GIB);
         let noted = effects.iter().position(|effect| effect.contains(&note));
         let noted = noted.expect("it is written down");
         let before = begins(&effects[..noted], "BLKZEROOUT");

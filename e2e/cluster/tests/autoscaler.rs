@@ -232,9 +232,9 @@ impl World {
 #[test]
 fn the_walk_through_from_a_template_to_a_swap() {
     run("the_walk_through_from_a_template_to_a_swap", |world| async move {
-        let hdd = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let hdd = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         let ssd = format!("{hdd}-ssd");
-        world.class_named(&ssd, json!({"pool": "fast", "fs-type": "xfs"})).await;
+        world.class_named(&ssd, json!({"pool": "fast", "csi.storage.k8s.io/fstype": "xfs"})).await;
         let template = json!([{"metadata": {"name": "data"}, "spec": {
             "accessModes": ["ReadWriteOnce"], "storageClassName": hdd,
             "resources": {"requests": {"storage": "400Mi"}}}}]);
@@ -284,7 +284,7 @@ fn the_walk_through_from_a_template_to_a_swap() {
 #[test]
 fn pods_get_claims_of_their_template_and_lose_the_old_ones_after_their_time() {
     run("pods_get_claims_of_their_template", |world| async move {
-        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         world.workload(1, json!([])).await;
         world.autoscaler(&class, "200Mi", json!({})).await;
         world.settled("1/1").await;
@@ -303,7 +303,7 @@ fn pods_get_claims_of_their_template_and_lose_the_old_ones_after_their_time() {
 #[test]
 fn a_target_that_is_too_small_leaves_the_pod_with_its_claim() {
     run("a_target_that_is_too_small", |world| async move {
-        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         world.workload(1, json!([])).await;
         world.autoscaler(&class, "200Mi", json!({})).await;
         world.settled("1/1").await;
@@ -333,7 +333,7 @@ pub fn is_ready(pod: &Pod) -> bool {
 #[test]
 fn a_full_claim_grows_by_itself() {
     run("a_full_claim_grows_by_itself", |world| async move {
-        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         world.workload(1, json!([])).await;
         let policy = json!({"growAt": 70, "minStep": "100Mi", "maxSize": "400Mi"});
         world.autoscaler(&class, "200Mi", json!({"autoscale": policy})).await;
@@ -353,9 +353,9 @@ fn a_full_claim_grows_by_itself() {
 #[test]
 fn a_hot_copy_stops_the_pod_for_less() {
     run("a_hot_copy_stops_the_pod_for_less", |world| async move {
-        let hdd = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let hdd = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         let ssd = format!("{hdd}-ssd");
-        world.class_named(&ssd, json!({"pool": "fast", "fs-type": "xfs"})).await;
+        world.class_named(&ssd, json!({"pool": "fast", "csi.storage.k8s.io/fstype": "xfs"})).await;
         world.workload(1, json!([])).await;
         world.autoscaler(&hdd, "500Mi", json!({})).await;
         world.settled("1/1").await;

@@ -17,7 +17,7 @@ pub const CHECK: &str = "cd /data && head -n -1 sums | md5sum -c - | grep -vc OK
 pub const SIZE: &str = "df -k /data | tail -n 1 | awk '{print $2}'";
 
 async fn grow_under_a_writer(world: World, fs: &str) {
-    let class = world.class(json!({"pool": "fast", "fs-type": fs})).await;
+    let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": fs})).await;
     world.claim("data", &class, "320Mi", "Filesystem").await;
     world.pod("writer", "data", WRITER, json!({})).await;
     assert_eq!(world.exec("writer", "awk '$2 == \"/data\" {print $3}' /proc/mounts").await, fs);
@@ -78,7 +78,7 @@ fn a_raw_device_grows_under_its_pod() {
 #[test]
 fn a_volume_grows_while_nobody_uses_it() {
     run("a_volume_grows_while_nobody_uses_it", |world| async move {
-        let class = world.class(json!({"pool": "fast", "fs-type": "xfs"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "xfs"})).await;
         world.claim("data", &class, "320Mi", "Filesystem").await;
         world.pod("first", "data", "echo kept >/data/file; sync; sleep 9999", json!({})).await;
         world.remove_pod("first").await;
@@ -101,8 +101,9 @@ fn a_volume_grows_while_nobody_uses_it() {
 fn a_volume_grows_that_was_never_used() {
     run("a_volume_grows_that_was_never_used", |world| async move {
         for fs in ["ext4", "xfs", "btrfs"] {
-            let class =
-                world.class_that_binds_at_once(json!({"pool": "fast", "fs-type": fs})).await;
+            let class = world
+                .class_that_binds_at_once(json!({"pool": "fast", "csi.storage.k8s.io/fstype": fs}))
+                .await;
             world.claim(fs, &class, "320Mi", "Filesystem").await;
             let is = |size| move |claim: &PersistentVolumeClaim| capacity(claim) == size;
             world.until::<PersistentVolumeClaim>(fs, "is bound", is("320Mi")).await;

@@ -95,7 +95,7 @@ impl World {
 fn claims_of_another_driver_become_smaller_and_come_to_this_one() {
     run("foreign", |world| async move {
         let theirs = world.class_of_directories().await;
-        let ours = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let ours = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         world.workload(1, json!([])).await;
         world.autoscaler(&theirs, "200Mi", json!({})).await;
         world.settled("1/1").await;

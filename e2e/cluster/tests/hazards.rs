@@ -18,7 +18,7 @@ use crate::world::{World, run};
 
 /// A workload whose pods have claims of 200 MiB; the name of their class.
 async fn workload(world: &World, replicas: i32) -> String {
-    let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+    let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
     world.workload(replicas, json!([])).await;
     world.autoscaler(&class, "200Mi", json!({})).await;
     world.settled(&format!("{replicas}/{replicas}")).await;
@@ -80,7 +80,7 @@ fn phase_of(status: &PvcAutoscalerStatus, ordinal: i32) -> Option<SwapPhase> {
 #[test]
 fn adopt_never_renames_the_claims_of_a_template() {
     run("hazard_adopt", |world| async move {
-        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         let template = json!([{"metadata": {"name": "data"}, "spec": {
             "accessModes": ["ReadWriteOnce"], "storageClassName": class,
             "resources": {"requests": {"storage": "200Mi"}}}}]);
@@ -91,7 +91,9 @@ fn adopt_never_renames_the_claims_of_a_template() {
         world.exec("db-0", "head -c 20000000 /dev/urandom >/data/kept; sync").await;
         let digest = world.exec("db-0", "sha256sum </data/kept").await;
         let other = format!("{class}-other");
-        world.class_named(&other, json!({"pool": "fast", "fs-type": "xfs"})).await;
+        world
+            .class_named(&other, json!({"pool": "fast", "csi.storage.k8s.io/fstype": "xfs"}))
+            .await;
         world.autoscaler(&other, "320Mi", json!({})).await;
         world.settled("1/1").await;
         let after = world.active(0).await;

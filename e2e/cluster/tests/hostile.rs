@@ -38,7 +38,7 @@ fn no_name_that_a_tenant_writes_takes_the_webhook_from_others() {
         }
         // A name that is one, of a StatefulSet that is not there.
         autoscalers.create(&PostParams::default(), &naming("x")).await.unwrap();
-        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         world.workload(1, json!([])).await;
         world.autoscaler(&class, "200Mi", json!({})).await;
         world.settled("1/1").await;
@@ -121,7 +121,7 @@ fn a_finalizer_that_a_tenant_writes_retains_no_volume() {
 #[test]
 fn a_namespace_that_makes_no_further_pod_keeps_the_one_that_runs() {
     run("tenant_quota", |world| async move {
-        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         world.workload(1, json!([])).await;
         world.autoscaler(&class, "200Mi", json!({})).await;
         world.settled("1/1").await;
@@ -152,7 +152,7 @@ fn a_namespace_that_makes_no_further_pod_keeps_the_one_that_runs() {
 #[test]
 fn a_restricted_namespace_keeps_its_pod() {
     run("tenant_restricted", |world| async move {
-        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         world.workload(1, json!([])).await;
         world.autoscaler(&class, "200Mi", json!({})).await;
         world.settled("1/1").await;
@@ -235,7 +235,7 @@ fn a_group_that_a_tenant_forges_in_its_volume_takes_nothing_from_the_node() {
         world.claim("evil", "pliant", "64Mi", "Block").await;
         let node = world.pod("evil", "evil", "sleep 9999", json!({})).await;
         let here = json!({"nodeSelector": {"kubernetes.io/hostname": node.clone()}});
-        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         world.claim("before", &class, "64Mi", "Filesystem").await;
         world.pod("before", "before", "sleep 9999", here.clone()).await;
         world.exec("before", "echo kept >/data/file; sync").await;

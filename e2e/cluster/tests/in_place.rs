@@ -17,7 +17,7 @@ const CLAIM: &str = "data-db-0";
 impl World {
     /// A workload with one pod, whose claim of its own template has this size and file system.
     async fn with_template(&self, fs: &str, size: &str) -> String {
-        let class = self.class(json!({"pool": "fast", "fs-type": fs})).await;
+        let class = self.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": fs})).await;
         let template = json!([{"metadata": {"name": "data"}, "spec": {
             "accessModes": ["ReadWriteOnce"], "storageClassName": class,
             "resources": {"requests": {"storage": size}}}}]);

@@ -72,9 +72,12 @@ fn a_workload_follows_its_class_to_another_node_and_back() {
 fn a_pod_goes_back_to_what_it_had_before_its_swap() {
     run("a_pod_goes_back_to_what_it_had_before_its_swap", |world| async move {
         for is_own in [false, true] {
-            let class = world.class(json!({"pool": "fast", "fs-type": "xfs"})).await;
+            let class =
+                world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "xfs"})).await;
             let small = format!("{class}-small");
-            world.class_named(&small, json!({"pool": "fast", "fs-type": "ext4"})).await;
+            world
+                .class_named(&small, json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"}))
+                .await;
             let templates = own(&class, is_own);
             let templates = templates.to_string().replace("128Mi", "400Mi");
             world.workload(1, serde_json::from_str(&templates).unwrap()).await;

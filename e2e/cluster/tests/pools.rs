@@ -13,7 +13,7 @@ use crate::world::{World, run};
 /// had before.
 async fn a_workload_moves_there_and_back(world: &World, there: &str) {
     let here = format!("{there}-here");
-    world.class_named(&here, json!({"pool": "fast", "fs-type": "ext4"})).await;
+    world.class_named(&here, json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
     world.workload(1, json!([])).await;
     world.autoscaler(&here, "400Mi", json!({})).await;
     world.settled("1/1").await;
@@ -61,7 +61,8 @@ fn a_growth_beyond_the_group_takes_a_spare_disk() {
             })
             .await;
 
-        let class = world.class(json!({"pool": world.name, "fs-type": "xfs"})).await;
+        let class =
+            world.class(json!({"pool": world.name, "csi.storage.k8s.io/fstype": "xfs"})).await;
         world.claim("data", &class, "3Gi", "Filesystem").await;
         world.pod("app", "data", "echo kept >/data/file; sync; sleep 9999", json!({})).await;
         world.resize("data", "6Gi").await.unwrap();

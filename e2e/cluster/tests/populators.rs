@@ -190,7 +190,7 @@ impl World {
 fn an_archive_fills_a_claim() {
     run("an_archive_fills_a_claim", |world| async move {
         world.archive(false).await;
-        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         world.claim_from("web", &class, "64Mi", "ArchivePopulator", "site").await;
         world.pod("app", "web", "sleep 9999", json!({})).await;
         assert_eq!(world.exec("app", "cat /data/hello").await, "kept");
@@ -245,8 +245,13 @@ fn an_archive_is_not_unpacked_to_a_raw_device() {
 #[test]
 fn a_claim_is_copied_into_a_smaller_one_with_another_file_system() {
     run("a_claim_is_copied_into_a_smaller_one_with_another_file_system", |world| async move {
-        let old = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
-        world.class_named("copied-to-xfs", json!({"pool": "fast", "fs-type": "xfs"})).await;
+        let old = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
+        world
+            .class_named(
+                "copied-to-xfs",
+                json!({"pool": "fast", "csi.storage.k8s.io/fstype": "xfs"}),
+            )
+            .await;
         world.claim("old", &old, "512Mi", "Filesystem").await;
         let script = "dd if=/dev/urandom of=/data/a bs=1M count=20 2>/dev/null; ln /data/a /data/b; \
                       ln -s a /data/c; chown 12:34 /data/a; chmod 640 /data/a; sync; sleep 9999";
@@ -277,7 +282,7 @@ fn a_claim_is_copied_into_a_smaller_one_with_another_file_system() {
 #[test]
 fn a_volume_is_half_copied_until_the_claim_has_it() {
     run("a_volume_is_half_copied_until_the_claim_has_it", |world| async move {
-        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         world.claim("old", &class, "320Mi", "Filesystem").await;
         world.pod("writer", "old", "echo kept >/data/a; sync; sleep 9999", json!({})).await;
         world.exec_when_back("writer", "cat /data/a").await;
@@ -329,8 +334,10 @@ fn other_than(node: &str) -> &'static str {
 #[test]
 fn a_claim_is_copied_to_another_node() {
     run("a_claim_is_copied_to_another_node", |world| async move {
-        let old = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
-        world.class_named("sent-to-xfs", json!({"pool": "fast", "fs-type": "xfs"})).await;
+        let old = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
+        world
+            .class_named("sent-to-xfs", json!({"pool": "fast", "csi.storage.k8s.io/fstype": "xfs"}))
+            .await;
         world.claim("old", &old, "512Mi", "Filesystem").await;
         let script = "dd if=/dev/urandom of=/data/a bs=1M count=20 2>/dev/null; ln /data/a /data/b; \
                       mkdir /data/d; for i in $(seq 500); do echo $i >/data/d/$i; done; \

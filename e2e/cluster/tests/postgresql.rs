@@ -81,7 +81,7 @@ impl World {
 #[test]
 fn keeps_what_it_has_acknowledged_through_a_swap_and_a_growth() {
     run("postgresql", |world| async move {
-        let class = world.class(json!({"pool": "fast", "fs-type": "xfs"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "xfs"})).await;
         world.workload_of(server(), 1, json!([])).await;
         let hot = json!({"hotCopy": true, "compare": "Changed", "retention": "1s"});
         world.autoscaler(&class, "700Mi", hot.clone()).await;

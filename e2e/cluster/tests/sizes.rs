@@ -49,7 +49,7 @@ fn a_claim_of_a_part_of_a_gibibyte_is_as_any_other() {
 #[test]
 fn a_claim_of_a_part_of_a_gibibyte_grows_by_itself() {
     run("part_of_a_gibibyte_grows", |world| async move {
-        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         let template = json!([{
             "metadata": {"name": "data"},
             "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": class,

@@ -103,7 +103,12 @@ fn what_dies_at_random_loses_and_leaks_nothing() {
     run("storm", |world| async move {
         let world = world.with_patience(WHILE_ALL_DIES);
         for fs in ["ext4", "xfs", "btrfs"] {
-            world.class_named(&format!("storm-{fs}"), json!({"pool": "fast", "fs-type": fs})).await;
+            world
+                .class_named(
+                    &format!("storm-{fs}"),
+                    json!({"pool": "fast", "csi.storage.k8s.io/fstype": fs}),
+                )
+                .await;
         }
         let grave = Grave::dug(&world).await;
         let mut dice = Dice::of(seed);

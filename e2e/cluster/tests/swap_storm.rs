@@ -31,7 +31,9 @@ fn swaps_lose_no_record_whoever_dies() {
         let world = world.with_patience(WHILE_ALL_DIES);
         let [ext4, xfs, btrfs] = ["swap-storm-ext4", "swap-storm-xfs", "swap-storm-btrfs"];
         for (class, fs) in [(ext4, "ext4"), (xfs, "xfs"), (btrfs, "btrfs")] {
-            world.class_named(class, json!({"pool": "fast", "fs-type": fs})).await;
+            world
+                .class_named(class, json!({"pool": "fast", "csi.storage.k8s.io/fstype": fs}))
+                .await;
         }
         let grave = Grave::dug(&world).await;
         let kept = json!({"retention": "1s"});

@@ -63,7 +63,7 @@ impl World {
 #[test]
 fn both_volumes_of_pods_that_start_in_order_become_others() {
     run("two_templates", |world| async move {
-        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         world.workload_with_two_volumes().await;
         world.want_of_both(&class, "160Mi").await;
         world.both_settled().await;

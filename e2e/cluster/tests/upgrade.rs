@@ -58,7 +58,8 @@ fn an_upgrade_under_load_loses_nothing_and_can_be_taken_back() {
         world.pod("writer", "data", WRITER, json!({})).await;
 
         let lives =
-            lives_during(&world, "upgrade", install(&["--set", "node.filesystemExpansion=node"])).await;
+            lives_during(&world, "upgrade", install(&["--set", "node.filesystemExpansion=node"]))
+                .await;
         eprintln!("{lives} claims lived during the upgrade");
         let seen = told_while_it_grows(&world, "data", "192Mi").await;
         let expected = [

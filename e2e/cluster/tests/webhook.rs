@@ -28,7 +28,7 @@ async fn operators(world: &World, count: i32) {
 #[test]
 fn webhook_away_means_no_pod_and_never_one_without_its_volume() {
     run("hazard_webhook", |world| async move {
-        let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+        let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         world.workload(1, json!([])).await;
         world.autoscaler(&class, "200Mi", json!({})).await;
         world.settled("1/1").await;

@@ -50,7 +50,8 @@ fn of_web() -> Value {
 #[test]
 fn the_claim_of_a_deployment_is_grown_and_shrunk_under_its_pod() {
     run("the_claim_of_a_deployment", |world| async move {
-        let class = world.class(json!({"pool": "fast", "fs-type": "btrfs"})).await;
+        let class =
+            world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "btrfs"})).await;
         world.claim("files", &class, "300Mi", "Filesystem").await;
         world.deployment().await;
         world.autoscaler(&class, "300Mi", of_web()).await;

@@ -130,7 +130,7 @@ impl World {
         }
     }
 
-    /// Make a class of this test: `pool`, `fs-type` and whatever else.
+    /// Make a class of this test: `pool`, `csi.storage.k8s.io/fstype` and whatever else.
     pub async fn class(&self, parameters: Value) -> String {
         self.class_named(&self.name, parameters).await;
         self.name.clone()

@@ -86,7 +86,8 @@ fn a_volume_is_parsed_whole() {
         requisite: vec![topology(TOPOLOGY, "alpha"), topology(TOPOLOGY, "beta")],
         preferred: vec![topology(TOPOLOGY, "beta")],
     });
-    request.parameters = BTreeMap::from([("fs-type".to_owned(), "xfs".to_owned())]);
+    request.parameters =
+        BTreeMap::from([("csi.storage.k8s.io/fstype".to_owned(), "xfs".to_owned())]);
     let expected = NewVolume {
         name: "pvc-1".to_owned(),
         size: Wanted { at_least: Bytes::gib(5), at_most: None },
@@ -254,7 +255,7 @@ fn the_access_mode_says_whether_a_use_may_write_and_is_alone() {
 fn a_block_volume_has_no_options_of_a_file_system() {
     let mut request = create();
     request.volume_capabilities = vec![capability(block(), AccessMode::SingleNodeWriter)];
-    request.parameters = BTreeMap::from([("mkfs-options".to_owned(), "-i 8192".to_owned())]);
+    request.parameters = BTreeMap::from([("mkfsOptions".to_owned(), "-i 8192".to_owned())]);
     let parsed = NewVolume::parse(&request, &Defaults::default()).unwrap();
     assert_eq!((parsed.mode, parsed.class), (Mode::Block, Class::default()));
 }
@@ -350,12 +351,10 @@ fn a_capacity_query_may_leave_out_everything() {
     let expected = CapacityQuery { class: Class::default(), mode: None, node: None };
     let request = pb::GetCapacityRequest::default();
     assert_eq!(CapacityQuery::parse(&request, &Defaults::default()), Ok(expected));
-    for key in ["csi.storage.k8s.io/fstype", "fs-type"] {
-        let parameters = BTreeMap::from([(key.to_owned(), "xfs".to_owned())]);
-        let request = pb::GetCapacityRequest { parameters, ..pb::GetCapacityRequest::default() };
-        let query = CapacityQuery::parse(&request, &Defaults::default()).unwrap();
-        assert_eq!(query.mode, Some(Mode::Filesystem(FsKind::Xfs)), "{key}");
-    }
+    let parameters = BTreeMap::from([("csi.storage.k8s.io/fstype".to_owned(), "xfs".to_owned())]);
+    let request = pb::GetCapacityRequest { parameters, ..pb::GetCapacityRequest::default() };
+    let query = CapacityQuery::parse(&request, &Defaults::default()).unwrap();
+    assert_eq!(query.mode, Some(Mode::Filesystem(FsKind::Xfs)));
     let request = pb::GetCapacityRequest {
         volume_capabilities: vec![capability(mount("", &[]), AccessMode::SingleNodeWriter)],
         accessible_topology: Some(topology(TOPOLOGY, "alpha")),

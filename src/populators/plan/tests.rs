@@ -808,28 +808,28 @@ impl Seen {
 #[test]
 fn a_volume_is_half_copied_before_a_pod_gets_it() {
     let bound = |node: Option<&str>, told: Option<&str>| ours(provisioned(), node, told);
-    let (half, whole) = ("half-copied:1:copying", "active:2");
+    let (half, whole) = ("incomplete:1:copying", "active:2");
     let paused = Sight::Ready(Box::new(Fill { held: Some(held()), ..Fill::default() }));
     check([
         (
             "nothing is told yet",
             bound(Some("active:0"), None),
-            "Note Provisioning, Show, Ask half-copied:1:copying",
+            "Note Provisioning, Show, Ask incomplete:1:copying",
         ),
         (
             "its node does not tell of it yet",
             bound(None, None),
-            "Note Provisioning, Show, Ask half-copied:1:copying",
+            "Note Provisioning, Show, Ask incomplete:1:copying",
         ),
         (
             "also while the source is paused",
             bound(None, None).sight(paused),
-            "Note Provisioning, Show, Ask half-copied:1:copying",
+            "Note Provisioning, Show, Ask incomplete:1:copying",
         ),
         (
             "who wrote so died before its node was asked",
             bound(Some("active:0"), Some(half)),
-            "Note Provisioning, Show, Ask half-copied:1:copying",
+            "Note Provisioning, Show, Ask incomplete:1:copying",
         ),
         ("its node tells so", bound(Some(half), Some(half)), "MakePod"),
         (
@@ -840,17 +840,17 @@ fn a_volume_is_half_copied_before_a_pod_gets_it() {
         (
             "another one has told it something",
             bound(Some("superseded:4"), None),
-            "Note Provisioning, Show, Ask half-copied:5:copying",
+            "Note Provisioning, Show, Ask incomplete:5:copying",
         ),
         (
             "what was told came before what its node tells",
             bound(Some("active:7"), Some(half)),
-            "Note Provisioning, Show, Ask half-copied:8:copying",
+            "Note Provisioning, Show, Ask incomplete:8:copying",
         ),
         (
             "it was filled, and its pod vanished before it was the claim's",
             bound(Some(half), Some(whole)),
-            "Note Provisioning, Show, Ask half-copied:3:copying",
+            "Note Provisioning, Show, Ask incomplete:3:copying",
         ),
         ("the status has lost what it was told", bound(Some(half), None), "MakePod"),
         ("another driver's", provisioned(), "MakePod"),
@@ -872,7 +872,7 @@ fn a_volume_is_active_before_it_is_the_claims() {
         let ended = ours(running("Succeeded", DONE), Some(node), told);
         ended.with(|seen| seen.pv = Some(pv("p", true)))
     };
-    let (half, whole) = ("half-copied:1:copying", "active:2");
+    let (half, whole) = ("incomplete:1:copying", "active:2");
     check([
         ("filled", filled(half, Some(half)), "Note Binding, Show, Ask active:2"),
         (
@@ -913,7 +913,7 @@ fn a_volume_is_active_before_it_is_the_claims() {
 
 #[test]
 fn while_a_node_does_not_answer_nothing_goes_on_and_the_status_says_so() {
-    let (half, whole) = ("half-copied:1:copying", "active:2");
+    let (half, whole) = ("incomplete:1:copying", "active:2");
     let away = |seen: Box<Seen>, wish| seen.asked(wish, Some(Err("it is away")));
     let before = away(ours(provisioned(), Some("active:0"), Some(half)), half);
     let after = ours(running("Succeeded", DONE), Some(half), Some(whole));
@@ -944,7 +944,7 @@ fn while_a_node_does_not_answer_nothing_goes_on_and_the_status_says_so() {
 
 #[test]
 fn while_a_node_is_asked_it_is_waited_for() {
-    let half = "half-copied:1:copying";
+    let half = "incomplete:1:copying";
     let asked = ours(provisioned(), None, Some(half)).tells(|told| {
         told.phase = FillingPhase::Provisioning;
         told.fence = Some(FenceStatus::from(fence(half)));

@@ -25,9 +25,9 @@ fn each_key_is_understood() {
         ("pool", "fast"),
         ("layout", "linear"),
         ("wipe", "discard"),
-        ("safety", "required"),
-        ("mkfs-options", "-m crc=1"),
-        ("fs-type", "xfs"),
+        ("resizeSnapshot", "required"),
+        ("mkfsOptions", "-m crc=1"),
+        (FS_TYPE, "xfs"),
         ("csi.storage.k8s.io/pvc/name", "db"),
     ]);
     let expected = Class {
@@ -45,8 +45,8 @@ fn each_key_is_understood() {
 fn a_class_is_written_as_it_is_read() {
     for pairs in [
         &[][..],
-        &[("pool", "fast"), ("wipe", "none"), ("safety", "off")],
-        &[("fs-type", "xfs"), ("mkfs-options", "-m crc=1,reflink=0 -L data")],
+        &[("pool", "fast"), ("wipe", "none"), ("resizeSnapshot", "off")],
+        &[(FS_TYPE, "xfs"), ("mkfsOptions", "-m crc=1,reflink=0 -L data")],
     ] {
         let class = parse(pairs).unwrap();
         assert_eq!(Class::parse(&class.parameters(), None, FsKind::Ext4), Ok(class));
@@ -55,21 +55,23 @@ fn a_class_is_written_as_it_is_read() {
 
 #[test]
 fn options_belong_to_the_file_system_that_the_request_names() {
-    let parameters = map(&[("fs-type", "xfs"), ("mkfs-options", "-i 8192")]);
+    let parameters = map(&[(FS_TYPE, "xfs"), ("mkfsOptions", "-i 8192")]);
     assert!(Class::parse(&parameters, Some(FsKind::Ext4), FsKind::Btrfs).is_ok());
     assert!(Class::parse(&parameters, None, FsKind::Ext4).is_err());
-    let raw = map(&[("csi.storage.k8s.io/fstype", "xfs"), ("mkfs-options", "-m crc=1")]);
+    let raw = map(&[("csi.storage.k8s.io/fstype", "xfs"), ("mkfsOptions", "-m crc=1")]);
     assert!(Class::parse(&raw, None, FsKind::Ext4).is_ok());
 }
 
 #[test]
 fn an_unknown_key_is_answered_with_the_nearest() {
     assert_eq!(
-        refused(&[("mkfsOptions", "")]),
-        "class parameter mkfsOptions: unknown; did you mean mkfs-options? Known are pool, layout, \
-         wipe, safety, mkfs-options, fs-type"
+        refused(&[("mkfs-options", "")]),
+        "class parameter mkfs-options: unknown; did you mean mkfsOptions? Known are pool, layout, \
+         wipe, resizeSnapshot, mkfsOptions, csi.storage.k8s.io/fstype"
     );
-    for (typed, meant) in [("Pool", "pool"), ("fstype", "fs-type"), ("saftey", "safety")] {
+    for (typed, meant) in
+        [("Pool", "pool"), ("fs-type", FS_TYPE), ("resizesnapshot", "resizeSnapshot")]
+    {
         let answer = refused(&[(typed, "")]);
         assert!(answer.contains(&format!("did you mean {meant}?")), "{answer}");
     }
@@ -84,16 +86,16 @@ fn a_bad_value_is_answered_with_the_good_ones() {
         "class parameter wipe: `shred` is not known: use zero, discard or none"
     );
     assert_eq!(
-        refused(&[("safety", "Required")]),
-        "class parameter safety: `Required` is not known: use required, best-effort or off"
+        refused(&[("resizeSnapshot", "Required")]),
+        "class parameter resizeSnapshot: `Required` is not known: use required, best-effort or off"
     );
     assert_eq!(
         refused(&[("layout", "raid1")]),
         "class parameter layout: `raid1` is not known: use linear"
     );
     assert_eq!(
-        refused(&[("fs-type", "zfs")]),
-        "class parameter fs-type: `zfs` is not a supported file system: use ext4, xfs, btrfs, ext3 \
+        refused(&[(FS_TYPE, "zfs")]),
+        "class parameter csi.storage.k8s.io/fstype: `zfs` is not a supported file system: use ext4, xfs, btrfs, ext3 \
          or ext2"
     );
     assert!(refused(&[("pool", "-f")]).starts_with("class parameter pool: `-f` is not"));

@@ -61,7 +61,7 @@ const WHILE_ALL_ARE_MADE: Duration = Duration::from_secs(1800);
 pub async fn pauses(world: &World, figures: &mut Figures) {
     let world = &world.with_patience(Duration::from_secs(900));
     for (class, fs) in [("bench-swaps-ext4", "ext4"), ("bench-swaps-xfs", "xfs")] {
-        world.class_named(class, json!({"pool": "fast", "fs-type": fs})).await;
+        world.class_named(class, json!({"pool": "fast", "csi.storage.k8s.io/fstype": fs})).await;
     }
     world.prompt_workload().await;
     world.autoscaler(ROOMY.0, ROOMY.1, json!({"retention": "1s"})).await;
@@ -180,7 +180,7 @@ pub async fn many_claims(world: &World, figures: &mut Figures) {
 /// How soon one edit of a template is taken up beside 3,333 other PvcAutoscalers, and beside 5,000 more of
 /// another namespace that wait for what never comes.
 pub async fn many_autoscalers(world: &World, figures: &mut Figures) {
-    let class = world.class(json!({"pool": "fast", "fs-type": "ext4"})).await;
+    let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
     let second = world.beside("second").await;
     for one in [world, &second] {
         one.workload(1, json!([])).await;
