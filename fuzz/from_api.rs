@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use kube::Resource;
 use pliant::api::{
-    ArchivePopulator, NodeStorage, Pool, PvcAutoscaler, PvcSourcePopulator, VolumeRequest,
+    ArchivePopulator, NodeStorage, PvcAutoscaler, PvcSourcePopulator, StoragePool, VolumeRequest,
     is_understood,
 };
 use pliant::cluster::Guarded;
@@ -19,7 +19,7 @@ pub fn records(bytes: &[u8]) -> bool {
     match kind % 6 {
         0 => record::<ArchivePopulator>(bytes),
         1 => record::<NodeStorage>(bytes),
-        2 => record::<Pool>(bytes),
+        2 => record::<StoragePool>(bytes),
         3 => record::<PvcAutoscaler>(bytes),
         4 => record::<PvcSourcePopulator>(bytes),
         _ => record::<VolumeRequest>(bytes),

@@ -2,7 +2,7 @@
 //!
 //! LVM with its tags is the truth about volumes, and a PersistentVolume is Kubernetes' record of one.
 //! What is here is about other things: a piece of work for one node ([`VolumeRequest`]), what a node
-//! has ([`NodeStorage`]), what the administrator wants of the nodes' disks ([`Pool`]), what claims
+//! has ([`NodeStorage`]), what the administrator wants of the nodes' disks ([`StoragePool`]), what claims
 //! are filled from ([`ArchivePopulator`], [`PvcSourcePopulator`]), and the claims that a workload is to
 //! have ([`PvcAutoscaler`]). The field texts are what `kubectl
 //! explain` shows.
@@ -58,7 +58,7 @@ pub use node_storage::{
     NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, UsageBefore, VolumeOnNode,
     VolumeUsage, WorkStatus,
 };
-pub use pool::{Pool, PoolDisk, PoolNode, PoolSpec, PoolStatus};
+pub use pool::{PoolDisk, PoolNode, StoragePool, StoragePoolSpec, StoragePoolStatus};
 pub use pvc_autoscaler::{
     Abort, AbortedSwap, AutoscalerMode, AutoscalerPhase, Grown, MOST_ORDINALS, MOST_RETAINED,
     Naming, OrdinalStatus, Peak, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Reopen,
@@ -75,8 +75,8 @@ pub use swap::{Cancellation, InPlace, InPlacePhase, LastSwap, Retained, Swap, Sw
 pub use unknown::is_understood;
 pub use volume_populator::{SourceKind, VolumePopulator};
 pub use volume_request::{
-    Create, Failure, FenceState, FenceStatus, Grow, Inspect, InspectionStatus, Phase, Release,
-    Remove, ShrinkTo, UsageStatus, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work,
+    Create, Delete, Expand, Failure, FenceState, FenceStatus, Inspect, InspectionStatus, Operation,
+    Phase, ShrinkTo, Unpin, UsageStatus, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
 };
 pub use workload::{PodsOf, Workload};
 
@@ -89,9 +89,9 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
     let all = [
         ArchivePopulator::crd(),
         NodeStorage::crd(),
-        Pool::crd(),
         PvcAutoscaler::crd(),
         PvcSourcePopulator::crd(),
+        StoragePool::crd(),
         VolumeRequest::crd(),
     ];
     all.iter().map(as_the_server_keeps_it).collect()

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::Work;
+use crate::api::Operation;
 use crate::bytes::Bytes;
 use crate::cluster::capacities::Capacities;
 use crate::volume::{
@@ -165,7 +165,7 @@ impl Cluster {
         self.look(id, words::fence(fence)).await
     }
 
-    async fn look(&self, id: &VolumeId, how: Work) -> Result<Option<Inspection>, VolumeError> {
+    async fn look(&self, id: &VolumeId, how: Operation) -> Result<Option<Inspection>, VolumeError> {
         let node = self.nodes.of(id)?;
         let done = self.requests.carry_out(&node, id, how).await?;
         words::inspection(&node, &done)
@@ -242,7 +242,7 @@ impl Volumes for Cluster {
 
     async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let node = self.nodes.of(id)?;
-        self.requests.carry_out(&node, id, words::remove()).await?;
+        self.requests.carry_out(&node, id, words::delete()).await?;
         in_time("removing", id, self.nodes.until_gone(id)).await?;
         if self.nodes.may_leave_unnamed(id) {
             self.requests.forget_making(id).await?;
@@ -252,7 +252,7 @@ impl Volumes for Cluster {
 
     async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError> {
         let node = self.nodes.of(id)?;
-        let done = self.requests.carry_out(&node, id, words::grow(growth)).await?;
+        let done = self.requests.carry_out(&node, id, words::expand(growth)).await?;
         words::grown(growth, &done)
     }
 
@@ -264,7 +264,7 @@ impl Volumes for Cluster {
 
     async fn release(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let node = self.nodes.of(id)?;
-        self.requests.carry_out(&node, id, words::release()).await.map(drop)
+        self.requests.carry_out(&node, id, words::unpin()).await.map(drop)
     }
 
     async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError> {

@@ -54,7 +54,7 @@ pub struct Settings {
 pub enum PoolsFrom {
     /// The settings; there has to be one.
     Settings,
-    /// The Pool objects of the cluster; in the settings there may be none.
+    /// The StoragePool objects of the cluster; in the settings there may be none.
     Cluster,
 }
 

@@ -137,9 +137,9 @@ fn the_definitions_are_yaml_documents_that_kubectl_takes() {
     let names = [
         "archivepopulators",
         "nodestorages",
-        "pools",
         "pvcautoscalers",
         "pvcsourcepopulators",
+        "storagepools",
         "volumerequests",
     ];
     for (document, name) in documents.iter().zip(names) {

@@ -498,7 +498,7 @@ fn the_roles_of_kubernetes_get_what_the_page_about_security_says() {
     assert_eq!(verbs_of("view"), all(tenants, &reads));
     assert_eq!(verbs_of("edit"), all(tenants, &[&reads[..], &writes].concat()));
     assert_eq!(verbs_of("admin"), verbs_of("edit"));
-    let nodes = ["nodestorages", "pools", "volumerequests"];
+    let nodes = ["nodestorages", "storagepools", "volumerequests"];
     assert_eq!(verbs_of("cluster-reader"), all(nodes, &reads));
 }
 

@@ -92,7 +92,7 @@ pub struct Filling {
     pub failures: i32,
     /// When it is tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_at: Option<Time>,
+    pub next_retry_time: Option<Time>,
     /// Uid of the second claim, through which it gets its volume: another one of its name is not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
@@ -120,13 +120,13 @@ pub struct Filling {
     pub generation: i64,
     /// When the second claim was made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Time>,
+    pub start_time: Option<Time>,
     /// When the progress was told last.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub told_at: Option<Time>,
+    pub last_progress_time: Option<Time>,
     /// When it was filled, or has failed for good.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Time>,
+    pub completion_time: Option<Time>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.

@@ -177,7 +177,7 @@ pub struct PoolStatus {
     /// Its name.
     #[schemars(length(max = 128))]
     pub name: String,
-    /// Whether a Pool names it; one that none names any more is kept while it holds volumes.
+    /// Whether a StoragePool names it; one that none names any more is kept while it holds volumes.
     pub configured: bool,
     /// Whether new volumes of a StorageClass that names no pool are made in it: of the pools that have a
     /// volume group on this node, that is the one named `default`, else the oldest.
@@ -203,7 +203,7 @@ pub struct PoolStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
-    /// What would be done for the Pool of this name if its `create` were true.
+    /// What would be done for the StoragePool of this name if its `create` were true.
     #[serde(default)]
     #[schemars(length(max = MOST_LINES), inner(length(max = LONGEST_SENTENCE)))]
     pub plan: Vec<String>,

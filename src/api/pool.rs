@@ -14,11 +14,12 @@ use crate::api::quantity::as_written;
 #[kube(
     group = "pliant.io",
     version = "v1alpha1",
-    kind = "Pool",
-    plural = "pools",
+    kind = "StoragePool",
+    plural = "storagepools",
+    shortname = "spool",
     category = "pliant",
     doc = "Volume groups of some nodes, under the name that the `pool` parameter of a StorageClass gives. What the agents would do with the disks stands in the status before anything is done.",
-    status = "PoolStatus",
+    status = "StoragePoolStatus",
     derive = "PartialEq",
     printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.ready"),
     printcolumn(name = "Size", type_ = "string", json_path = ".status.size"),
@@ -30,7 +31,7 @@ use crate::api::quantity::as_written;
 #[x_kube(validation = Rule::new(
     "size(self.groups) + size(self.disks) > 0"
 ).message("name at least one of groups (volume groups that exist) and disks (to make groups of)"))]
-pub struct PoolSpec {
+pub struct StoragePoolSpec {
     /// Labels of the nodes that the pool is for. Without any it is for every node.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 16))]
@@ -74,7 +75,7 @@ pub struct PoolDisk {
 /// How a pool is, over all of its nodes; told by the controller.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct PoolStatus {
+pub struct StoragePoolStatus {
     /// The generation of the spec that this status answers.
     #[serde(default)]
     pub observed_generation: i64,

@@ -467,7 +467,7 @@ pub struct Grown {
     pub at: Option<Time>,
     /// When it was to shrink from that and could not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failed_at: Option<Time>,
+    pub failure_time: Option<Time>,
 }
 
 /// How full a claim has been at most for some time.

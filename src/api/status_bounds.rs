@@ -2,7 +2,7 @@
 
 use super::swap::LONGEST_SENTENCE;
 use super::{
-    Filling, InPlace, OrdinalStatus, PoolStatus, PvcAutoscalerStatus, Swap, VolumeOnNode,
+    Filling, InPlace, OrdinalStatus, PvcAutoscalerStatus, StoragePoolStatus, Swap, VolumeOnNode,
     VolumeRequestStatus,
 };
 
@@ -56,7 +56,7 @@ impl VolumeRequestStatus {
     /// As [`PvcAutoscalerStatus::bound`].
     pub fn bound(&mut self) {
         cut(&mut self.progress, LONGEST_LINE);
-        if let Some(failure) = &mut self.failure {
+        if let Some(failure) = &mut self.error {
             cut([&mut failure.reason], LONGEST_WORD);
             cut([&mut failure.message], LONGEST_FAILURE);
         }
@@ -84,7 +84,7 @@ impl Filling {
     }
 }
 
-impl PoolStatus {
+impl StoragePoolStatus {
     /// Cut what all nodes say of a pool to what one object may have. No node is left out: an agent makes of a pool
     /// what is for the nodes that are listed. The records of the nodes have all of it.
     pub fn bound(&mut self) {

@@ -30,7 +30,7 @@ pub struct InPlace {
     pub by_itself: bool,
     /// When it began.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Time>,
+    pub start_time: Option<Time>,
     /// Why it has failed, in a sentence.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
@@ -109,10 +109,10 @@ pub struct Swap {
     pub failures: i32,
     /// When a swap that has failed is tried again. Absent if another try would come to the same end.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub retry_at: Option<Time>,
+    pub next_retry_time: Option<Time>,
     /// When it began.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Time>,
+    pub start_time: Option<Time>,
     /// Why nothing was copied while the pod ran, although hotCopy asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
@@ -127,7 +127,7 @@ pub struct Swap {
     pub pod_uid: Option<String>,
     /// When the pod was asked to stop.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stopped_at: Option<Time>,
+    pub pod_stop_time: Option<Time>,
     /// What the volume of the old claim is told to be. Absent before the pod is gone, and for volumes of
     /// other drivers.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,7 +137,7 @@ pub struct Swap {
     pub reopened: Option<FenceStatus>,
     /// When the old volume was proved unused.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub unused_at: Option<Time>,
+    pub detached_time: Option<Time>,
     /// Since when the pod is down and its swap does not go on: after ten minutes it is given up, as long as it can be.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_start_time: Option<Time>,
@@ -191,7 +191,7 @@ pub struct LastSwap {
     pub rounds: i32,
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Time>,
+    pub completion_time: Option<Time>,
 }
 
 /// How far a swap is. Each is written before its work begins.
@@ -242,7 +242,7 @@ impl Swap {
     /// True once the old volume is proved unused, so that a copy that begins then has all of it. A version before
     /// fences let the copy begin by what Kubernetes knew.
     pub const fn is_proved_unused(&self) -> bool {
-        self.unused_at.is_some() || matches!(self.phase, SwapPhase::FinalCopy)
+        self.detached_time.is_some() || matches!(self.phase, SwapPhase::FinalCopy)
     }
 
     /// Whether no pod may have the old volume.

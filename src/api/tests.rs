@@ -31,7 +31,7 @@ fn every_field_is_explained() {
     for kind in [
         "VolumeRequest",
         "NodeStorage",
-        "Pool",
+        "StoragePool",
         "PvcSourcePopulator",
         "ArchivePopulator",
         "PvcAutoscaler",
@@ -141,7 +141,7 @@ fn a_record_with_ten_thousand_volumes_is_taken_and_says_how_many_it_does_not_lis
             "size": size, "requested": size, "mode": "ext4", "state": "ready",
         });
         if at > 9_900 {
-            volume["fence"] = json!({"state": "HalfCopied", "generation": at});
+            volume["fence"] = json!({"state": "Incomplete", "generation": at});
         }
         if at.is_multiple_of(100) {
             let ailment =
@@ -268,7 +268,7 @@ fn a_status_of_claims_is_never_longer_than_the_api_server_takes() {
 #[test]
 fn what_an_agent_writes_is_never_longer_than_the_api_server_takes() {
     bounded_status("VolumeRequest", |mut status: VolumeRequestStatus| {
-        assert!(status.failure.is_some());
+        assert!(status.error.is_some());
         let inspection = status.inspection.as_ref().unwrap();
         assert_eq!(inspection.volume.as_ref().unwrap().ailments.len(), 16);
         status.bound();
@@ -307,7 +307,7 @@ fn the_status_of_a_pool_of_many_nodes_is_no_larger_than_etcd_takes_and_names_eac
     };
     let nodes = (0..100).map(node).collect();
     let message = Some("\u{e4}".repeat(5000));
-    let mut status = PoolStatus { message, nodes, ..PoolStatus::default() };
+    let mut status = StoragePoolStatus { message, nodes, ..StoragePoolStatus::default() };
     status.bound();
     assert!(serde_json::to_vec(&status).unwrap().len() < 512 << 10);
     assert_eq!((status.nodes.len(), status.nodes[0].refused.len()), (100, 64), "the first has all");
@@ -335,16 +335,20 @@ fn requests_can_be_selected_by_their_node_and_phase() {
 }
 
 #[test]
-fn work_is_one_of_its_kinds() {
-    let grow = Work::Grow(Grow { at_least: Quantity(Bytes::gib(2)), at_most: None, block: None });
-    assert_eq!(serde_json::to_value(grow).unwrap(), json!({"grow": {"atLeast": "2Gi"}}));
-    assert_eq!(serde_json::to_value(Work::Remove(Remove {})).unwrap(), json!({"remove": {}}));
-    let work = &schema("VolumeRequest")["properties"]["spec"]["properties"]["work"];
-    let kinds: Vec<&String> = work["properties"].as_object().unwrap().keys().collect();
-    let mut all = Work::KINDS;
+fn an_operation_is_one_of_its_kinds() {
+    let grow = Operation::Expand(Expand {
+        min_size: Quantity(Bytes::gib(2)),
+        max_size: None,
+        block: None,
+    });
+    assert_eq!(serde_json::to_value(grow).unwrap(), json!({"expand": {"minSize": "2Gi"}}));
+    assert_eq!(serde_json::to_value(Operation::Delete(Delete {})).unwrap(), json!({"delete": {}}));
+    let operation = &schema("VolumeRequest")["properties"]["spec"]["properties"]["operation"];
+    let kinds: Vec<&String> = operation["properties"].as_object().unwrap().keys().collect();
+    let mut all = Operation::KINDS;
     all.sort_unstable();
     assert_eq!(kinds, all);
-    assert_eq!(work["oneOf"].as_array().map(Vec::len), Some(all.len()), "{work}");
+    assert_eq!(operation["oneOf"].as_array().map(Vec::len), Some(all.len()), "{operation}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A piece of work for one node.
+//! One operation on a volume of a node.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{CustomResource, KubeSchema};
@@ -6,14 +6,12 @@ use schemars::JsonSchema;
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::api::{Quantity, VolumeOnNode};
+use crate::api::{Quantity, VolumeMode, VolumeOnNode};
 
-/// One operation on one volume of one node: written by the controller, carried out by the node's
-/// agent, and removed soon after it has ended. It is a record of work, not of a volume: a volume that
-/// nobody changes has none.
+/// One operation on one volume of one node: written by the controller, executed by the node plugin, and
+/// deleted soon after it has ended. It describes an operation, not a volume: a volume that does not change has none.
 ///
-/// Its name is that of the operation and the volume, so that a repeated or restarted wish joins the
-/// work that is under way.
+/// Its name consists of the operation and the volume id, so a repeated call joins the operation that is running.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[kube(
     group = "pliant.io",
@@ -22,34 +20,45 @@ use crate::api::{Quantity, VolumeOnNode};
     plural = "volumerequests",
     shortname = "vreq",
     category = "pliant",
-    doc = "One operation on one volume of one node. The controller writes it, the node's agent carries it out, and it is removed soon after.",
+    doc = "One operation on one volume of one node. The controller writes it, the node plugin executes it, and the controller deletes it soon after it has ended.",
     status = "VolumeRequestStatus",
     derive = "PartialEq",
     selectable = ".spec.node",
     selectable = ".status.phase",
     printcolumn(name = "Node", type_ = "string", json_path = ".spec.node"),
+    printcolumn(name = "Size", type_ = "string", json_path = ".status.size"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
-    printcolumn(name = "Progress", type_ = "string", json_path = ".status.progress"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.failure.reason"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Progress",
+        type_ = "string",
+        json_path = ".status.progress",
+        priority = "1"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.error.reason",
+        priority = "1"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeRequestSpec {
-    /// Name of the node that does the work. It never changes.
+    /// Name of the node that executes the operation, 1 to 63 characters. Immutable.
     #[schemars(length(min = 1, max = 63))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("node cannot change"))]
     pub node: String,
-    /// Id of the volume: the short id of its node, a hyphen, and the digest of its name. It never
-    /// changes.
+    /// Id of the volume, which is its CSI volume handle: the hash of the node's name, a hyphen, and the hash of the
+    /// volume's name. Immutable.
     #[schemars(regex(pattern = r"^[a-z2-7]{8}-[a-z2-7]{26}$"), length(max = 35))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("volume cannot change"))]
     pub volume: String,
-    /// What is to be done. Only the size of a growth may change later: a newer wish replaces an
-    /// older one.
+    /// Operation to execute: exactly one of the fields below is set. Only the sizes of `expand` can change later; a
+    /// newer size replaces an older one.
     #[x_kube(validation = Rule::new(
-        "has(self.grow) ? has(oldSelf.grow) : self == oldSelf"
-    ).message("only the size of a growth can change"))]
-    pub work: Work,
+        "has(self.expand) ? has(oldSelf.expand) : self == oldSelf"
+    ).message("only the size of an expansion can change"))]
+    pub operation: Operation,
 }
 
 impl VolumeRequest {
@@ -71,169 +80,174 @@ impl VolumeRequest {
     }
 }
 
-/// What is to be done with a volume.
+/// Operation on a volume. Exactly one field is set.
 #[derive(Serialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum Work {
-    /// Make the volume, wiped and ready.
+pub enum Operation {
+    /// Creates the volume, erased and ready to use.
     Create(Create),
-    /// Grow the volume, and its file system where the node can do that.
-    Grow(Grow),
-    /// Shrink the volume and its file system, and keep it from growing beyond until it is released.
+    /// Expands the volume, and its file system where the node can do that without the kubelet.
+    Expand(Expand),
+    /// Shrinks the volume and its file system, and pins the size: the volume cannot be expanded until `unpin`.
     Shrink(ShrinkTo),
-    /// Let a volume grow again that was shrunk.
-    Release(Release),
-    /// Make the volume gone and its bytes unreadable.
-    Remove(Remove),
-    /// Say who may use the volume, and look at it then.
+    /// Unpins a volume that was shrunk: it can be expanded again.
+    Unpin(Unpin),
+    /// Deletes the volume and makes its data unreadable.
+    Delete(Delete),
+    /// Sets the fence, which decides who can use the volume, and then inspects the volume.
     Fence(FenceStatus),
-    /// Look at the volume, whatever is known of it.
+    /// Inspects the volume: its size, its fence, its mounts and its usage.
     Inspect(Inspect),
-    /// Work of another version, which this one does not know. It is never written.
+    /// An operation of another version, which this one does not know. It is never written.
     #[schemars(skip)]
     Unknown,
 }
 
-impl<'de> Deserialize<'de> for Work {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Work, D::Error> {
+impl<'de> Deserialize<'de> for Operation {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Operation, D::Error> {
         deserializer.deserialize_map(OneField)
     }
 }
 
-/// Reads work, which is an object with one field; `serde(other)` has no room for what an unknown one says.
+/// Reads an operation, which is an object with one field; `serde(other)` does not take the content of an unknown one.
 struct OneField;
 
 impl<'de> Visitor<'de> for OneField {
-    type Value = Work;
+    type Value = Operation;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an object with one kind of work")
+        f.write_str("an object with one operation")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Work, A::Error> {
-        let none = || A::Error::custom("no work is given");
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Operation, A::Error> {
+        let none = || A::Error::custom("no operation is given");
         let kind: String = fields.next_key()?.ok_or_else(none)?;
-        let work = match kind.as_str() {
-            "create" => Work::Create(fields.next_value()?),
-            "grow" => Work::Grow(fields.next_value()?),
-            "shrink" => Work::Shrink(fields.next_value()?),
-            "release" => Work::Release(fields.next_value()?),
-            "remove" => Work::Remove(fields.next_value()?),
-            "fence" => Work::Fence(fields.next_value()?),
-            "inspect" => Work::Inspect(fields.next_value()?),
-            _ => fields.next_value::<IgnoredAny>().map(|_| Work::Unknown)?,
+        let operation = match kind.as_str() {
+            "create" => Operation::Create(fields.next_value()?),
+            "expand" => Operation::Expand(fields.next_value()?),
+            "shrink" => Operation::Shrink(fields.next_value()?),
+            "unpin" => Operation::Unpin(fields.next_value()?),
+            "delete" => Operation::Delete(fields.next_value()?),
+            "fence" => Operation::Fence(fields.next_value()?),
+            "inspect" => Operation::Inspect(fields.next_value()?),
+            _ => fields.next_value::<IgnoredAny>().map(|_| Operation::Unknown)?,
         };
         match fields.next_key::<String>()? {
-            Some(_) => Err(A::Error::custom("more than one kind of work is given")),
-            None => Ok(work),
+            Some(_) => Err(A::Error::custom("more than one operation is given")),
+            None => Ok(operation),
         }
     }
 }
 
-impl Work {
-    /// The words for all kinds of work.
+impl Operation {
+    /// Names of all operations.
     pub const KINDS: [&str; 7] =
-        ["create", "grow", "shrink", "release", "remove", "fence", "inspect"];
+        ["create", "expand", "shrink", "unpin", "delete", "fence", "inspect"];
 
-    /// The word for its kind, as the field is called.
+    /// Returns the name of the field that is set.
     pub const fn kind(&self) -> &'static str {
         match self {
-            Work::Create(_) => "create",
-            Work::Grow(_) => "grow",
-            Work::Shrink(_) => "shrink",
-            Work::Release(_) => "release",
-            Work::Remove(_) => "remove",
-            Work::Fence(_) => "fence",
-            Work::Inspect(_) => "inspect",
-            Work::Unknown => "unknown",
+            Operation::Create(_) => "create",
+            Operation::Expand(_) => "expand",
+            Operation::Shrink(_) => "shrink",
+            Operation::Unpin(_) => "unpin",
+            Operation::Delete(_) => "delete",
+            Operation::Fence(_) => "fence",
+            Operation::Inspect(_) => "inspect",
+            Operation::Unknown => "unknown",
         }
     }
 }
 
-/// A volume to be made.
+/// Creation of a volume.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Create {
-    /// The name that the provisioner gave, of which the id holds the digest.
+    /// Name that the external provisioner gave, 1 to 128 characters. The volume id contains its hash.
     #[schemars(length(min = 1, max = 128))]
     pub name: String,
-    /// The size is not below this.
-    pub at_least: Quantity,
-    /// The size is not above this. Without it there is no limit.
+    /// Minimum size of the volume. The node rounds it up to whole extents.
+    pub min_size: Quantity,
+    /// Maximum size of the volume. Absent means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_most: Option<Quantity>,
-    /// What the workload sees: `block`, or the file system, such as `ext4`.
+    pub max_size: Option<Quantity>,
+    /// How the workload sees the volume: `Filesystem` or `Block`.
+    pub volume_mode: VolumeMode,
+    /// File system of the volume: `ext4`, `xfs` or `btrfs`. Absent for `Block`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
-    pub mode: String,
-    /// The parameters of the StorageClass, as `docs/src/reference/class.md` has them.
+    pub fs_type: Option<String>,
+    /// Parameters of the StorageClass, as docs/src/reference/class.md lists them. Default: none.
     #[serde(default)]
     pub parameters: std::collections::BTreeMap<String, String>,
 }
 
-/// A growth.
+/// Expansion of a volume.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Grow {
-    /// The size is not below this afterwards.
-    pub at_least: Quantity,
-    /// The size is not above this afterwards. Without it there is no limit.
+pub struct Expand {
+    /// Minimum size of the volume after the expansion. The node rounds it up to whole extents.
+    pub min_size: Quantity,
+    /// Maximum size of the volume after the expansion. Absent means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub at_most: Option<Quantity>,
-    /// Whether the caller believes that the workload sees a raw block device.
+    pub max_size: Option<Quantity>,
+    /// True if the caller expects a raw block volume, false for a file system. Absent if the caller does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<bool>,
 }
 
-/// A shrink.
+/// Shrink of a volume.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShrinkTo {
-    /// The size, which is rounded up to whole extents.
+    /// Size of the volume after the shrink. The node rounds it up to whole extents.
     pub to: Quantity,
 }
 
-/// The end of a shrink; it has no settings.
+/// End of a shrink. It has no settings.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
-pub struct Release {}
+pub struct Unpin {}
 
-/// A removal; it has no settings.
+/// Deletion of a volume. It has no settings.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
-pub struct Remove {}
+pub struct Delete {}
 
-/// A look at a volume.
+/// Inspection of a volume.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Inspect {
-    /// Whether those who have the volume open get 10 s to let go of it, if there are any. It is told what is seen as soon as
-    /// they have, or then.
+    /// True if the node waits up to 10 s until the device of the volume is no longer open, before it inspects the volume.
+    /// Default: false, which inspects the volume at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub until_unused: bool,
 }
 
-/// Who may use a volume. Written on the volume itself, and kept where a swap of volumes put it.
+/// Fence of a volume: who can use it. The node writes it to the tags of the logical volume, where a PVC swap
+/// reads it again.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FenceStatus {
-    /// What the volume is to its claim.
+    /// State of the volume. `Incomplete`: it is being populated, and only the populator pod can use it. `Active`: pods
+    /// can use it. `Superseded`: another volume has replaced it, and no pod can use it.
     pub state: FenceState,
-    /// The number of the swap, or of the filling, that says so. A lower one than the volume has is refused, and so is with
-    /// the same number a state that comes before the volume's.
+    /// Number of the PVC swap, or of the population, that set this state; 1 or more. The node rejects a lower number than
+    /// that of the volume, and with the same number an earlier state.
     #[schemars(range(min = 1))]
     pub generation: i64,
-    /// Whether a copy is under way: until it is taken back, what is half copied can be written, and what
-    /// is superseded read.
+    /// True while a copy is running: an incomplete volume can then be written to, and a superseded one read. Default:
+    /// false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub copying: bool,
+    pub copy_in_progress: bool,
 }
 
-/// What a volume is to the claim whose volumes are swapped, in this order within one generation.
+/// What a volume is to its claim, in this order within one generation.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 pub enum FenceState {
-    /// It is being filled, and no pod can use it but one that fills it.
-    HalfCopied,
+    /// It is being populated, and only the populator pod can use it.
+    Incomplete,
     /// Pods can use it.
     Active,
-    /// Another one has taken its place, and no pod can use it any more.
+    /// Another volume has replaced it, and no pod can use it.
     Superseded,
     /// A word of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
@@ -245,7 +259,7 @@ impl FenceState {
     /// The words for it in a sentence.
     pub const fn words(self) -> &'static str {
         match self {
-            FenceState::HalfCopied => "half copied",
+            FenceState::Incomplete => "incomplete",
             FenceState::Active => "active",
             FenceState::Superseded => "superseded",
             FenceState::Unknown => "of a state that this version does not know",
@@ -253,112 +267,111 @@ impl FenceState {
     }
 }
 
-/// What has become of the work so far, told by the node's agent.
+/// Status of the operation, written by the node plugin.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeRequestStatus {
-    /// The generation of the wish that this status answers.
+    /// Generation of the spec that this status describes. Default: 0, which means that the node has not seen the request.
     #[serde(default)]
     pub observed_generation: i64,
-    /// How far the work is.
+    /// Progress of the operation: `Pending`, `Running`, `Resizing` (the logical volume has its new size, the file system
+    /// follows), `Resized`, `Succeeded` or `Failed`. Default: `Pending`.
     #[serde(default)]
     pub phase: Phase,
-    /// How much of long work is done, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
+    /// Progress of a long operation, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub progress: Option<String>,
-    /// The real size, in whole extents, once it is known.
+    /// Size of the volume after the operation, in whole extents. Absent until it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Quantity>,
-    /// Whether the file system has still to be grown, by the kubelet's call to the node.
+    /// True if the kubelet still has to call the node plugin to expand the file system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_expansion_required: Option<bool>,
-    /// What a look at the volume saw.
+    /// Result of `inspect` and of `fence`. Absent for other operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inspection: Option<Box<InspectionStatus>>,
-    /// Why the work has failed.
+    /// Why the operation failed. Absent unless the phase is `Failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub failure: Option<Failure>,
-    /// When the agent began.
+    pub error: Option<Failure>,
+    /// Time when the node started the operation.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Time>,
-    /// When the work ended, well or not.
+    pub start_time: Option<Time>,
+    /// Time when the operation ended, successful or not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Time>,
+    pub completion_time: Option<Time>,
 }
 
-/// What a look at a volume saw. What could not be seen is absent, and never 0.
+/// Result of an inspection. What the node could not determine is absent, and never 0.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InspectionStatus {
-    /// The volume as it was then, with the fence that the look came after; absent if the node does not
-    /// have it.
+    /// The volume at the time of the inspection, with its fence. Absent if the node does not have the volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<VolumeOnNode>,
-    /// Whether it is staged: mounted, or its device shown to a pod.
+    /// True if the volume is staged: mounted, or published to a pod as a raw block volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mounted: Option<bool>,
-    /// How often its device is open, by whomever, a mounted file system being one. At 0 nobody can write
-    /// to it.
+    /// Open count of the device; a mounted file system counts as one. At 0 no process can write to the volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_count: Option<i64>,
-    /// How full its file system is; absent if that is not mounted.
+    /// Usage of the file system. Absent if it is not mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageStatus>,
-    /// The smallest size that its file system could have, where that is known without a program: that of
-    /// an xfs, which never shrinks.
+    /// Smallest size that the file system supports, where the node knows it without a program: that of xfs, which cannot
+    /// shrink.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub smallest: Option<Quantity>,
 }
 
-/// How full a mounted file system is.
+/// Usage of a mounted file system.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageStatus {
-    /// Bytes that files can have in all.
+    /// Total bytes of the file system that files can occupy.
     pub capacity: Quantity,
-    /// Bytes that files have.
+    /// Bytes of the file system that files occupy.
     pub used: Quantity,
     /// Bytes that an ordinary user can still write.
     pub available: Quantity,
-    /// Inodes in all; absent where they are not counted, as by btrfs.
+    /// Total number of inodes. Absent where the file system does not count them, as btrfs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inodes: Option<i64>,
-    /// Inodes that are in use; absent where they are not counted.
+    /// Number of inodes in use. Absent where the file system does not count them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inodes_used: Option<i64>,
 }
 
-/// How far a piece of work is.
+/// Phase of an operation.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 pub enum Phase {
-    /// The agent has not told of it.
+    /// The node plugin has not seen the request yet.
     #[default]
     Pending,
-    /// The agent is at work.
+    /// The node plugin executes the operation.
     Running,
     /// The logical volume has its new size, the file system follows.
     Resizing,
-    /// Done: the volume and its file system have their new size.
+    /// The volume and its file system have their new size.
     Resized,
-    /// Done; the result stands beside it. A file system that was to grow is left to the kubelet's call.
-    Done,
-    /// Failed; the reason stands beside it.
+    /// The operation succeeded. A file system that has to be expanded waits for the kubelet's call.
+    Succeeded,
+    /// The operation failed; `error` has the reason.
     Failed,
-    /// A word of another version, which this one does not know. It is never written.
+    /// A value of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
     #[schemars(skip)]
     Unknown,
 }
 
 impl Phase {
-    /// All of them, in the order in which work goes through them.
+    /// All of them, in the order in which an operation passes them.
     pub const ALL: [Phase; 6] = [
         Phase::Pending,
         Phase::Running,
         Phase::Resizing,
         Phase::Resized,
-        Phase::Done,
+        Phase::Succeeded,
         Phase::Failed,
     ];
 
@@ -369,26 +382,26 @@ impl Phase {
             Phase::Running => "running",
             Phase::Resizing => "resizing",
             Phase::Resized => "resized",
-            Phase::Done => "done",
+            Phase::Succeeded => "succeeded",
             Phase::Failed => "failed",
             Phase::Unknown => "unknown",
         }
     }
 
-    /// Whether nothing more will happen for this wish.
+    /// True if the operation has ended.
     pub fn is_final(self) -> bool {
-        matches!(self, Phase::Resized | Phase::Done | Phase::Failed)
+        matches!(self, Phase::Resized | Phase::Succeeded | Phase::Failed)
     }
 }
 
-/// Why a piece of work has failed.
+/// Why an operation failed.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    /// One word for machines: a row of the table in `docs/src/reference/errors.md`.
+    /// Reason in CamelCase, for programs: a row of the table in docs/src/reference/errors.md.
     #[schemars(length(max = 64))]
     pub reason: String,
-    /// A sentence for people: what, where, how much, what to type.
+    /// Message for people: what failed, where, how much is missing, and the commands to run.
     #[schemars(length(max = 4096))]
     pub message: String,
 }

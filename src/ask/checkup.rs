@@ -13,7 +13,7 @@ use kube::api::{ListParams, ObjectMeta};
 use kube::{Client, Resource};
 use serde::Deserialize;
 
-use crate::api::{NodeStorage, Pool, VolumeRequest};
+use crate::api::{NodeStorage, StoragePool, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{AskError, DRIVER_PODS, NODES, STORAGES, VOLUMES, may_not_list, names};
 use crate::cluster::{Driver, NAMESPACE_TOO_LARGE, Pv, PvSpec, PvStatus, Unreadable};
@@ -29,7 +29,7 @@ pub struct Seen {
     pub(super) definitions: Vec<CustomResourceDefinition>,
     pub(super) driver: Option<CSIDriver>,
     pub(super) classes: Vec<StorageClass>,
-    pub(super) pools: Vec<Pool>,
+    pub(super) pools: Vec<StoragePool>,
     pub(super) nodes: Vec<Node>,
     pub(super) kubelets: Vec<CSINode>,
     pub(super) storages: Vec<NodeStorage>,
@@ -52,7 +52,7 @@ pub struct Seen {
 const DEFINITIONS: &str = "custom resource definitions";
 const DRIVERS: &str = "csidrivers";
 const CLASSES: &str = "storage classes";
-const POOLS: &str = "pools";
+const POOLS: &str = "storagepools";
 const KUBELETS: &str = "csinodes";
 const PODS: &str = "the pods of the driver";
 const REQUESTS: &str = "volumerequests";

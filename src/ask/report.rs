@@ -46,7 +46,7 @@ pub async fn report(client: &Client, program: &str, lines: u32) -> Result<Vec<Pa
         Part::new("status", pools(&seen)),
         Part::new("doctor", findings),
         Part::new("nodestorages", bare(&seen.storages)),
-        Part::new("pools", bare(&seen.pools)),
+        Part::new("storagepools", bare(&seen.pools)),
         Part::new("volumerequests", bare(&seen.requests)),
         Part::new("pvcautoscalers", bare(&without_annotations(autoscalers))),
         Part::new("pvcsourcepopulators", bare::<PvcSourcePopulator>(&sources)),

@@ -164,7 +164,8 @@ fn table_of(
         let before = rows.len();
         rows.extend(pools);
         if rows.len() == before {
-            let none = if is_gone { GONE } else { "no pool: see `kubectl get pools`" }.to_owned();
+            let none =
+                if is_gone { GONE } else { "no pool: see `kubectl get storagepools`" }.to_owned();
             let (none_of_it, none_there) = (dash(), "0".to_owned());
             let gaps = std::array::from_fn::<_, 6, _>(|_| none_of_it.clone());
             let [pool, size, used, free, largest, groups] = gaps;
@@ -338,7 +339,7 @@ mod tests {
         alpha  fast  1.75 TiB  █████████░░░░░░░  62 %  684 GiB        3  0.1.0    ok
         beta   big        0 B  –                           0 B        3  0.1.0    volume group vg0 is not there; see `vgs`
         beta   fast     4 GiB  ████████████████ 100 %      0 B        3  0.1.0    ok
-        gamma  –            –  –                             –        0  0.1.0    no pool: see `kubectl get pools`
+        gamma  –            –  –                             –        0  0.1.0    no pool: see `kubectl get storagepools`
         ");
     }
 
@@ -350,7 +351,7 @@ mod tests {
                 "fence": {"state": state, "generation": 3}})
         };
         let mut alpha = node("alpha", &[]);
-        alpha.status.as_mut().unwrap().volumes = ["Superseded", "Active", "HalfCopied"]
+        alpha.status.as_mut().unwrap().volumes = ["Superseded", "Active", "Incomplete"]
             .into_iter()
             .zip(["a-b", "a-c", "a-d"])
             .map(|(state, id)| serde_json::from_value(volume(id, state)).unwrap())
@@ -359,7 +360,7 @@ mod tests {
         assert!(
             text.ends_with(
                 "\n\nalpha: volume a-b (pvc-1) is superseded since generation 3\nalpha: volume a-d \
-                 (pvc-1) is half copied since generation 3\n"
+                 (pvc-1) is incomplete since generation 3\n"
             ),
             "{text}"
         );
@@ -400,7 +401,7 @@ mod tests {
         NODE   POOL   SIZE  USED                     FREE  VOLUMES  VERSION  HEALTH
         alpha  fast  4 GiB  ████░░░░░░░░░░░░  25 %  3 GiB        3  0.1.0    ok
         beta   fast  4 GiB  ████░░░░░░░░░░░░  25 %  3 GiB        3  0.0.9    ok
-        gamma  –         –  –                           –        0  –        no pool: see `kubectl get pools`
+        gamma  –         –  –                           –        0  –        no pool: see `kubectl get storagepools`
 
         alpha: wiping volume a-b: 62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left
         ");

@@ -162,7 +162,8 @@ impl Turn<'_> {
         if !goes_on && !is_copied && self.is_edited_back() {
             return Some((Cancellation::TemplateEdited, edited_back(from)));
         }
-        let is_tried_again = filling.retry_at.as_ref().is_some_and(|Time(at)| *at > self.seen.now);
+        let is_tried_again =
+            filling.next_retry_time.as_ref().is_some_and(|Time(at)| *at > self.seen.now);
         if !self.note_downtime(from, goes_on || is_tried_again) {
             return None;
         }
@@ -242,7 +243,7 @@ impl Turn<'_> {
         let Some(reason) = AutoscalerReason::of_filling(filling) else { return };
         let pod = self.pod();
         let swap = self.swap_mut();
-        let how = match (&swap.stopped_at, &swap.wait_start_time) {
+        let how = match (&swap.pod_stop_time, &swap.wait_start_time) {
             (None, _) => format!("pod {pod} is not stopped before its claim can be copied"),
             (Some(_), Some(Time(since))) => {
                 let until = since.checked_add(LONGEST_WAIT).unwrap_or(*since);
@@ -262,7 +263,7 @@ impl Turn<'_> {
     pub(super) fn end_cancelled(&mut self) {
         let swap = self.entry.swap.clone().unwrap_or_default();
         let is_aborted = swap.cancellation == Some(Cancellation::Aborted);
-        if is_aborted || swap.stopped_at.is_some() {
+        if is_aborted || swap.pod_stop_time.is_some() {
             let why = swap.message.clone().unwrap_or_default();
             let text = format!(
                 "the swap of pod {} ({}) was given up, and it keeps claim {}: {why}",

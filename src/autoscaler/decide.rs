@@ -93,7 +93,7 @@ impl Turn<'_> {
         why: &str,
     ) {
         let (from, at) = (self.seen.template_size(), Some(Time(self.seen.now)));
-        self.entry.grown = Some(Grown { to, from, at, failed_at: None });
+        self.entry.grown = Some(Grown { to, from, at, failure_time: None });
         self.entry.peak = None;
         let text = format!("claim {}: {why}", claim.name_any());
         self.tell(reason, &to.to_string(), text);
@@ -112,8 +112,8 @@ impl Turn<'_> {
         let has = self.seen.claim(&self.entry.active_claim);
         let has = has.and_then(|claim| requested(claim).ok());
         if let (Some(own), Some(to)) = (self.own_size(), has) {
-            let (from, failed_at) = (own.from, Some(Time(self.seen.now)));
-            self.entry.grown = Some(Grown { to, from, at: None, failed_at });
+            let (from, failure_time) = (own.from, Some(Time(self.seen.now)));
+            self.entry.grown = Some(Grown { to, from, at: None, failure_time });
         }
     }
 

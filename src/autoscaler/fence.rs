@@ -28,7 +28,7 @@ impl Turn<'_> {
         }
         let Some(volume) = looked_up else {
             let is_proved = !self.may_still_run();
-            self.swap_mut().unused_at = is_proved.then_some(Time(seen.now));
+            self.swap_mut().detached_time = is_proved.then_some(Time(seen.now));
             return is_proved;
         };
         let fence = match self.swap_mut().fence {
@@ -37,7 +37,7 @@ impl Turn<'_> {
         };
         self.swap_mut().fence = Some(fence);
         let is_proved = self.is_unused(from, volume, fence);
-        self.swap_mut().unused_at = is_proved.then_some(Time(seen.now));
+        self.swap_mut().detached_time = is_proved.then_some(Time(seen.now));
         is_proved
     }
 
@@ -73,7 +73,7 @@ impl Turn<'_> {
         let is_let_go = !is_copied && !seen.is_read_by_us(&from);
         // Before a copy it was mounted by no other than before, and those keep the pod from nothing.
         let is_ending = seen.claim(&from).is_some_and(|claim| is_ending(&claim.metadata));
-        let is_looked_at = is_ending || self.swap_mut().unused_at.is_some();
+        let is_looked_at = is_ending || self.swap_mut().detached_time.is_some();
         if is_let_go && (!is_looked_at || self.is_unused(&from, volume, fence)) {
             let fence = self.next_fence(volume, FenceState::Active, false);
             self.swap_mut().fence = Some(fence);
@@ -179,7 +179,11 @@ impl Turn<'_> {
     /// The same under a higher number, if the volume was told another thing since.
     pub(super) fn renumbered(&mut self, volume: &VolumeSeen, told: FenceStatus) -> FenceStatus {
         let is_up_to_date = volume.takes(&Fence::from(&told));
-        if is_up_to_date { told } else { self.next_fence(volume, told.state, told.copying) }
+        if is_up_to_date {
+            told
+        } else {
+            self.next_fence(volume, told.state, told.copy_in_progress)
+        }
     }
 
     pub(super) fn next_fence(
@@ -190,7 +194,7 @@ impl Turn<'_> {
     ) -> FenceStatus {
         let generation = volume.next_generation(self.entry.fence_generation);
         self.entry.fence_generation = generation;
-        FenceStatus { state, generation, copying }
+        FenceStatus { state, generation, copy_in_progress: copying }
     }
 
     fn wait_for_holder(&mut self, from: &str, volume: &VolumeId, look: &Look) {

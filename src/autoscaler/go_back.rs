@@ -198,7 +198,7 @@ impl Turn<'_> {
             returns: true,
             generation: self.seen.generation(),
             change: format!("back from generation {}", self.entry.generation),
-            started_at: Some(Time(in_seconds(self.seen.now))),
+            start_time: Some(Time(in_seconds(self.seen.now))),
             ..Swap::default()
         });
         self.go_back();
@@ -280,7 +280,7 @@ impl Turn<'_> {
     /// What happens, for people who have asked for it.
     fn what_is_left(&self, before: &str) -> String {
         let (pod, from) = (self.pod(), &self.entry.active_claim);
-        let since = self.entry.last_swap.as_ref().and_then(|last| last.finished_at.as_ref());
+        let since = self.entry.last_swap.as_ref().and_then(|last| last.completion_time.as_ref());
         let since = since.map(|Time(at)| format!(" since {}", in_seconds(*at))).unwrap_or_default();
         let what = if self.seen.makes_claims() {
             format!("claim {from} gets again the volume of claim {before}")
@@ -333,7 +333,7 @@ impl Turn<'_> {
         if self.retreats() {
             return;
         }
-        let is_begun = self.swap_mut().stopped_at.is_some();
+        let is_begun = self.swap_mut().pod_stop_time.is_some();
         if !is_begun && self.waits_for_siblings() {
             return self.go_on(SwapPhase::Planned, None, None);
         }
@@ -343,7 +343,7 @@ impl Turn<'_> {
         }
         if !is_begun {
             self.note_stopped();
-            self.swap_mut().stopped_at = Some(Time(self.seen.now));
+            self.swap_mut().pod_stop_time = Some(Time(self.seen.now));
             let text = self.what_is_left(&to);
             self.tell(AutoscalerReason::SwapStarted, &self.attempt(), text);
         }
@@ -414,7 +414,7 @@ impl Turn<'_> {
         self.entry.active_claim = to;
         let swap = self.swap_mut();
         (swap.phase, swap.progress, swap.message) = (SwapPhase::Soaking, None, None);
-        (swap.fence, swap.unused_at, swap.reopened) = (None, None, None);
+        (swap.fence, swap.detached_time, swap.reopened) = (None, None, None);
         swap.active_claim_uid = None; // That is the other one now.
         self.note_return();
         self.soak();

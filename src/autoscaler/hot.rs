@@ -144,7 +144,7 @@ impl Turn<'_> {
         let now = Time(self.seen.now);
         self.note_stopped();
         let swap = self.swap_mut();
-        (swap.phase, swap.stopped_at) = (SwapPhase::Draining, Some(now));
+        (swap.phase, swap.pod_stop_time) = (SwapPhase::Draining, Some(now));
         swap.cold = cold.map(|why| bounded(&why));
         let copied = match (&swap.cold, ahead) {
             (Some(why), _) => format!("; nothing was copied while it ran: {why}"),
@@ -170,13 +170,13 @@ impl Turn<'_> {
         let filling =
             self.seen.filling(new).filter(|_| !self.returns()).cloned().unwrap_or_default();
         let ready = self.seen.ready_since(self.entry.ordinal, name);
-        let stopped = self.swap_mut().stopped_at.clone();
+        let stopped = self.swap_mut().pod_stop_time.clone();
         let last = LastSwap {
             claim: new.to_owned(),
             pause_seconds: pause(stopped, ready),
             bytes: filling.bytes,
             rounds: filling.ahead.map_or(0, |ahead| ahead.rounds),
-            finished_at: Some(Time(self.seen.now)),
+            completion_time: Some(Time(self.seen.now)),
         };
         self.steps.extend(last.pause_seconds.map(|away| Step::Count { away }));
         let pause = last.pause_seconds.map(|seconds| format!("; it was stopped for {seconds} s"));

@@ -125,7 +125,7 @@ impl Turn<'_> {
             change,
             generation: self.seen.generation(),
             by_itself: self.shrinks_by_itself(),
-            started_at: Some(Time(in_seconds(self.seen.now))),
+            start_time: Some(Time(in_seconds(self.seen.now))),
             message: None,
         });
         self.entry.peak = None;
@@ -169,7 +169,7 @@ impl Turn<'_> {
     }
 
     fn have_volume_shrunk(&mut self, volume: &VolumeSeen, shrink: &InPlace) {
-        let begun = shrink.started_at.as_ref().map_or(self.seen.now, |Time(at)| *at);
+        let begun = shrink.start_time.as_ref().map_or(self.seen.now, |Time(at)| *at);
         let wish = Wish::Shrink { to: shrink.to.0, begun };
         match volume.answer_to(&wish) {
             Some(Ok(_)) => return self.set_phase(InPlacePhase::Telling),

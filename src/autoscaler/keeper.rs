@@ -450,7 +450,8 @@ fn next(
             _ => LATER,
         }
     });
-    let tries = status.ordinals.iter().filter_map(|one| one.swap.as_ref()?.retry_at.as_ref());
+    let tries =
+        status.ordinals.iter().filter_map(|one| one.swap.as_ref()?.next_retry_time.as_ref());
     // What holds up one that is due, such as a pod that is not ready, may be watched by nobody.
     let tries = tries.map(|Time(at)| if *at > seen.now { time_to(*at, seen.now) } else { AGAIN });
     let policy = seen.autoscaler.spec.autoscale.as_ref();

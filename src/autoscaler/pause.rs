@@ -18,7 +18,7 @@ impl Turn<'_> {
         let alike = all.filter(|(_, last)| (last.rounds > 0) == self.is_copied_ahead());
         let told = alike.filter_map(|(ordinal, last)| Some((ordinal, last, last.pause_seconds?)));
         let (ordinal, last, pause) =
-            told.max_by_key(|(_, last, _)| last.finished_at.as_ref().map(|at| at.0))?;
+            told.max_by_key(|(_, last, _)| last.completion_time.as_ref().map(|at| at.0))?;
         let usage = self.seen.usage.get(&self.entry.active_claim);
         let pause = pause.unsigned_abs();
         Some(sentence(&self.seen.pod_name(ordinal), last, pause, usage.map(|usage| usage.used)))

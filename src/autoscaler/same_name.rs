@@ -201,7 +201,7 @@ impl Turn<'_> {
         let Ok(smaller) = self.smaller() else { return false };
         let Some(to) = smaller else { return true };
         let Some(volume) = self.seen.volume_of(&self.new_claim()) else { return false };
-        let started = self.entry.swap.as_ref().and_then(|swap| swap.started_at.as_ref());
+        let started = self.entry.swap.as_ref().and_then(|swap| swap.start_time.as_ref());
         let begun = started.map_or(self.seen.now, |Time(at)| *at);
         let wish = Wish::Shrink { to: to.0, begun };
         match volume.answer_to(&wish) {
@@ -246,16 +246,16 @@ impl Turn<'_> {
             self.note_return();
         }
         let swap = self.swap_mut();
-        (swap.fence, swap.unused_at, swap.reopened) = (None, None, None);
+        (swap.fence, swap.detached_time, swap.reopened) = (None, None, None);
         swap.wait_start_time = None;
-        let (change, generation, started_at) =
-            (swap.change.clone(), swap.generation, swap.started_at.clone());
+        let (change, generation, start_time) =
+            (swap.change.clone(), swap.generation, swap.start_time.clone());
         self.entry.shrink = smaller.map(|to| InPlace {
             phase: InPlacePhase::Telling,
             to,
             change,
             generation,
-            started_at,
+            start_time,
             ..InPlace::default()
         });
         self.tell_size();

@@ -102,7 +102,7 @@ impl Turn<'_> {
             return false;
         }
         let swap = self.swap_mut();
-        (swap.phase, swap.stopped_at) = (SwapPhase::Planned, None);
+        (swap.phase, swap.pod_stop_time) = (SwapPhase::Planned, None);
         self.waits_for_siblings()
     }
 }

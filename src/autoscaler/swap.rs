@@ -334,7 +334,7 @@ impl Turn<'_> {
         let swap = self.swap_mut();
         (swap.phase, swap.digest, swap.progress, swap.message) =
             (SwapPhase::Soaking, digest, None, None);
-        (swap.fence, swap.unused_at, swap.cancellation) = (None, None, None);
+        (swap.fence, swap.detached_time, swap.cancellation) = (None, None, None);
         self.soak();
     }
 
@@ -377,7 +377,7 @@ impl Turn<'_> {
 
     /// What is told of a try: each has its own events.
     pub(super) fn attempt(&self) -> String {
-        let begun = self.entry.swap.as_ref().and_then(|swap| swap.started_at.as_ref());
+        let begun = self.entry.swap.as_ref().and_then(|swap| swap.start_time.as_ref());
         let begun = begun.map_or(0, |Time(at)| at.as_second());
         format!("{}/{begun}", self.new_claim())
     }
@@ -487,7 +487,7 @@ impl Turn<'_> {
         let generation = self.seen.generation();
         let swap = self.swap_mut();
         let is_aborted = swap.cancellation == Some(Cancellation::Aborted);
-        if !is_aborted && swap.stopped_at.is_none() && swap.generation != generation {
+        if !is_aborted && swap.pod_stop_time.is_none() && swap.generation != generation {
             self.entry.swap = None; // Its pod knows nothing of it, and another template is wanted by now.
             return;
         }
@@ -495,9 +495,11 @@ impl Turn<'_> {
             return self.end_cancelled();
         }
         let why = swap.message.clone().unwrap_or_default();
-        let retry_at = retry_after(swap).and_then(|after| self.seen.now.checked_add(after).ok());
+        let next_retry_time =
+            retry_after(swap).and_then(|after| self.seen.now.checked_add(after).ok());
         let swap = self.swap_mut();
-        (swap.phase, swap.retry_at) = (SwapPhase::Failed, retry_at.map(|at| Time(in_seconds(at))));
+        (swap.phase, swap.next_retry_time) =
+            (SwapPhase::Failed, next_retry_time.map(|at| Time(in_seconds(at))));
         let text = format!("pod {} keeps claim {}: {why}", self.pod(), self.entry.active_claim);
         self.tell(AutoscalerReason::SwapFailed, &self.attempt(), text);
         self.stay_failed();
@@ -507,7 +509,7 @@ impl Turn<'_> {
         self.says.phase = Some(AutoscalerPhase::Failed);
         let swap = self.entry.swap.clone().unwrap_or_default();
         let why = swap.message.clone().unwrap_or_default();
-        let again = match &swap.retry_at {
+        let again = match &swap.next_retry_time {
             Some(Time(at)) if *at <= self.seen.now => "another try is due".to_owned(),
             Some(Time(at)) => {
                 format!("it is tried again at {at}, and as soon as the template is edited")
@@ -641,7 +643,8 @@ fn retry_after(swap: &Swap) -> Option<SignedDuration> {
 
 /// Whether a swap has failed whose next try is due.
 pub(super) fn is_due(swap: &Swap, now: Timestamp) -> bool {
-    swap.phase == SwapPhase::Failed && swap.retry_at.as_ref().is_some_and(|Time(at)| *at <= now)
+    swap.phase == SwapPhase::Failed
+        && swap.next_retry_time.as_ref().is_some_and(|Time(at)| *at <= now)
 }
 
 #[cfg(test)]

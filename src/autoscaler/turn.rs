@@ -396,7 +396,7 @@ impl<'a> Turn<'a> {
             change,
             by_itself,
             failures: self.failures,
-            started_at: Some(Time(in_seconds(self.seen.now))),
+            start_time: Some(Time(in_seconds(self.seen.now))),
             ..Swap::default()
         });
         self.prepare();

@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::time::Duration;
 
-use crate::api::{Health, NodeStorage, NodeStorageStatus, VolumeRequest, Work};
+use crate::api::{Health, NodeStorage, NodeStorageStatus, Operation, VolumeRequest};
 use crate::bytes::Bytes;
 use crate::cluster::Pv;
 use crate::cluster::nodes::key;
@@ -150,12 +150,16 @@ impl<'a> Named<'a> {
 
 /// The volume that a request lets come or go.
 fn changes(request: &VolumeRequest) -> Option<&str> {
-    match request.spec.work {
+    match request.spec.operation {
         // What is not known may do either.
-        Work::Create(_) | Work::Remove(_) | Work::Unknown => Some(&request.spec.volume),
-        Work::Grow(_) | Work::Shrink(_) | Work::Release(_) | Work::Fence(_) | Work::Inspect(_) => {
-            None
+        Operation::Create(_) | Operation::Delete(_) | Operation::Unknown => {
+            Some(&request.spec.volume)
         }
+        Operation::Expand(_)
+        | Operation::Shrink(_)
+        | Operation::Unpin(_)
+        | Operation::Fence(_)
+        | Operation::Inspect(_) => None,
     }
 }
 

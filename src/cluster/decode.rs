@@ -344,7 +344,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::Pool;
+    use crate::api::StoragePool;
     use crate::testing::FakeApi;
 
     #[tokio::test]
@@ -352,14 +352,19 @@ mod tests {
         let api = FakeApi::new();
         for at in 0..u64::from(PAGE) * 2 {
             let spec = if at == 7 { json!({"disks": "all"}) } else { json!({"disks": []}) };
-            api.put_json::<Pool>(json!({"metadata": {"name": format!("p{at:03}")}, "spec": spec}));
+            api.put_json::<StoragePool>(
+                json!({"metadata": {"name": format!("p{at:03}")}, "spec": spec}),
+            );
         }
-        let pools: Api<Pool> = Api::all(api.client());
+        let pools: Api<StoragePool> = Api::all(api.client());
         let calls = api.calls();
         let all = list(&pools, &ListParams::default()).await.unwrap();
         assert_eq!((all.items.len(), api.calls() - calls), (99, 2), "in pages");
         let [bad] = all.unreadable.as_slice() else { panic!("{:?}", all.unreadable) };
-        assert!(bad.to_string().starts_with("Pool p007 cannot be decoded: invalid type"), "{bad}");
+        assert!(
+            bad.to_string().starts_with("StoragePool p007 cannot be decoded: invalid type"),
+            "{bad}"
+        );
         let event = bad.event();
         assert_eq!(event.about.name.as_deref(), Some("p007"));
         assert!(event.text.contains("leaves it as it is"), "{}", event.text);

@@ -393,7 +393,7 @@ fn name(node: &NodeStorage) -> &str {
 
 /// The pool of a node that a volume of this class is made in; `None` if it has none of them.
 pub fn pool_of<'a>(status: &'a NodeStorageStatus, class: &Class) -> Option<&'a PoolOnNode> {
-    // One that no Pool names takes no new volumes.
+    // One that no StoragePool names takes no new volumes.
     let mut configured = status.pools.iter().filter(|pool| pool.configured);
     match &class.pool {
         Some(name) => configured.find(|pool| pool.name == name.as_str()),
@@ -448,9 +448,9 @@ fn nowhere(
         None => "a pool".to_owned(),
     };
     let message = match (asked.as_slice(), candidates) {
-        ([], _) => format!("no node has {pool}; see `kubectl get pools`"),
+        ([], _) => format!("no node has {pool}; see `kubectl get storagepools`"),
         (asked, []) => format!(
-            "no node has {pool}, neither {} nor another one; see `kubectl get pools`",
+            "no node has {pool}, neither {} nor another one; see `kubectl get storagepools`",
             few(asked)
         ),
         (asked, others) => {

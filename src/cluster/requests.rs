@@ -10,7 +10,9 @@ use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{NodeStorage, Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work};
+use crate::api::{
+    NodeStorage, Operation, Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
+};
 use crate::cluster::away::Waiting;
 use crate::cluster::{PATIENCE, Watched, every, not_asked, writes};
 use crate::volume::{NodeKey, Reason, VolumeError, VolumeId, VolumeKey};
@@ -125,17 +127,19 @@ impl Requests {
         &self,
         node: &str,
         id: &VolumeId,
-        work: Work,
+        work: Operation,
     ) -> Result<VolumeRequestStatus, VolumeError> {
         let (node, volume) = (node.to_owned(), id.to_string());
-        let wanted =
-            VolumeRequest::new(&name_of(&work, id), VolumeRequestSpec { node, volume, work });
+        let wanted = VolumeRequest::new(
+            &name_of(&work, id),
+            VolumeRequestSpec { node, volume, operation: work },
+        );
         let late = Instant::now() + PATIENCE;
         loop {
             let wish = self.enter(&wanted).await?;
             // A request that vanished was removed as ended, before its end was seen here.
             let Some(ended) = self.outcome(&wish, &wanted.spec, late).await? else { continue };
-            return match &ended.failure {
+            return match &ended.error {
                 Some(failure) => Err(failure.into()),
                 None => Ok(ended),
             };
@@ -191,9 +195,10 @@ impl Requests {
     /// its own writes late. The node has no such volume, and nobody is to make one; both are read anew,
     /// for what is watched may be older than the volume.
     async fn is_still_gone(&self, there: &VolumeRequest) -> Result<bool, kube::Error> {
-        let VolumeRequestSpec { node, volume, work } = &there.spec;
-        let is_done = there.status.as_ref().is_some_and(|status| status.phase == Phase::Done);
-        let (Work::Remove(_), true, Ok(id)) = (work, is_done, volume.parse::<VolumeId>()) else {
+        let VolumeRequestSpec { node, volume, operation: work } = &there.spec;
+        let is_done = there.status.as_ref().is_some_and(|status| status.phase == Phase::Succeeded);
+        let (Operation::Delete(_), true, Ok(id)) = (work, is_done, volume.parse::<VolumeId>())
+        else {
             return Ok(false);
         };
         // First who makes it: what he has made is told before he ends.
@@ -234,7 +239,7 @@ impl Requests {
             {"op": "test", "path": "/metadata/uid", "value": there.metadata.uid},
             {"op": "test", "path": "/metadata/resourceVersion",
              "value": there.metadata.resource_version},
-            {"op": "replace", "path": "/spec/work", "value": wanted.spec.work},
+            {"op": "replace", "path": "/spec/operation", "value": wanted.spec.operation},
         ]));
         let params =
             PatchParams { field_manager: Some(self.writer.to_owned()), ..Default::default() };
@@ -292,7 +297,7 @@ impl Requests {
         let request = self.watched.get(&wish.name);
         let status = request.and_then(|request| request.status.clone()).unwrap_or_default();
         VolumeError::Working {
-            what: format!("{} volume {} on node {}", verb(&spec.work), spec.volume, spec.node),
+            what: format!("{} volume {} on node {}", verb(&spec.operation), spec.volume, spec.node),
             progress: status.progress.unwrap_or_else(|| format!("{:?}", status.phase)),
         }
     }
@@ -417,13 +422,17 @@ impl Wish {
 fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> Step {
     let phase = there.status.as_ref().map(|status| status.phase);
     let same_node = there.spec.node == wanted.node;
-    match (&there.spec.work, &wanted.work) {
+    match (&there.spec.operation, &wanted.operation) {
         _ if there.metadata.deletion_timestamp.is_some() => Step::Wait,
         // It is there, and its node's record will tell so: a second one must not be made elsewhere.
-        (Work::Create(_), _) if there.has_ended() && phase == Some(Phase::Done) && !same_node => {
+        (Operation::Create(_), _)
+            if there.has_ended() && phase == Some(Phase::Succeeded) && !same_node =>
+        {
             Step::Wait
         }
-        (Work::Grow(_), Work::Grow(_)) if same_node && there.spec != *wanted => Step::Renew,
+        (Operation::Expand(_), Operation::Expand(_)) if same_node && there.spec != *wanted => {
+            Step::Renew
+        }
         _ if there.has_ended() => Step::Replace,
         _ if there.spec == *wanted => Step::Join,
         _ => Step::Wait,
@@ -441,7 +450,7 @@ fn not_taken_up(node: &str) -> VolumeError {
 }
 
 fn in_the_way(there: &VolumeRequest) -> VolumeError {
-    let VolumeRequestSpec { node, volume, work } = &there.spec;
+    let VolumeRequestSpec { node, volume, operation: work } = &there.spec;
     VolumeError::Working {
         what: format!("{} volume {volume} on node {node}, as it was asked before,", verb(work)),
         progress: "and this wish differs".to_owned(),
@@ -458,54 +467,58 @@ pub(crate) fn may_have_made(request: &VolumeRequest) -> bool {
     // These are said before anything is made.
     const NOTHING_MADE: [Reason; 4] =
         [Reason::Invalid, Reason::SizeOutOfRange, Reason::NoRoomToCreate, Reason::Elsewhere];
-    let failure = request.status.as_ref().and_then(|status| status.failure.as_ref());
+    let failure = request.status.as_ref().and_then(|status| status.error.as_ref());
     let made_nothing =
         failure.is_some_and(|why| NOTHING_MADE.contains(&VolumeError::from(why).reason()));
-    matches!(request.spec.work, Work::Create(_)) && request.has_ended() && !made_nothing
+    matches!(request.spec.operation, Operation::Create(_)) && request.has_ended() && !made_nothing
 }
 
 /// The name of the request for a piece of work.
-fn name_of(work: &Work, id: &VolumeId) -> String {
+fn name_of(work: &Operation, id: &VolumeId) -> String {
     match work {
-        Work::Create(_) => name_of_create(id.key()),
-        Work::Grow(_) => format!("grow-{id}"),
-        Work::Shrink(_) => format!("shrink-{id}"),
-        Work::Release(_) => format!("release-{id}"),
-        Work::Remove(_) => format!("remove-{id}"),
-        Work::Fence(_) => format!("fence-{id}"),
-        Work::Inspect(_) => format!("inspect-{id}"),
-        Work::Unknown => format!("unknown-{id}"), // It is never asked for.
+        Operation::Create(_) => name_of_create(id.key()),
+        Operation::Expand(_) => format!("expand-{id}"),
+        Operation::Shrink(_) => format!("shrink-{id}"),
+        Operation::Unpin(_) => format!("unpin-{id}"),
+        Operation::Delete(_) => format!("delete-{id}"),
+        Operation::Fence(_) => format!("fence-{id}"),
+        Operation::Inspect(_) => format!("inspect-{id}"),
+        Operation::Unknown => format!("unknown-{id}"), // It is never asked for.
     }
 }
 
-fn verb(work: &Work) -> &'static str {
+fn verb(work: &Operation) -> &'static str {
     match work {
-        Work::Create(_) => "making",
-        Work::Grow(_) => "growing",
-        Work::Shrink(_) => "shrinking",
-        Work::Release(_) => "releasing",
-        Work::Remove(_) => "removing",
-        Work::Fence(_) => "fencing",
-        Work::Inspect(_) => "inspecting",
-        Work::Unknown => "working on",
+        Operation::Create(_) => "making",
+        Operation::Expand(_) => "growing",
+        Operation::Shrink(_) => "shrinking",
+        Operation::Unpin(_) => "releasing",
+        Operation::Delete(_) => "removing",
+        Operation::Fence(_) => "fencing",
+        Operation::Inspect(_) => "inspecting",
+        Operation::Unknown => "working on",
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Grow, Quantity, Remove};
+    use crate::api::{Delete, Expand, Quantity};
     use crate::bytes::Bytes;
 
-    fn spec(node: &str, work: Work) -> VolumeRequestSpec {
-        VolumeRequestSpec { node: node.to_owned(), volume: "v".to_owned(), work }
+    fn spec(node: &str, work: Operation) -> VolumeRequestSpec {
+        VolumeRequestSpec { node: node.to_owned(), volume: "v".to_owned(), operation: work }
     }
 
-    fn grow(gib: u64) -> Work {
-        Work::Grow(Grow { at_least: Quantity(Bytes::gib(gib)), at_most: None, block: None })
+    fn grow(gib: u64) -> Operation {
+        Operation::Expand(Expand {
+            min_size: Quantity(Bytes::gib(gib)),
+            max_size: None,
+            block: None,
+        })
     }
 
-    fn new_work(name: &str) -> Work {
+    fn new_work(name: &str) -> Operation {
         crate::cluster::words::create(&crate::volume::NewVolume {
             name: name.to_owned(),
             size: crate::volume::Wanted { at_least: Bytes::gib(1), at_most: None },
@@ -515,7 +528,7 @@ mod tests {
         })
     }
 
-    fn there(work: Work, phase: Phase, observed: i64) -> VolumeRequest {
+    fn there(work: Operation, phase: Phase, observed: i64) -> VolumeRequest {
         let mut request = VolumeRequest::new("r", spec("a", work));
         request.metadata.generation = Some(2);
         let observed_generation = observed;
@@ -526,23 +539,23 @@ mod tests {
 
     #[test]
     fn work_under_way_is_joined_and_what_has_ended_is_replaced() {
-        let remove = || Work::Remove(Remove {});
+        let remove = || Operation::Delete(Delete {});
         let create = || new_work("x");
         for (there, wanted, step) in [
             (there(remove(), Phase::Running, 2), spec("a", remove()), Step::Join),
             (there(remove(), Phase::Pending, 0), spec("a", remove()), Step::Join),
-            (there(remove(), Phase::Done, 2), spec("a", remove()), Step::Replace),
+            (there(remove(), Phase::Succeeded, 2), spec("a", remove()), Step::Replace),
             (there(remove(), Phase::Failed, 2), spec("b", remove()), Step::Replace),
             (there(remove(), Phase::Running, 2), spec("b", remove()), Step::Wait),
             (there(create(), Phase::Running, 2), spec("b", create()), Step::Wait),
             (there(create(), Phase::Failed, 2), spec("b", create()), Step::Replace),
-            (there(create(), Phase::Done, 2), spec("b", create()), Step::Wait),
-            (there(create(), Phase::Done, 2), spec("a", create()), Step::Replace),
+            (there(create(), Phase::Succeeded, 2), spec("b", create()), Step::Wait),
+            (there(create(), Phase::Succeeded, 2), spec("a", create()), Step::Replace),
             (there(grow(2), Phase::Running, 2), spec("a", grow(3)), Step::Renew),
             (there(grow(3), Phase::Running, 2), spec("a", grow(2)), Step::Renew),
             (there(grow(2), Phase::Running, 2), spec("b", grow(3)), Step::Wait),
             // Ended for the wish before: the newer one is still to be done.
-            (there(grow(3), Phase::Done, 1), spec("a", grow(3)), Step::Join),
+            (there(grow(3), Phase::Succeeded, 1), spec("a", grow(3)), Step::Join),
             (there(grow(2), Phase::Failed, 2), spec("a", grow(3)), Step::Renew),
             (there(grow(2), Phase::Resized, 2), spec("a", grow(3)), Step::Renew),
             // Nothing of it changes, so that nobody would do it again.
@@ -556,25 +569,25 @@ mod tests {
     #[test]
     fn a_request_to_make_a_volume_may_have_made_it_unless_it_was_refused_before() {
         let ended = |reason: Option<Reason>| {
-            let phase = if reason.is_some() { Phase::Failed } else { Phase::Done };
+            let phase = if reason.is_some() { Phase::Failed } else { Phase::Succeeded };
             let mut request = there(new_work("x"), phase, 2);
             let failure = reason.map(|reason| crate::api::Failure {
                 reason: reason.to_string(),
                 message: "no".to_owned(),
             });
-            request.status.as_mut().unwrap().failure = failure;
+            request.status.as_mut().unwrap().error = failure;
             may_have_made(&request)
         };
         assert!(ended(None) && ended(Some(Reason::Failed)) && ended(Some(Reason::Unavailable)));
         assert!(!ended(Some(Reason::NoRoomToCreate)) && !ended(Some(Reason::Elsewhere)));
         assert!(!may_have_made(&there(new_work("x"), Phase::Running, 2)));
-        assert!(!may_have_made(&there(Work::Remove(Remove {}), Phase::Done, 2)));
+        assert!(!may_have_made(&there(Operation::Delete(Delete {}), Phase::Succeeded, 2)));
     }
 
     #[test]
     fn names_are_those_of_records_in_kubernetes() {
         let id: VolumeId = format!("{}-{}", "a".repeat(8), "b".repeat(26)).parse().unwrap();
-        assert_eq!(name_of(&grow(1), &id), format!("grow-{id}"));
+        assert_eq!(name_of(&grow(1), &id), format!("expand-{id}"));
         assert_eq!(name_of(&new_work("x"), &id), format!("create-{}", "b".repeat(26)));
     }
 }

@@ -1,8 +1,9 @@
 //! Between the words of the field and those of the records.
 
 use crate::api::{
-    AilmentStatus, Create, Failure, FenceState, FenceStatus, Grow, Inspect, InspectionStatus,
-    Quantity, Release, Remove, ShrinkTo, UsageStatus, VolumeOnNode, VolumeRequestStatus, Work,
+    AilmentStatus, Create, Delete, Expand, Failure, FenceState, FenceStatus, Inspect,
+    InspectionStatus, Operation, Quantity, ShrinkTo, Unpin, UsageStatus, VolumeMode, VolumeOnNode,
+    VolumeRequestStatus,
 };
 use crate::bytes::Bytes;
 use crate::volume::{
@@ -10,50 +11,52 @@ use crate::volume::{
     Standing, Usage, Volume, VolumeError, VolumeStatus, Wanted,
 };
 
-pub(super) fn create(want: &NewVolume) -> Work {
-    Work::Create(Create {
+pub(super) fn create(want: &NewVolume) -> Operation {
+    let (volume_mode, fs_type) = fields_of(want.mode);
+    Operation::Create(Create {
         name: want.name.clone(),
-        at_least: Quantity(want.size.at_least),
-        at_most: want.size.at_most.map(Quantity),
-        mode: want.mode.to_string(),
+        min_size: Quantity(want.size.at_least),
+        max_size: want.size.at_most.map(Quantity),
+        volume_mode,
+        fs_type,
         parameters: want.class.parameters(),
     })
 }
 
-pub(super) fn grow(growth: Growth) -> Work {
-    Work::Grow(Grow {
-        at_least: Quantity(growth.size.at_least),
-        at_most: growth.size.at_most.map(Quantity),
+pub(super) fn expand(growth: Growth) -> Operation {
+    Operation::Expand(Expand {
+        min_size: Quantity(growth.size.at_least),
+        max_size: growth.size.at_most.map(Quantity),
         block: growth.block,
     })
 }
 
-pub(super) fn shrink(to: Bytes) -> Work {
-    Work::Shrink(ShrinkTo { to: Quantity(to) })
+pub(super) fn shrink(to: Bytes) -> Operation {
+    Operation::Shrink(ShrinkTo { to: Quantity(to) })
 }
 
-pub(super) fn release() -> Work {
-    Work::Release(Release {})
+pub(super) fn unpin() -> Operation {
+    Operation::Unpin(Unpin {})
 }
 
-pub(super) fn remove() -> Work {
-    Work::Remove(Remove {})
+pub(super) fn delete() -> Operation {
+    Operation::Delete(Delete {})
 }
 
-pub(super) fn fence(fence: Fence) -> Work {
-    Work::Fence(FenceStatus::from(fence))
+pub(super) fn fence(fence: Fence) -> Operation {
+    Operation::Fence(FenceStatus::from(fence))
 }
 
 impl From<Fence> for FenceStatus {
     fn from(fence: Fence) -> FenceStatus {
         FenceStatus {
             state: match fence.standing {
-                Standing::HalfCopied => FenceState::HalfCopied,
+                Standing::HalfCopied => FenceState::Incomplete,
                 Standing::Active => FenceState::Active,
                 Standing::Superseded => FenceState::Superseded,
             },
             generation: fence.generation,
-            copying: fence.copying,
+            copy_in_progress: fence.copying,
         }
     }
 }
@@ -62,19 +65,19 @@ impl From<&FenceStatus> for Fence {
     fn from(told: &FenceStatus) -> Fence {
         Fence {
             standing: match told.state {
-                FenceState::HalfCopied => Standing::HalfCopied,
+                FenceState::Incomplete => Standing::HalfCopied,
                 FenceState::Active => Standing::Active,
                 // Nobody is let in whose right is not known.
                 FenceState::Superseded | FenceState::Unknown => Standing::Superseded,
             },
             generation: told.generation,
-            copying: told.copying,
+            copying: told.copy_in_progress,
         }
     }
 }
 
-pub(super) fn inspect(until_unused: bool) -> Work {
-    Work::Inspect(Inspect { until_unused })
+pub(super) fn inspect(until_unused: bool) -> Operation {
+    Operation::Inspect(Inspect { until_unused })
 }
 
 /// The volume that a record asks for, to be made on this node.
@@ -83,7 +86,8 @@ pub(super) fn inspect(until_unused: bool) -> Work {
 /// [`VolumeError::Invalid`] for what this version does not understand: another one wrote it.
 pub fn new_volume(node: &str, create: &Create) -> Result<NewVolume, VolumeError> {
     let invalid = |field: &str, reason| VolumeError::Invalid { field: field.to_owned(), reason };
-    let mode: Mode = create.mode.parse().map_err(|reason| invalid("mode", reason))?;
+    let mode = mode_of(create.volume_mode, create.fs_type.as_deref());
+    let mode = mode.map_err(|reason| invalid("volumeMode", reason))?;
     let fs = match mode {
         Mode::Filesystem(kind) => kind,
         Mode::Block => FsKind::Ext4, // Whatever: a block volume has no options for making one.
@@ -91,16 +95,37 @@ pub fn new_volume(node: &str, create: &Create) -> Result<NewVolume, VolumeError>
     let class = Class::parse(&create.parameters, Some(fs), fs);
     Ok(NewVolume {
         name: create.name.clone(),
-        size: wanted(create.at_least, create.at_most),
+        size: wanted(create.min_size, create.max_size),
         mode,
         class: class.map_err(|error| invalid("parameters", error.to_string()))?,
         nodes: vec![node.to_owned()],
     })
 }
 
-impl From<&Grow> for Growth {
-    fn from(grow: &Grow) -> Growth {
-        Growth { size: wanted(grow.at_least, grow.at_most), block: grow.block }
+impl From<&Expand> for Growth {
+    fn from(expand: &Expand) -> Growth {
+        Growth { size: wanted(expand.min_size, expand.max_size), block: expand.block }
+    }
+}
+
+/// How a workload sees a volume, in the fields of the API: the volume mode and the file system.
+fn fields_of(mode: Mode) -> (VolumeMode, Option<String>) {
+    match mode {
+        Mode::Block => (VolumeMode::Block, None),
+        Mode::Filesystem(kind) => (VolumeMode::Filesystem, Some(kind.to_string())),
+    }
+}
+
+/// How a workload sees a volume with these fields.
+///
+/// # Errors
+/// Why it cannot be known: another version wrote them.
+pub fn mode_of(volume_mode: VolumeMode, fs_type: Option<&str>) -> Result<Mode, String> {
+    match (volume_mode, fs_type) {
+        (VolumeMode::Block, _) => Ok(Mode::Block),
+        (VolumeMode::Filesystem, Some(kind)) => kind.parse().map(Mode::Filesystem),
+        (VolumeMode::Filesystem, None) => Err("fsType is missing".to_owned()),
+        (VolumeMode::Unknown, _) => Err("this version does not know the volume mode".to_owned()),
     }
 }
 

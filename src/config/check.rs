@@ -127,9 +127,10 @@ fn pools(
             errors.push(missing("pools", "name at least one with --pool NAME=VG"));
         }
         (PoolsFrom::Cluster, Some(pool)) => {
-            let reason = "in a cluster the Pool objects say which pools there are: take it out \
-                          here, and see `kubectl explain pool.spec`"
-                .to_owned();
+            let reason =
+                "in a cluster the StoragePool objects say which pools there are: take it out \
+                          here, and see `kubectl explain storagepool.spec`"
+                    .to_owned();
             errors.push(ConfigError { place: pool.place.clone(), reason });
         }
         _ => {}

@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::api::{
-    Failure, FenceState, InspectionStatus, Phase, Quantity, VolumeRequest, VolumeRequestStatus,
-    Work,
+    Failure, FenceState, InspectionStatus, Operation, Phase, Quantity, VolumeRequest,
+    VolumeRequestStatus,
 };
 use crate::busy::{Busy, BusyError};
 use crate::causes;
@@ -132,7 +132,7 @@ impl Agent {
             observed_generation: generation,
             phase,
             progress,
-            started_at: Some(begun.clone()),
+            start_time: Some(begun.clone()),
             ..VolumeRequestStatus::default()
         };
         let mut is_told = false;
@@ -167,7 +167,8 @@ impl Agent {
             // First what the node has now, then the answer: who reads the answer looks there.
             _ => self.storage.publish().await?,
         }
-        let ended = VolumeRequestStatus { finished_at: Some(now()), ..running(Phase::Done, None) };
+        let ended =
+            VolumeRequestStatus { completion_time: Some(now()), ..running(Phase::Succeeded, None) };
         self.tell(&mut record, told(&outcome, ended)).await
     }
 
@@ -180,8 +181,8 @@ impl Agent {
         let mut ends = self.busy.ends(id.key().as_str());
         let latest = Instant::now() + LET_GO;
         loop {
-            let done = self.work_alone(&id, &spec.work).await;
-            if !is_to_be_unused(&spec.work, &done) || Instant::now() >= latest {
+            let done = self.work_alone(&id, &spec.operation).await;
+            if !is_to_be_unused(&spec.operation, &done) || Instant::now() >= latest {
                 return done;
             }
             ends.next().await; // That was our own.
@@ -189,7 +190,7 @@ impl Agent {
         }
     }
 
-    async fn work_alone(&self, id: &VolumeId, work: &Work) -> Result<Done, VolumeError> {
+    async fn work_alone(&self, id: &VolumeId, work: &Operation) -> Result<Done, VolumeError> {
         let (id, work) = (id.clone(), work.clone());
         let (key, volumes, node) = (id.key().clone(), self.volumes.clone(), self.node.clone());
         let work = async move { do_work(&*volumes, &node, &id, &work).await }.in_current_span();
@@ -325,10 +326,10 @@ async fn do_work(
     volumes: &dyn Volumes,
     node: &str,
     id: &VolumeId,
-    work: &Work,
+    work: &Operation,
 ) -> Result<Done, VolumeError> {
     match work {
-        Work::Create(create) => {
+        Operation::Create(create) => {
             let want = cluster::new_volume(node, create)?;
             if VolumeId::new(NodeKey::of(node), want.key()) != *id {
                 // The volume that is busy would be another one than that which is made.
@@ -340,25 +341,27 @@ async fn do_work(
             volumes.ensure(&want).await?;
             Ok(Done::Well)
         }
-        Work::Grow(grow) => {
+        Operation::Expand(grow) => {
             let grown = volumes.grow(id, Growth::from(grow)).await?;
             let node_expansion_required = grown.node_expansion_required;
             Ok(Done::Grown { size: Quantity(grown.size), node_expansion_required })
         }
-        Work::Shrink(shrink) => {
+        Operation::Shrink(shrink) => {
             let size = volumes.shrink(id, shrink.to.0).await?;
             Ok(Done::Shrunk { size: Quantity(size) })
         }
-        Work::Release(_) => volumes.release(id).await.map(|()| Done::Well),
-        Work::Remove(_) => volumes.remove(id).await.map(|()| Done::Well),
-        Work::Fence(fence) if fence.state == FenceState::Unknown => Err(unknown("spec.work.fence")),
-        Work::Unknown => Err(unknown("spec.work")),
+        Operation::Unpin(_) => volumes.release(id).await.map(|()| Done::Well),
+        Operation::Delete(_) => volumes.remove(id).await.map(|()| Done::Well),
+        Operation::Fence(fence) if fence.state == FenceState::Unknown => {
+            Err(unknown("spec.operation.fence"))
+        }
+        Operation::Unknown => Err(unknown("spec.operation")),
         // Whoever fences it wants to know who uses it still.
-        Work::Fence(fence) => {
+        Operation::Fence(fence) => {
             volumes.fence(id, Fence::from(fence)).await?;
             look(volumes, id).await
         }
-        Work::Inspect(_) => look(volumes, id).await,
+        Operation::Inspect(_) => look(volumes, id).await,
     }
 }
 
@@ -379,15 +382,15 @@ fn unknown(field: &str) -> VolumeError {
 }
 
 /// Whether somebody has open what the work wants nobody to have.
-fn is_to_be_unused(work: &Work, done: &Result<Done, VolumeError>) -> bool {
+fn is_to_be_unused(work: &Operation, done: &Result<Done, VolumeError>) -> bool {
     let is_open = |seen: &InspectionStatus| seen.open_count.is_some_and(|count| count > 0);
     match (work, done) {
-        (Work::Remove(_), Err(VolumeError::InUse { .. })) => true,
-        (Work::Inspect(inspect), Ok(Done::Inspected(seen))) => {
+        (Operation::Delete(_), Err(VolumeError::InUse { .. })) => true,
+        (Operation::Inspect(inspect), Ok(Done::Inspected(seen))) => {
             inspect.until_unused && is_open(seen)
         }
         // Its pod has ended, and its kubelet unmounts what it had.
-        (Work::Fence(fence), Ok(Done::Inspected(seen))) => {
+        (Operation::Fence(fence), Ok(Done::Inspected(seen))) => {
             Fence::from(fence).lets() == Use::Read && is_open(seen)
         }
         _ => false,
@@ -401,7 +404,7 @@ fn told(outcome: &Result<Done, VolumeError>, ended: VolumeRequestStatus) -> Volu
             VolumeRequestStatus { inspection: Some(seen.clone()), ..ended }
         }
         Ok(Done::Grown { size, node_expansion_required }) => VolumeRequestStatus {
-            phase: if *node_expansion_required { Phase::Done } else { Phase::Resized },
+            phase: if *node_expansion_required { Phase::Succeeded } else { Phase::Resized },
             size: Some(*size),
             node_expansion_required: Some(*node_expansion_required),
             ..ended
@@ -409,11 +412,9 @@ fn told(outcome: &Result<Done, VolumeError>, ended: VolumeRequestStatus) -> Volu
         Ok(Done::Shrunk { size }) => {
             VolumeRequestStatus { phase: Phase::Resized, size: Some(*size), ..ended }
         }
-        Err(error) => VolumeRequestStatus {
-            phase: Phase::Failed,
-            failure: Some(Failure::from(error)),
-            ..ended
-        },
+        Err(error) => {
+            VolumeRequestStatus { phase: Phase::Failed, error: Some(Failure::from(error)), ..ended }
+        }
     }
 }
 
@@ -424,14 +425,15 @@ fn now() -> Time {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Remove, VolumeRequestSpec};
+    use crate::api::{Delete, VolumeRequestSpec};
 
     #[test]
     fn what_has_its_outcome_is_not_done_again() {
         let request = |generation, observed_generation, phase| {
-            let work = Work::Remove(Remove {});
+            let work = Operation::Delete(Delete {});
             let (node, volume) = ("a".to_owned(), "v".to_owned());
-            let mut request = VolumeRequest::new("r", VolumeRequestSpec { node, volume, work });
+            let mut request =
+                VolumeRequest::new("r", VolumeRequestSpec { node, volume, operation: work });
             request.metadata.generation = Some(generation);
             request.status =
                 Some(VolumeRequestStatus { observed_generation, phase, ..Default::default() });
@@ -441,10 +443,10 @@ mod tests {
             (1, 0, Phase::Pending, true),
             (1, 1, Phase::Running, true), // The agent that began has died.
             (1, 1, Phase::Resizing, true),
-            (1, 1, Phase::Done, false),
+            (1, 1, Phase::Succeeded, false),
             (1, 1, Phase::Resized, false),
             (1, 1, Phase::Failed, false),
-            (2, 1, Phase::Done, true),
+            (2, 1, Phase::Succeeded, true),
             (2, 1, Phase::Failed, true),
         ] {
             let request = request(generation, observed, phase);

@@ -232,12 +232,13 @@ fn name(request: &VolumeRequest) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Remove, VolumeRequestSpec, VolumeRequestStatus, Work};
+    use crate::api::{Delete, Operation, VolumeRequestSpec, VolumeRequestStatus};
 
     fn request(uid: &str, generation: i64, told: Option<(Phase, i64)>) -> Arc<VolumeRequest> {
         let (node, volume) = ("a".to_owned(), "v".to_owned());
-        let work = Work::Remove(Remove {});
-        let mut request = VolumeRequest::new("r", VolumeRequestSpec { node, volume, work });
+        let work = Operation::Delete(Delete {});
+        let mut request =
+            VolumeRequest::new("r", VolumeRequestSpec { node, volume, operation: work });
         request.metadata.uid = Some(uid.to_owned());
         request.metadata.generation = Some(generation);
         request.status = told.map(|(phase, observed_generation)| VolumeRequestStatus {
@@ -266,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_request_stays_readable_and_an_unanswered_one_waits() {
-        let (done, waits) = (Some((Phase::Done, 1)), None);
+        let (done, waits) = (Some((Phase::Succeeded, 1)), None);
         let (mut seen, start) = (Seen::default(), Instant::now());
         let mut planned = |after: u64, requests: &[Arc<VolumeRequest>]| {
             let (plan, next) = look(&mut seen, requests, true, start + Duration::from_secs(after));
@@ -293,7 +294,7 @@ mod tests {
 
     #[test]
     fn one_that_is_wanted_again_does_not_go_with_those_of_its_earlier_phase() {
-        let done = Some((Phase::Done, 1));
+        let done = Some((Phase::Succeeded, 1));
         let (mut seen, start) = (Seen::default(), Instant::now());
         let both = [request("a", 1, done), request("b", 2, done)];
         look(&mut seen, &both, true, start);

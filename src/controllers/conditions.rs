@@ -37,9 +37,11 @@ fn ready(status: &NodeStorageStatus, lacking: &[String]) -> Judged {
         _ if !lacking.is_empty() => {
             (false, "PrerequisitesNotMet", "see the condition PrerequisitesMet".to_owned())
         }
-        _ if status.pools.is_empty() => {
-            (true, "PoolNotFound", "no Pool is for this node; see `kubectl get pools`".to_owned())
-        }
+        _ if status.pools.is_empty() => (
+            true,
+            "PoolNotFound",
+            "no StoragePool is for this node; see `kubectl get storagepools`".to_owned(),
+        ),
         Health::Unavailable | Health::Unknown => (false, "PoolUnavailable", words()),
         Health::Degraded => (true, "PoolDegraded", words()),
         Health::Ok => (true, "PoolsUsable", "all pools are as they should be".to_owned()),
@@ -115,7 +117,7 @@ mod tests {
             (pool("Degraded"), "", ["Ready=True PoolDegraded", met, there], "pool fast: why"),
             (pool("Unavailable"), "", [lost, met, there], "pool fast: why"),
             (second, "", ["Ready=True PoolDegraded", met, there], "pool twice: no disk"),
-            (json!({}), "", [empty, met, there], "kubectl get pools"),
+            (json!({}), "", [empty, met, there], "kubectl get storagepools"),
             (pool("Ok"), "no lvm", unmet, "no lvm"),
             (disk, "", [empty, met, "DisksHealthy=False DiskMissing"], "/dev/sdb: gone"),
             (group, "", [empty, met, "DisksHealthy=False VolumeGroupUnavailable"], "vg0: hung"),

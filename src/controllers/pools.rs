@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
-    Health, NodeStorage, NodeStorageStatus, Pool, PoolDisk, PoolNode, PoolOnNode, PoolStatus,
-    Quantity,
+    Health, NodeStorage, NodeStorageStatus, PoolDisk, PoolNode, PoolOnNode, Quantity, StoragePool,
+    StoragePoolStatus,
 };
 use crate::bytes::Bytes;
 use crate::causes;
@@ -30,7 +30,7 @@ use crate::volume::PoolName;
 pub(super) const WRITER: &str = "pliant-controller";
 
 /// What panics are counted under.
-const LOOP: &str = "pools";
+const LOOP: &str = "storagepools";
 
 /// After an API server that did not answer.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -46,10 +46,10 @@ const LOOK: Duration = Duration::from_secs(60);
 /// A status is a sum over the nodes of its pool. It is looked at when something has changed that it tells: what
 /// nodes report each minute of how full their volumes are costs nothing.
 pub async fn tell(client: &Client, storage: &Nodes, stop: CancellationToken) {
-    let pools: Watched<Pool> = Watched::start(Api::all(client.clone()), every(), &stop);
+    let pools: Watched<StoragePool> = Watched::start(Api::all(client.clone()), every(), &stop);
     let nodes: Watched<Node> =
         Watched::start_cut(Api::all(client.clone()), every(), &stop, labels_only);
-    let api: Api<Pool> = Api::all(client.clone());
+    let api: Api<StoragePool> = Api::all(client.clone());
     let told = begun_again(LOOP, async || {
         pools.known().await;
         nodes.known().await;
@@ -112,7 +112,7 @@ fn labels_only(node: &mut Node) {
 }
 
 /// Wait until the watch tells what was written: else it would be written once more.
-async fn settle(pools: &Watched<Pool>, name: &str, status: &PoolStatus) {
+async fn settle(pools: &Watched<StoragePool>, name: &str, status: &StoragePoolStatus) {
     let told = pools.until(|pools| {
         let told = pools.get(name).is_none_or(|pool| pool.status.as_ref() == Some(status));
         told.then_some(())
@@ -121,8 +121,13 @@ async fn settle(pools: &Watched<Pool>, name: &str, status: &PoolStatus) {
     let _ = tokio::time::timeout(AGAIN, told).await;
 }
 
-async fn write(api: &Api<Pool>, name: &str, status: &PoolStatus) -> Result<(), kube::Error> {
-    let patch = json!({"apiVersion": "pliant.io/v1alpha1", "kind": "Pool", "status": status});
+async fn write(
+    api: &Api<StoragePool>,
+    name: &str,
+    status: &StoragePoolStatus,
+) -> Result<(), kube::Error> {
+    let patch =
+        json!({"apiVersion": "pliant.io/v1alpha1", "kind": "StoragePool", "status": status});
     let params = PatchParams::apply(WRITER).force();
     match api.patch_status(name, &params, &Patch::Apply(patch)).await {
         Err(kube::Error::Api(answer)) if answer.is_not_found() => Ok(()),
@@ -132,10 +137,10 @@ async fn write(api: &Api<Pool>, name: &str, status: &PoolStatus) -> Result<(), k
 
 /// The pools whose status is not what it should be, and what it should be.
 fn plan(
-    pools: &Watched<Pool>,
+    pools: &Watched<StoragePool>,
     nodes: &Watched<Node>,
     storage: &[Arc<NodeStorage>],
-) -> Vec<(String, PoolStatus)> {
+) -> Vec<(String, StoragePoolStatus)> {
     let unreadable = nodes.unreadable();
     let unreadable: BTreeSet<&str> = unreadable.iter().map(|node| node.place().1).collect();
     let nodes = nodes.all();
@@ -164,11 +169,11 @@ fn plan(
 /// The status of a pool. A node whose labels cannot be read stays one of its nodes, if it was: the agent there would
 /// give the pool up.
 fn status_of(
-    pool: &Pool,
+    pool: &StoragePool,
     nodes: &BTreeMap<&str, BTreeMap<String, String>>,
     unreadable: &BTreeSet<&str>,
     storage: &BTreeMap<&str, &NodeStorageStatus>,
-) -> PoolStatus {
+) -> StoragePoolStatus {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     let selected = |labels: &BTreeMap<String, String>| {
         pool.spec.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
@@ -195,7 +200,7 @@ fn status_of(
         }
         told.push(line);
     }
-    let mut status = PoolStatus {
+    let mut status = StoragePoolStatus {
         observed_generation: pool.metadata.generation.unwrap_or_default(),
         ready,
         size: Some(Quantity(size)),
@@ -210,7 +215,7 @@ fn status_of(
 /// Make the pools of a node those that are for it, whenever that changes, until `stop`.
 pub async fn follow(
     name: &str,
-    wanted: &Watched<Pool>,
+    wanted: &Watched<StoragePool>,
     node: &Machine,
     storage: &StorageRecord,
     stop: CancellationToken,
@@ -251,12 +256,12 @@ pub async fn follow(
 
 /// What this node makes of the pools that are for it, the oldest first; names that no pool can have are left
 /// out. A pool that the program stumbles over stays as it was `made`.
-fn plans(node: &str, pools: &[Arc<Pool>], made: &[PoolPlan]) -> Vec<PoolPlan> {
-    let ours = |pool: &&Arc<Pool>| {
+fn plans(node: &str, pools: &[Arc<StoragePool>], made: &[PoolPlan]) -> Vec<PoolPlan> {
+    let ours = |pool: &&Arc<StoragePool>| {
         let nodes = pool.status.iter().flat_map(|status| &status.nodes);
         nodes.into_iter().any(|one| one.node == node)
     };
-    let mut ours: Vec<&Arc<Pool>> = pools.iter().filter(ours).collect();
+    let mut ours: Vec<&Arc<StoragePool>> = pools.iter().filter(ours).collect();
     ours.sort_by(|one, other| age(one).cmp(&age(other)));
     let planned = ours.into_iter().filter_map(|pool| {
         caught_now(LOOP, || plan_of(pool)).unwrap_or_else(|panicked| {
@@ -269,12 +274,12 @@ fn plans(node: &str, pools: &[Arc<Pool>], made: &[PoolPlan]) -> Vec<PoolPlan> {
 }
 
 /// By this pools are in order: those that were made in the same second by name.
-fn age(pool: &Pool) -> (Option<Timestamp>, Option<&str>) {
+fn age(pool: &StoragePool) -> (Option<Timestamp>, Option<&str>) {
     let made = pool.metadata.creation_timestamp.as_ref().map(|time| time.0);
     (made, pool.metadata.name.as_deref())
 }
 
-fn plan_of(pool: &Pool) -> Option<PoolPlan> {
+fn plan_of(pool: &StoragePool) -> Option<PoolPlan> {
     let name = pool.metadata.name.as_deref()?;
     let name = name.parse().map_err(|error| tracing::warn!(pool = name, error, "no pool")).ok()?;
     let disk = |disk: &PoolDisk| NewDisk { path: disk.device.clone().into(), wipe: disk.wipe };

@@ -271,7 +271,7 @@ mod tests {
             serde_json::from_value(serde_json::json!({
                 "id": id(name).to_string(), "name": name, "pool": "fast", "size": "4611686018427387904",
                 "requested": "4611686018427387904", "mode": "btrfs", "state": "resized",
-                "fence": {"state": "Superseded", "generation": 1_000_000, "copying": true},
+                "fence": {"state": "Superseded", "generation": 1_000_000, "copyInProgress": true},
             }))
             .unwrap()
         };

@@ -68,7 +68,7 @@ fn figures() -> Figures {
         host_calls: BTreeMap::from([("processes", 3)]),
         lvm_commands: BTreeMap::from([("lvcreate", lvcreate())]),
         wiped: Bytes::kib(4),
-        unreadable: BTreeMap::from([("Pool".to_owned(), 2)]),
+        unreadable: BTreeMap::from([("StoragePool".to_owned(), 2)]),
         panics: BTreeMap::from([("claims", 1)]),
         lost_log_lines: 7,
         cluster: ClusterFigures {
@@ -143,7 +143,7 @@ fn every_figure_is_told_as_it_is() {
             "pliant_swap_pause_seconds_sum 12.0",
             "pliant_swap_pause_seconds_count 1",
             "pliant_webhook_certificate_expiration_timestamp_seconds{} 1800000000.0",
-            r#"pliant_invalid_objects{kind="Pool"} 2.0"#,
+            r#"pliant_invalid_objects{kind="StoragePool"} 2.0"#,
             r#"pliant_reconcile_panics_total{resource="claims"} 1"#,
             "pliant_log_lines_dropped_total 7",
             r#"pliant_expansions_total{result="full"} 1"#,

@@ -25,7 +25,7 @@ pub struct NewDisk {
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// The disk is not blank, so nothing was done to it.
-    #[error("{disk} is not blank, it carries {found}; nothing was changed: {take_group}name another disk, or let this one be wiped (`--allow-wipe-disk {disk}`, in a Pool `wipe: true` beside it), and what is on it is lost", disk = disk.display())]
+    #[error("{disk} is not blank, it carries {found}; nothing was changed: {take_group}name another disk, or let this one be wiped (`--allow-wipe-disk {disk}`, in a StoragePool `wipe: true` beside it), and what is on it is lost", disk = disk.display())]
     NotBlank {
         /// The disk.
         disk: PathBuf,
@@ -312,7 +312,9 @@ impl Located<'_> {
             let group = scan.on(&self.device).and_then(|member| scan.group_of(member));
             let take = |group: &Group| {
                 let name = &group.name;
-                format!("take the group (`--pool NAME={name}`, in a Pool `groups: [{name}]`), ")
+                format!(
+                    "take the group (`--pool NAME={name}`, in a StoragePool `groups: [{name}]`), "
+                )
             };
             let take_group = group.map(take).unwrap_or_default();
             return Err(SetupError::NotBlank { disk, found, take_group });

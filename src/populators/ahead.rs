@@ -48,8 +48,13 @@ impl Seen {
         let waits = waits.filter(|_| ahead.is_enough(before));
         let phase = if waits.is_some() { FillingPhase::Ahead } else { FillingPhase::Filling };
         let filling = self.filling(phase);
-        let filling =
-            Filling { ahead: Some(ahead), pod: None, retry_at: None, failures: 0, ..filling };
+        let filling = Filling {
+            ahead: Some(ahead),
+            pod: None,
+            next_retry_time: None,
+            failures: 0,
+            ..filling
+        };
         self.say(match waits {
             Some((reason, message)) => with_reason(filling, *reason, message),
             None => filling,

@@ -201,7 +201,7 @@ impl<S: Source> Populator<S> {
         let Some(made) = made.and_then(|made| made.metadata.uid) else { return Ok(()) };
         // The try before it was told of; how this one ends is counted for itself.
         let its = |told: &mut Filling| {
-            (told.pod, told.retry_at) = (Some(made.clone()), None);
+            (told.pod, told.next_retry_time) = (Some(made.clone()), None);
             (told.reason, told.message) = (None, None); // Such as that it was refused.
         };
         self.record(work, its).await

@@ -50,7 +50,7 @@ impl Seen {
             state,
             generation: volume.next_generation(told.map_or(0, |told| told.generation)),
             // The pod that fills it has to get at it, and so has the next one.
-            copying: state == FenceState::HalfCopied,
+            copy_in_progress: state == FenceState::Incomplete,
         })
     }
 

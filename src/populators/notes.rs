@@ -52,10 +52,10 @@ impl Seen {
         }
         Filling {
             failures: before.failures,
-            retry_at: before.retry_at,
+            next_retry_time: before.next_retry_time,
             pod: before.pod,
             digest: before.digest,
-            started_at: before.started_at,
+            start_time: before.start_time,
             probe_time: before.probe_time,
             ..base
         }
@@ -65,7 +65,7 @@ impl Seen {
     pub fn backs_off(&self) -> Option<SignedDuration> {
         let told = self.told()?;
         let same = self.source.as_ref().is_some_and(|source| source.generation == told.generation);
-        let left = told.retry_at.as_ref().filter(|_| same)?.0.duration_since(self.now);
+        let left = told.next_retry_time.as_ref().filter(|_| same)?.0.duration_since(self.now);
         left.is_positive().then_some(left)
     }
 
@@ -115,8 +115,8 @@ impl Seen {
     /// Tell that it has failed for good.
     pub fn fail(&self, reason: PopulatorReason, message: &str) -> Vec<Step> {
         let mut filling = with_reason(self.filling(FillingPhase::Failed), reason, message);
-        filling.finished_at = Some(Time(self.now));
-        filling.retry_at = None;
+        filling.completion_time = Some(Time(self.now));
+        filling.next_retry_time = None;
         let count = Step::Count("error", self.seconds());
         [self.say(filling), vec![count]].concat()
     }
@@ -139,7 +139,7 @@ impl Seen {
         );
         let filling = Filling {
             failures,
-            retry_at: self.now.checked_add(pause).ok().map(Time),
+            next_retry_time: self.now.checked_add(pause).ok().map(Time),
             pod: pod.map(str::to_owned),
             ..with_reason(filling, reason, &message)
         };
@@ -153,16 +153,16 @@ impl Seen {
     pub fn reschedule(&self, message: &str) -> Vec<Step> {
         let filling = self.filling(FillingPhase::Waiting);
         // What is waited for may take days: the longer it has taken, the seldomer it is tried.
-        let pause = self.time_since(filling.started_at.as_ref()) / 4;
+        let pause = self.time_since(filling.start_time.as_ref()) / 4;
         let pause = pause.clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        let retry_at = self.now.checked_add(pause).ok().map(Time);
-        let filling = Filling { retry_at, pod: None, ..filling };
+        let next_retry_time = self.now.checked_add(pause).ok().map(Time);
+        let filling = Filling { next_retry_time, pod: None, ..filling };
         self.say(with_reason(filling, PopulatorReason::PopulatorRescheduled, message))
     }
 
     /// How long progress that was told is new enough.
     pub fn pause_of_progress(&self) -> SignedDuration {
-        let begun = self.told().and_then(|told| told.started_at.as_ref());
+        let begun = self.told().and_then(|told| told.start_time.as_ref());
         (self.time_since(begun) / 2).clamp(TELL_AT_FIRST, TELL_AT_LAST)
     }
 
@@ -173,10 +173,10 @@ impl Seen {
     /// Tell how far the pod is, if that was not told just now.
     pub fn progress(&self, pod: &str, progress: Option<&Progress>) -> Vec<Step> {
         let mut filling = self.filling(FillingPhase::Filling);
-        (filling.pod, filling.retry_at) = (Some(pod.to_owned()), None);
+        (filling.pod, filling.next_retry_time) = (Some(pod.to_owned()), None);
         let told = self.told().filter(|told| told.phase == FillingPhase::Filling);
         let told = told.filter(|told| told.pod == filling.pod && told.reason.is_none());
-        let last = told.and_then(|told| told.told_at.as_ref());
+        let last = told.and_then(|told| told.last_progress_time.as_ref());
         let pause = self.pause_of_progress();
         let is_due = last.is_none_or(|last| self.now.duration_since(last.0) >= pause);
         // What is told again and again without having changed would hide since when it has not.
@@ -190,7 +190,7 @@ impl Seen {
                 filling.of = progress.of.map(size);
                 filling.rate = progress.rate.map(size);
                 filling.seconds_left = progress.left.and_then(|left| i64::try_from(left).ok());
-                filling.told_at = Some(Time(self.now));
+                filling.last_progress_time = Some(Time(self.now));
                 self.say(filling)
             }
             None if told.is_some() => Vec::new(),
@@ -203,7 +203,7 @@ impl Seen {
     pub fn copies_nothing(&self, pod: &Pod) -> Option<String> {
         let told = self.told_of(pod).filter(|told| told.phase == FillingPhase::Filling)?;
         let progress = self.progress.as_ref()?;
-        let Time(since) = told.told_at.as_ref()?;
+        let Time(since) = told.last_progress_time.as_ref()?;
         let stalls = self.now.duration_since(*since) >= STALLED;
         (stalls && told.bytes == Some(bytes(progress))).then(|| {
             let name = pod.name_any();
@@ -227,7 +227,7 @@ impl Seen {
         let id = uid(&pod.metadata).to_owned();
         let begun = || Filling { pod: Some(id), ..self.filling(FillingPhase::Filling) };
         let filling = self.told_of(pod).cloned().unwrap_or_else(begun);
-        self.say(with_reason(Filling { retry_at: None, ..filling }, stalled, why))
+        self.say(with_reason(Filling { next_retry_time: None, ..filling }, stalled, why))
     }
 
     /// What is told of this very pod, for the source as it is.
@@ -240,7 +240,7 @@ impl Seen {
 
     /// How long the try has taken so far, in seconds.
     pub fn seconds(&self) -> i64 {
-        let started = self.told().and_then(|told| told.started_at.as_ref());
+        let started = self.told().and_then(|told| told.start_time.as_ref());
         started.map_or(0, |started| self.now.duration_since(started.0).as_secs().max(0))
     }
 }

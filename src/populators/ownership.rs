@@ -119,7 +119,7 @@ impl Seen {
             let tries = make::is_probe(pod);
             let phase = if tries { FillingPhase::Provisioning } else { FillingPhase::Filling };
             let mut filling = self.filling(phase);
-            (filling.pod, filling.retry_at) = (Some(uid(&pod.metadata).to_owned()), None);
+            (filling.pod, filling.next_retry_time) = (Some(uid(&pod.metadata).to_owned()), None);
             return self.say(filling);
         }
         if Outcome::of(pod).is_none() && is_young(pod, self.now) {

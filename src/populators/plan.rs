@@ -197,8 +197,8 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
             return seen.fail(PopulatorReason::InvalidSize, &message);
         }
         let mut filling = seen.filling(FillingPhase::Provisioning);
-        filling.started_at = filling.started_at.or(Some(Time(seen.now)));
-        (filling.retry_at, filling.pod) = (None, None);
+        filling.start_time = filling.start_time.or(Some(Time(seen.now)));
+        (filling.next_retry_time, filling.pod) = (None, None);
         // Those of another volume.
         (filling.ahead, filling.fence, filling.probe_time) = (None, None, None);
         filling.second_claim = None;
@@ -222,7 +222,7 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     if let Some(why) = seen.is_changed() {
         return anew(seen, None, &why);
     }
-    if source.anew && seen.told().is_some_and(|told| told.retry_at.is_some()) {
+    if source.anew && seen.told().is_some_and(|told| told.next_retry_time.is_some()) {
         return drop_prime(seen); // What the try before has left in it.
     }
     match Binding::of(prime) {
@@ -251,7 +251,7 @@ fn start(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         return Vec::new();
     }
     // Also while it waits: a pod that is to be stopped for it is stopped only when all else is done.
-    let half_copied = seen.fence(FenceState::HalfCopied, seen.filling(FillingPhase::Provisioning));
+    let half_copied = seen.fence(FenceState::Incomplete, seen.filling(FillingPhase::Provisioning));
     if let Some(steps) = half_copied {
         return steps;
     }
@@ -349,7 +349,9 @@ fn anew(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
 
 fn retry_once(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
     let is_counted = seen.told().is_some_and(|told| {
-        told.retry_at.is_some() && told.phase == FillingPhase::Waiting && told.pod.as_deref() == pod
+        told.next_retry_time.is_some()
+            && told.phase == FillingPhase::Waiting
+            && told.pod.as_deref() == pod
     });
     if is_counted {
         Vec::new()
@@ -364,7 +366,7 @@ fn bind(seen: &Seen, pod: &str, digest: Option<String>, bytes: u64) -> Vec<Step>
         return anew(seen, Some(pod), &why);
     }
     let mut filling = seen.filling(FillingPhase::Binding);
-    (filling.pod, filling.digest, filling.retry_at) = (Some(pod.to_owned()), digest, None);
+    (filling.pod, filling.digest, filling.next_retry_time) = (Some(pod.to_owned()), digest, None);
     filling.bytes = Some(Quantity(Bytes::new(bytes)));
     if !seen.is_of_prime() {
         return seen.say(filling); // It is not known to be bound yet.
@@ -429,8 +431,8 @@ fn done(seen: &Seen) -> Vec<Step> {
     }
     let mut filling = seen.filling(FillingPhase::Filled);
     filling.bytes = seen.told().and_then(|told| told.bytes);
-    filling.finished_at = Some(Time(seen.now));
-    filling.retry_at = None;
+    filling.completion_time = Some(Time(seen.now));
+    filling.next_retry_time = None;
     vec![tell, Step::Note(Box::new(filling)), Step::Count("success", seen.seconds())]
 }
 

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use kube::Api;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::Pool;
+use crate::api::StoragePool;
 use crate::busy::Busy;
 use crate::cluster::{Watched, every};
 use crate::config::{Settings, SocketPath};
@@ -34,7 +34,7 @@ pub async fn serve(
     let stopped = machine::stop_on_signals(stop.clone())?;
     let client = client().await?;
     let name = settings.node.as_str();
-    let wanted: Watched<Pool> =
+    let wanted: Watched<StoragePool> =
         Watched::start_without_events(Api::all(client.clone()), every(), &stop);
     // Volumes are served again before the API server can be asked: a node may start without it.
     let alone = machine::be_alone(&settings).await?;

@@ -179,7 +179,7 @@ async fn a_pod_waits_behind_a_gate_while_another_claim_has_the_name_of_its_own()
     let site = Site::start().await;
     let swap = |phase: &str, claim: &str, uid: &str| {
         json!({"phase": phase, "claim": claim, "claimUid": uid, "generation": 2,
-               "unusedAt": "2026-01-01T00:00:00Z"})
+               "detachedTime": "2026-01-01T00:00:00Z"})
     };
     let returns = json!({"phase": "Planned", "claim": "data-0-aa", "claimUid": "old", "returns": true,
                          "activeClaimUid": "made", "generation": 2});

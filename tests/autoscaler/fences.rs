@@ -237,7 +237,7 @@ fn no_pod_is_stopped_before_its_node_knows_the_new_volume_as_half_copied() {
         // It has answered just before.
         world.until("it is begun with", |status| phase(status).is_some()).await;
         world.play().are_agents_away = true;
-        let says = |text: &String| text.contains("is to be half copied, and its node has not");
+        let says = |text: &String| text.contains("is to be incomplete, and its node has not");
         world
             .until("it waits for the node", |status| status.progress.as_ref().is_some_and(says))
             .await;

@@ -58,7 +58,7 @@ fn a_pod_runs_and_writes_while_its_claim_is_copied_ahead() {
             (last.rounds, last.pause_seconds, &last.claim),
             (3, Some(0), &entry.active_claim)
         );
-        assert!(last.finished_at.is_some() && entry.swap.is_none());
+        assert!(last.completion_time.is_some() && entry.swap.is_none());
         assert_ne!((world.pod("nginx-0"), entry.active_claim), (pod, old));
         let begun = text(&world, "SwapStarted");
         assert!(begun.ends_with("; it was copied in 3 rounds while it ran"), "{begun}");
@@ -130,7 +130,7 @@ fn what_does_not_fit_is_known_before_a_pod_is_stopped() {
         assert_eq!((world.pod("nginx-0"), world.ordinal(0).active_claim), (pod, old));
         let swap = world.ordinal(0).swap.unwrap();
         assert!(swap.message.unwrap().contains("too small"));
-        assert_eq!((swap.reason.as_deref(), swap.retry_at), (Some("ContentRejected"), None));
+        assert_eq!((swap.reason.as_deref(), swap.next_retry_time), (Some("ContentRejected"), None));
         assert_eq!((world.told("SwapStarted"), world.told("SwapFailed")), (0, 1));
         world.write();
         assert_eq!((world.claims().len(), world.left()), (1, vec![]));

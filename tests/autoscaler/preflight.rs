@@ -374,7 +374,7 @@ fn for_how_long_a_pod_would_be_stopped_is_told_by_the_swap_before() {
         let mut told: PvcAutoscaler = world.api.get(&format!("{SHOP}/nginx")).unwrap();
         let entry = &mut told.status.as_mut().unwrap().ordinals[0];
         entry.last_swap = Some(object(json!({"claim": "before", "pauseSeconds": 42,
-            "bytes": "512Mi", "rounds": 0, "finishedAt": "2026-01-01T00:00:00Z"})));
+            "bytes": "512Mi", "rounds": 0, "completionTime": "2026-01-01T00:00:00Z"})));
         world.api.put(&told);
         world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
         world.until("it is told", |status| status.next.is_some()).await;

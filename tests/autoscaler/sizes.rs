@@ -287,7 +287,8 @@ fn a_shrink_that_fails_is_tried_again_when_it_has_rested() {
         let said = json!({"outcome": "mismatch", "message": "a.txt differs"}).to_string();
         world.play().ends.push_back(End::Failed(said));
         until(&world, "it is tried", |one| one.swap.is_some()).await;
-        until(&world, "it has failed", |one| one.grown.as_ref().unwrap().failed_at.is_some()).await;
+        until(&world, "it has failed", |one| one.grown.as_ref().unwrap().failure_time.is_some())
+            .await;
         world.settled("1/1").await;
         assert_eq!((world.ordinal(0).active_claim, world.told("SwapFailed")), (old, 1));
         assert_eq!(capacity(&world, 0), "20Gi");

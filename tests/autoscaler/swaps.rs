@@ -180,7 +180,7 @@ fn a_copy_that_came_out_different_is_made_again_after_an_hour() {
         world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
         let failed = world.ordinal(1).swap.unwrap();
         assert_eq!((failed.reason.as_deref(), failed.failures), (Some("ChecksumMismatch"), 1));
-        let at = failed.retry_at.unwrap().0;
+        let at = failed.next_retry_time.unwrap().0;
         assert!(world.status().message.unwrap().contains(&format!("tried again at {at}")));
         tokio::time::sleep(Duration::from_secs(3400)).await;
         assert_eq!(world.ordinal(1).swap.unwrap().phase, SwapPhase::Failed);
@@ -210,7 +210,7 @@ fn a_copy_that_comes_out_different_each_time_is_given_up() {
             tokio::time::sleep(Duration::from_hours(hours)).await;
         }
         let entry = world.ordinal(1);
-        assert_eq!((entry.active_claim, entry.swap.unwrap().retry_at), (old, None));
+        assert_eq!((entry.active_claim, entry.swap.unwrap().next_retry_time), (old, None));
         assert_eq!(world.told("SwapFailed"), 4);
         assert_eq!((world.claims().len(), world.left()), (2, vec![]));
         world.write();

@@ -307,7 +307,7 @@ impl World {
         let told = liar.status.as_mut().expect("its agent has told of its volumes");
         assert!(!told.volumes.is_empty(), "there is nothing to lie about");
         let limit = serde_json::from_value(json!("1Mi")).expect("a size");
-        let fence = json!({"state": "Superseded", "generation": 9, "copying": true});
+        let fence = json!({"state": "Superseded", "generation": 9, "copyInProgress": true});
         for volume in &mut told.volumes {
             (volume.size, volume.limit) = (limit, Some(limit));
             volume.fence = serde_json::from_value(fence.clone()).expect("a fence");

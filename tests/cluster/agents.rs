@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pliant::api::{
-    Create, Grow, NodeStorage, NodeStorageStatus, Phase, Pool, PoolSpec, Quantity, Remove,
-    VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work,
+    Create, Delete, Expand, NodeStorage, NodeStorageStatus, Operation, Phase, Quantity,
+    StoragePool, StoragePoolSpec, VolumeMode, VolumeRequest, VolumeRequestSpec,
+    VolumeRequestStatus,
 };
 use pliant::bytes::Bytes;
 use pliant::node::NodeSettings;
@@ -83,9 +84,12 @@ async fn work_that_was_begun_on_a_node_that_is_gone_for_good_is_given_up() {
     let (world, _cluster, machine) = World::with_a_node().await;
     drop(machine);
     let volume = id("alpha", "pvc-1").to_string();
-    let spec =
-        VolumeRequestSpec { node: "alpha".to_owned(), volume, work: Work::Remove(Remove {}) };
-    let mut request = VolumeRequest::new("remove-pvc-1", spec);
+    let spec = VolumeRequestSpec {
+        node: "alpha".to_owned(),
+        volume,
+        operation: Operation::Delete(Delete {}),
+    };
+    let mut request = VolumeRequest::new("delete-pvc-1", spec);
     let observed_generation = 1;
     request.status = Some(VolumeRequestStatus {
         observed_generation,
@@ -94,7 +98,7 @@ async fn work_that_was_begun_on_a_node_that_is_gone_for_good_is_given_up() {
     });
     world.api.put(&request);
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    assert_eq!(world.request().metadata.name.as_deref(), Some("remove-pvc-1"), "it may go on");
+    assert_eq!(world.request().metadata.name.as_deref(), Some("delete-pvc-1"), "it may go on");
     world.api.delete::<NodeStorage>("alpha");
     tokio::time::sleep(Duration::from_secs(590)).await;
     world.request();
@@ -152,16 +156,20 @@ async fn what_has_ended_is_removed_while_another_request_waits() {
 }
 
 /// A request as anybody with the right to could write it.
-fn rubbish(name: &str, volume: String, work: Work) -> VolumeRequest {
-    VolumeRequest::new(name, VolumeRequestSpec { node: "alpha".to_owned(), volume, work })
+fn rubbish(name: &str, volume: String, work: Operation) -> VolumeRequest {
+    VolumeRequest::new(
+        name,
+        VolumeRequestSpec { node: "alpha".to_owned(), volume, operation: work },
+    )
 }
 
-fn create(name: &str, mode: &str, parameter: Option<&str>) -> Work {
-    Work::Create(Create {
+fn create(name: &str, fs_type: &str, parameter: Option<&str>) -> Operation {
+    Operation::Create(Create {
         name: name.to_owned(),
-        at_least: Quantity(Bytes::mib(8)),
-        at_most: None,
-        mode: mode.to_owned(),
+        min_size: Quantity(Bytes::mib(8)),
+        max_size: None,
+        volume_mode: VolumeMode::Filesystem,
+        fs_type: Some(fs_type.to_owned()),
         parameters: parameter.map(|name| (name.to_owned(), "x".to_owned())).into_iter().collect(),
     })
 }
@@ -170,13 +178,13 @@ fn create(name: &str, mode: &str, parameter: Option<&str>) -> Work {
 async fn rubbish_is_refused_by_name_and_stops_nobody() {
     let (world, cluster, machine) = World::with_a_node().await;
     let ours = || id("alpha", "pvc-1").to_string();
-    let grow = Work::Grow(Grow {
-        at_least: Quantity(Bytes::mib(8)),
-        at_most: Some(Quantity(Bytes::mib(4))),
+    let grow = Operation::Expand(Expand {
+        min_size: Quantity(Bytes::mib(8)),
+        max_size: Some(Quantity(Bytes::mib(4))),
         block: None,
     });
     let all = [
-        ("bad-id", "../../etc".to_owned(), Work::Remove(Remove {}), "Invalid", "../../etc"),
+        ("bad-id", "../../etc".to_owned(), Operation::Delete(Delete {}), "Invalid", "../../etc"),
         ("empty-id", String::new(), grow.clone(), "Invalid", "no id of a volume"),
         ("bad-mode", ours(), create("pvc-1", "ntfs", None), "Invalid", "ntfs"),
         ("bad-class", ours(), create("pvc-1", "ext4", Some("colour")), "Invalid", "colour"),
@@ -190,7 +198,7 @@ async fn rubbish_is_refused_by_name_and_stops_nobody() {
     for (name, _, _, reason, word) in all {
         let request: VolumeRequest = world.api.get(name).unwrap();
         let status = request.status.unwrap_or_else(|| panic!("{name} is not answered"));
-        let failure = status.failure.unwrap_or_else(|| panic!("{name} is done"));
+        let failure = status.error.unwrap_or_else(|| panic!("{name} is done"));
         assert_eq!(failure.reason, reason, "{name}: {}", failure.message);
         assert!(failure.message.contains(word), "{name}: {}", failure.message);
     }
@@ -242,7 +250,7 @@ async fn a_long_wipe_is_told_as_it_goes_on_and_joined_until_its_end() {
     let first = told.iter().position(Option::is_some).expect("progress is told");
     assert!(told[first..].iter().all(Option::is_some), "and never taken back: {told:?}");
     assert!(machine.host.group("vg0").unwrap().lvs.is_empty());
-    assert_eq!(world.request().status.unwrap().phase, Phase::Done);
+    assert_eq!(world.request().status.unwrap().phase, Phase::Succeeded);
 }
 
 #[tokio::test(start_paused = true)]
@@ -318,7 +326,7 @@ async fn an_agent_that_is_stopped_during_a_long_wipe_leaves_it_to_the_next() {
     let (removed, machine) = tokio::join!(cluster.remove(&volume), restarted);
     removed.unwrap();
     assert!(machine.host.group("vg0").unwrap().lvs.is_empty());
-    assert_eq!(world.request().status.unwrap().phase, Phase::Done);
+    assert_eq!(world.request().status.unwrap().phase, Phase::Succeeded);
 }
 
 #[tokio::test(start_paused = true)]
@@ -401,11 +409,13 @@ async fn a_panic_while_pools_are_set_up_stops_nothing_else_and_passes() {
     machine.host.add_group("vg1", &[disk]);
     machine.host.panic_at("list disks");
     let groups = vec!["vg1".to_owned()];
-    world.api.put(&Pool::new("more", PoolSpec { groups, ..PoolSpec::default() }));
+    world
+        .api
+        .put(&StoragePool::new("more", StoragePoolSpec { groups, ..StoragePoolSpec::default() }));
     tokio::time::sleep(Duration::from_secs(300)).await;
     cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
     machine.host.mend();
-    let ready = |api: &FakeApi| api.get::<Pool>("more")?.status.map(|told| told.ready);
+    let ready = |api: &FakeApi| api.get::<StoragePool>("more")?.status.map(|told| told.ready);
     world.api.until("the pool is on the node", |api| ready(api) == Some(1)).await;
 }
 

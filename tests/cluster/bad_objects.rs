@@ -1,7 +1,7 @@
 //! One object that cannot be decoded, of each kind that a controller or an agent watches: all others go on.
 
 use k8s_openapi::api::events::v1::Event;
-use pliant::api::{NodeStorage, Pool, VolumeRequest};
+use pliant::api::{NodeStorage, StoragePool, VolumeRequest};
 use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
 use pliant::volume::Volumes;
@@ -11,12 +11,12 @@ use crate::world::{World, growth, id, want};
 
 /// Put an object of each kind there that no version has ever written.
 fn put_bad_ones(api: &FakeApi) {
-    api.put_json::<Pool>(json!({"metadata": {"name": "bad"}, "spec": {"groups": "all"}}));
+    api.put_json::<StoragePool>(json!({"metadata": {"name": "bad"}, "spec": {"groups": "all"}}));
     let status = json!({"pools": 7});
     api.put_json::<NodeStorage>(
         json!({"metadata": {"name": "bad"}, "spec": {"key": ""}, "status": status}),
     );
-    let spec = json!({"node": "alpha", "volume": id("alpha", "pvc-9").to_string(), "work": 5});
+    let spec = json!({"node": "alpha", "volume": id("alpha", "pvc-9").to_string(), "operation": 5});
     api.put_json::<VolumeRequest>(json!({"metadata": {"name": "bad"}, "spec": spec}));
 }
 
@@ -46,5 +46,5 @@ async fn a_volume_lives_beside_objects_that_cannot_be_decoded() {
     assert_eq!(grown.size, Bytes::mib(200));
     cluster.remove(&made.id).await.expect("it is removed");
     world.cleaned().await;
-    assert_eq!(told(&world.api), ["NodeStorage", "Pool", "VolumeRequest"], "each once");
+    assert_eq!(told(&world.api), ["NodeStorage", "StoragePool", "VolumeRequest"], "each once");
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use pliant::api::{NodeStorage, NodeStorageStatus, Phase, VolumeRequest, Work};
+use pliant::api::{NodeStorage, NodeStorageStatus, Operation, Phase, VolumeRequest};
 use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
 use pliant::volume::{NodeKey, Page, Reason, Volumes};
@@ -74,14 +74,14 @@ impl Played {
                 if !is_asked {
                     continue;
                 }
-                let mut status = json!({"observedGeneration": 1, "phase": Phase::Done});
-                match &request.spec.work {
-                    Work::Create(create) => {
+                let mut status = json!({"observedGeneration": 1, "phase": Phase::Succeeded});
+                match &request.spec.operation {
+                    Operation::Create(create) => {
                         let (id, told) = volume(self.node, &create.name);
                         self.volumes.insert(id, told);
                         self.publish();
                     }
-                    Work::Inspect(_) => {
+                    Operation::Inspect(_) => {
                         status["inspection"] = match self.volumes.get(&request.spec.volume) {
                             Some(volume) => {
                                 json!({"volume": volume, "mounted": false, "openCount": 0})
@@ -89,7 +89,7 @@ impl Played {
                             None => json!({}),
                         };
                     }
-                    Work::Remove(_) => {
+                    Operation::Delete(_) => {
                         self.volumes.remove(&request.spec.volume);
                         self.publish();
                     }

@@ -78,7 +78,7 @@ async fn what_is_asked_of_a_cluster_is_answered_in_the_form_that_was_asked_for()
       ask for 880Mi or less: make the claim anew, it has no volume yet
         kubectl delete pvc db --namespace default
       add a disk to pool fast of beta
-        kubectl edit pool fast
+        kubectl edit storagepool fast
     ");
     for form in ["json", "yaml"] {
         let (code, text, _) = desk.types(&["explain", "db", "-o", form]).await;

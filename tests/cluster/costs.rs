@@ -134,7 +134,7 @@ async fn a_change_costs_no_loop_of_a_controller_what_has_not_changed() {
     let request = |at: usize, progress: &str| {
         json!({"metadata": {"name": format!("fence-{at}"), "generation": 1},
                "spec": {"node": node(at), "volume": id(&node(at), &volume(at, 0)).to_string(),
-                        "work": {"grow": {"atLeast": "2Gi"}}},
+                        "operation": {"expand": {"minSize": "2Gi"}}},
                "status": {"observedGeneration": 1, "phase": "Pending", "progress": progress}})
     };
     for at in 0..NODES {

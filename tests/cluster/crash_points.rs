@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pliant::api::{NodeStorageStatus, Pool};
+use pliant::api::{NodeStorageStatus, StoragePool};
 use pliant::bytes::Bytes;
 use pliant::testing::{FakeApi, FakeHost, MachineState, Side};
 use pliant::volume::{Fence, Mode, NewVolume, Standing, VolumeError, Volumes};
@@ -204,7 +204,7 @@ async fn restarted(world: &World, dead: Machine) -> Machine {
 }
 
 async fn end(answer: String, world: &World, alpha: &Machine) -> End {
-    let told = |api: &FakeApi| api.get::<Pool>("fast")?.status?.free;
+    let told = |api: &FakeApi| api.get::<StoragePool>("fast")?.status?.free;
     let is_told = |api: &FakeApi| told(api) == Some(world.storage("alpha").free);
     world.api.until("the pool tells its room", is_told).await;
     let is_wiped = || world.storage("alpha").volumes.iter().all(|one| one.state != "creating");

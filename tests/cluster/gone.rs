@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use pliant::api::{NodeStorage, Pool};
+use pliant::api::{NodeStorage, StoragePool};
 use pliant::testing::FakeApi;
 use pliant::volume::Volumes;
 use serde_json::json;
@@ -66,12 +66,13 @@ async fn a_node_whose_object_cannot_be_decoded_keeps_its_pools() {
     world.api.put_json::<Node>(json!({"metadata": {"name": "alpha"}, "spec": {"podCIDR": 5}}));
     let cluster = world.controller().await;
     tokio::time::sleep(LONG).await;
-    let pool: Pool = world.api.get("fast").unwrap();
+    let pool: StoragePool = world.api.get("fast").unwrap();
     let nodes: Vec<String> = pool.status.unwrap().nodes.into_iter().map(|one| one.node).collect();
     assert_eq!(nodes, ["alpha"]);
     cluster.ensure(&want("pvc-1", 100, &["alpha"])).await.unwrap();
     world.api.delete::<Node>("alpha");
-    let is_left = |api: &FakeApi| api.get::<Pool>("fast")?.status.map(|told| told.nodes.len());
+    let is_left =
+        |api: &FakeApi| api.get::<StoragePool>("fast")?.status.map(|told| told.nodes.len());
     world.api.until("the node has left the pool", |api| is_left(api) == Some(0)).await;
 }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use pliant::api::{Grow, NodeStorage, Phase, Quantity, VolumeRequest, VolumeRequestSpec, Work};
+use pliant::api::{
+    Expand, NodeStorage, Operation, Phase, Quantity, VolumeRequest, VolumeRequestSpec,
+};
 use pliant::bytes::Bytes;
 use pliant::testing::{FakeApi, Side};
 use pliant::volume::{Reason, Volumes};
@@ -89,8 +91,10 @@ async fn a_newer_growth_replaces_an_older_one_under_way() {
                 all.iter().any(|one| one.metadata.generation == Some(2))
             };
             world.api.until("the wish is replaced", is_renewed).await;
-            let Work::Grow(grow) = world.request().spec.work else { panic!("no growth") };
-            assert_eq!(grow.at_least.0, Bytes::mib(300));
+            let Operation::Expand(grow) = world.request().spec.operation else {
+                panic!("no growth")
+            };
+            assert_eq!(grow.min_size.0, Bytes::mib(300));
             machine.host.let_go();
         };
         tokio::join!(grown, renewed).0
@@ -187,7 +191,7 @@ async fn after_a_lost_answer_the_same_volume_is_returned() {
     world.api.fail_at(1, Side::After);
     let said = refused(cluster.ensure(&want).await, Reason::Unavailable);
     assert!(said.contains("the API server could not be asked"), "{said}");
-    world.phase(Phase::Done).await;
+    world.phase(Phase::Succeeded).await;
     let made = cluster.ensure(&want).await.unwrap();
     assert_eq!(cluster.ensure(&want).await.unwrap(), made);
     let lvs: usize = machines.iter().map(|m| m.host.group("vg0").unwrap().lvs.len()).sum();
@@ -203,9 +207,12 @@ async fn what_a_request_that_is_gone_came_to_is_not_told_to_another_of_its_name(
     world.cleaned().await;
     drop(cluster); // It would ask again by itself.
     let request = |mib| {
-        let grow = Grow { at_least: Quantity(Bytes::mib(mib)), at_most: None, block: None };
+        let grow = Expand { min_size: Quantity(Bytes::mib(mib)), max_size: None, block: None };
         let (node, volume) = ("alpha".to_owned(), made.id.to_string());
-        VolumeRequest::new("grow", VolumeRequestSpec { node, volume, work: Work::Grow(grow) })
+        VolumeRequest::new(
+            "grow",
+            VolumeRequestSpec { node, volume, operation: Operation::Expand(grow) },
+        )
     };
     hold(&machine);
     world.api.put(&request(200));

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use pliant::api::{Create, Pool, Quantity, VolumeRequest, VolumeRequestSpec, Work};
+use pliant::api::{
+    Create, Operation, Quantity, StoragePool, VolumeMode, VolumeRequest, VolumeRequestSpec,
+};
 use pliant::bytes::Bytes;
 use pliant::volume::{
     CapacityQuery, Class, Mode, NewVolume, Page, Reason, State, VolumeError, Volumes, Wanted,
@@ -181,16 +183,17 @@ async fn a_parameter_of_another_version_is_refused_by_name() {
     let (world, _cluster, _machine) = World::with_a_node().await;
     let create = Create {
         name: "pvc-1".to_owned(),
-        at_least: Quantity(Bytes::mib(100)),
-        at_most: None,
-        mode: "ext4".to_owned(),
+        min_size: Quantity(Bytes::mib(100)),
+        max_size: None,
+        volume_mode: VolumeMode::Filesystem,
+        fs_type: Some("ext4".to_owned()),
         parameters: [("frobnicate".to_owned(), "yes".to_owned())].into(),
     };
     let (node, volume) = ("alpha".to_owned(), id("alpha", "pvc-1").to_string());
-    let spec = VolumeRequestSpec { node, volume, work: Work::Create(create) };
+    let spec = VolumeRequestSpec { node, volume, operation: Operation::Create(create) };
     world.api.put(&VolumeRequest::new("create-newer", spec));
     world.phase(pliant::api::Phase::Failed).await;
-    let failure = world.request().status.unwrap().failure.unwrap();
+    let failure = world.request().status.unwrap().error.unwrap();
     assert_eq!(failure.reason, "Invalid");
     assert!(failure.message.contains("frobnicate"), "{}", failure.message);
 }
@@ -200,7 +203,7 @@ async fn a_volume_is_removed_while_another_group_of_its_pool_is_away() {
     let (world, cluster, machine) = World::with_a_node().await;
     let other: PathBuf = machine.host.add_disk(Bytes::mib(100));
     machine.host.add_group("vg1", std::slice::from_ref(&other));
-    let mut pool: Pool = world.api.get("fast").unwrap();
+    let mut pool: StoragePool = world.api.get("fast").unwrap();
     pool.spec.groups.push("vg1".to_owned());
     world.api.put(&pool);
     let made = cluster.ensure(&want("pvc-1", 200, &[])).await.unwrap();

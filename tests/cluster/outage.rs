@@ -76,7 +76,7 @@ async fn work_that_ends_without_the_api_server_is_told_when_that_is_back() {
     refused(said, Reason::Unavailable); // Nobody could tell that it was taken up.
     assert_eq!(machine.host.group("vg0").unwrap().lvs.len(), 1, "the work went on to its end");
     world.api.come_back();
-    world.phase(Phase::Done).await;
+    world.phase(Phase::Succeeded).await;
     assert_eq!(cluster.ensure(&want).await.unwrap().id, id("alpha", "pvc-1"));
 }
 
@@ -109,7 +109,7 @@ async fn work_whose_request_is_gone_before_the_watch_is_back_is_answered() {
         world.api.come_back();
         let want = want(&format!("pvc-{round}"), 4, &[]);
         let removed = async {
-            world.phase(Phase::Done).await;
+            world.phase(Phase::Succeeded).await;
             let request = world.request();
             world.api.delete::<VolumeRequest>(&request.metadata.name.expect("it has a name"));
         };

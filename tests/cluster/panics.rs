@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::ResourceExt;
 use pliant::api::{
-    NodeStorage, NodeStorageSpec, Pool, Remove, VolumeRequest, VolumeRequestSpec, Work,
+    Delete, NodeStorage, NodeStorageSpec, Operation, StoragePool, VolumeRequest, VolumeRequestSpec,
 };
 use pliant::cluster::Cluster;
 use pliant::controllers::{cleaner, nodes, nudge, pools};
@@ -36,11 +36,12 @@ fn run(api: &FakeApi, stop: &CancellationToken) -> tokio::task::JoinHandle<()> {
 }
 
 fn put_all(api: &FakeApi, name: &str) {
-    let work = Work::Remove(Remove {});
-    let spec = VolumeRequestSpec { node: "gone".to_owned(), volume: name.to_owned(), work };
+    let work = Operation::Delete(Delete {});
+    let spec =
+        VolumeRequestSpec { node: "gone".to_owned(), volume: name.to_owned(), operation: work };
     api.put(&VolumeRequest::new(name, spec));
     api.put(&NodeStorage::new(name, NodeStorageSpec::default()));
-    api.put_json::<Pool>(json!({"metadata": {"name": name}, "spec": {"disks": []}}));
+    api.put_json::<StoragePool>(json!({"metadata": {"name": name}, "spec": {"disks": []}}));
     api.put_json::<PersistentVolumeClaim>(json!({
         "metadata": {"name": name, "namespace": "shop"},
         "spec": {"volumeName": name, "resources": {"requests": {"storage": "2Gi"}}},
@@ -63,8 +64,8 @@ async fn a_line_of_the_work_for_an_object_says_whose_it_is() {
         said.iter().map(|one| (told(one, "controller"), told(one, "object"))).collect();
     let expected = [
         ("nodestorages", "bad"),
-        ("pools", "bad"),
         ("resizes", "shop/bad"),
+        ("storagepools", "bad"),
         ("volumerequests", "bad"),
     ];
     assert_eq!(whose, expected.map(|(one, of)| (one.to_owned(), of.to_owned())).into());
@@ -78,7 +79,7 @@ fn is_done(api: &FakeApi, name: &str) -> [bool; 4] {
     [
         api.get::<VolumeRequest>(name).is_none(),
         api.get::<NodeStorage>(name).is_none(),
-        api.get::<Pool>(name).unwrap().status.is_some(),
+        api.get::<StoragePool>(name).unwrap().status.is_some(),
         claim.annotations().contains_key("pliant.io/resizer-woken-for"),
     ]
 }
@@ -95,7 +96,7 @@ async fn a_panic_in_the_work_for_one_object_keeps_no_other_one_waiting() {
     assert_eq!(is_done(&api, "good"), [true; 4]);
     assert_eq!(is_done(&api, "bad"), [false; 4]);
     let counted = panics();
-    for in_loop in ["volumerequests", "nodestorages", "pools", "resizes"] {
+    for in_loop in ["volumerequests", "nodestorages", "storagepools", "resizes"] {
         assert!(counted.contains_key(in_loop), "{in_loop}: {counted:?}");
     }
     api.panic_at(None);

@@ -301,8 +301,8 @@ async fn a_claim_that_is_asked_to_grow_is_waited_for() {
 /// All kinds of the driver and of the cluster: what a tenant with `edit` in a namespace may not read.
 const NOT_FOR_TENANTS: [&str; 9] = [
     "nodestorages",
-    "pools",
     "pvcautoscalers",
+    "storagepools",
     "volumerequests",
     "nodes",
     "csinodes",
@@ -339,7 +339,7 @@ async fn nothing_is_said_to_be_missing_that_may_not_be_read() {
     assert!(said.starts_with("you may not list nodes"), "{said}");
     let findings = ask::checkup::judge(&seen, "pliant", None).unwrap();
     let bad = findings.iter().filter(|one| one.level == Level::Bad);
-    assert!(!bad.clone().any(|one| one.what.contains("there is no Pool")), "{findings:?}");
+    assert!(!bad.clone().any(|one| one.what.contains("there is no StoragePool")), "{findings:?}");
     assert!(!bad.clone().any(|one| one.what.contains("has not told")), "{findings:?}");
     assert!(!findings.iter().any(|one| one.what.contains("not meant to run")), "{findings:?}");
 
@@ -480,14 +480,14 @@ async fn definitions_are_written_over_older_ones_and_not_over_newer_ones() {
     let names = ask::apply_definitions(&api.client()).await.unwrap();
     assert_eq!(names.len(), 6);
     let of = |name: &str| api.get::<CustomResourceDefinition>(name).unwrap();
-    let ours = of("pools.pliant.io");
+    let ours = of("storagepools.pliant.io");
 
     let mut old = ours.clone();
     old.metadata.annotations = None;
     old.spec.versions[0].schema = None;
     api.put(&old);
     ask::apply_definitions(&api.client()).await.unwrap();
-    assert_eq!(of("pools.pliant.io").spec, ours.spec);
+    assert_eq!(of("storagepools.pliant.io").spec, ours.spec);
     api.forget_writes();
     ask::apply_definitions(&api.client()).await.unwrap();
 

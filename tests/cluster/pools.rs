@@ -1,4 +1,4 @@
-//! From a Pool to the disks of its nodes, and back into its status.
+//! From a StoragePool to the disks of its nodes, and back into its status.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,9 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use pliant::api::{NodeStorage, NodeStorageStatus, Pool, PoolDisk, PoolSpec, PoolStatus};
+use pliant::api::{
+    NodeStorage, NodeStorageStatus, PoolDisk, StoragePool, StoragePoolSpec, StoragePoolStatus,
+};
 use pliant::bytes::Bytes;
 use pliant::testing::{FakeApi, FakeHost};
 use pliant::volume::{Reason, Volumes};
@@ -24,23 +26,28 @@ fn node(world: &World, name: &str, label: Option<&str>) {
 }
 
 /// Put a pool there, or change what it is to be.
-fn pool(world: &World, name: &str, spec: PoolSpec) {
-    let mut pool = world.api.get(name).unwrap_or_else(|| Pool::new(name, PoolSpec::default()));
+fn pool(world: &World, name: &str, spec: StoragePoolSpec) {
+    let mut pool =
+        world.api.get(name).unwrap_or_else(|| StoragePool::new(name, StoragePoolSpec::default()));
     pool.spec = spec;
     world.api.put(&pool);
 }
 
-fn of_groups(groups: &[&str]) -> PoolSpec {
-    PoolSpec {
+fn of_groups(groups: &[&str]) -> StoragePoolSpec {
+    StoragePoolSpec {
         node_selector: BTreeMap::from([("disks".to_owned(), "fast".to_owned())]),
         groups: groups.iter().map(|group| (*group).to_owned()).collect(),
-        ..PoolSpec::default()
+        ..StoragePoolSpec::default()
     }
 }
 
-fn of_disks(disks: &[&str], create: bool) -> PoolSpec {
+fn of_disks(disks: &[&str], create: bool) -> StoragePoolSpec {
     let disk = |device: &&str| PoolDisk { device: (*device).to_owned(), wipe: false };
-    PoolSpec { disks: disks.iter().map(disk).collect(), create, ..PoolSpec::default() }
+    StoragePoolSpec {
+        disks: disks.iter().map(disk).collect(),
+        create,
+        ..StoragePoolSpec::default()
+    }
 }
 
 /// A node that knows no pools but those of the cluster.
@@ -60,13 +67,17 @@ async fn labelled() -> (World, Controller, [Machine; 2]) {
 }
 
 /// Wait until the status of a pool is so.
-async fn status(world: &World, name: &str, holds: impl Fn(&PoolStatus) -> bool) -> PoolStatus {
-    let told = |api: &FakeApi| api.get::<Pool>(name).and_then(|pool| pool.status);
+async fn status(
+    world: &World,
+    name: &str,
+    holds: impl Fn(&StoragePoolStatus) -> bool,
+) -> StoragePoolStatus {
+    let told = |api: &FakeApi| api.get::<StoragePool>(name).and_then(|pool| pool.status);
     world.api.until("the pool tells it", |api| told(api).is_some_and(|one| holds(&one))).await;
     told(&world.api).unwrap()
 }
 
-fn nodes(status: &PoolStatus) -> Vec<&str> {
+fn nodes(status: &StoragePoolStatus) -> Vec<&str> {
     status.nodes.iter().map(|one| one.node.as_str()).collect()
 }
 
@@ -166,7 +177,7 @@ async fn a_pool_that_is_edited_or_removed_is_followed() {
     let large = status(&world, "fast", |told| told.size > small.size).await;
     assert_eq!(large.observed_generation, 2);
 
-    world.api.delete::<Pool>("fast");
+    world.api.delete::<StoragePool>("fast");
     known(&cluster, "alpha", |told| !is_configured(told)).await;
     assert!(cluster.find(&made.id).await.unwrap().is_some(), "its volumes stay");
     cluster.grow(&made.id, growth(200)).await.unwrap();
@@ -185,7 +196,7 @@ async fn what_would_be_done_is_told_before_it_is_done() {
     let alpha = bare(&world, "alpha", host).await;
     let cluster = world.controller().await;
     pool(&world, "fast", of_disks(&["/dev/fake0"], false));
-    let plan = |told: &PoolStatus| told.nodes.first().map(|one| one.plan.clone());
+    let plan = |told: &StoragePoolStatus| told.nodes.first().map(|one| one.plan.clone());
     let told = status(&world, "fast", |told| plan(told).is_some_and(|plan| !plan.is_empty())).await;
     let steps = plan(&told).unwrap().join("; ");
     assert!(steps.contains("/dev/fake0"), "{steps}");
@@ -225,7 +236,11 @@ async fn a_pool_that_can_be_nowhere_says_why() {
     pool(&world, "fast", of_groups(&["vg0"]));
     let told = status(&world, "fast", |told| told.message.is_some()).await;
     assert_eq!(told.message.as_deref(), Some("no node has these labels"));
-    pool(&world, "fast.ssd", PoolSpec { node_selector: BTreeMap::new(), ..of_groups(&["vg0"]) });
+    pool(
+        &world,
+        "fast.ssd",
+        StoragePoolSpec { node_selector: BTreeMap::new(), ..of_groups(&["vg0"]) },
+    );
     let told = status(&world, "fast.ssd", |told| told.message.is_some()).await;
     assert!(told.message.unwrap().contains("is not a pool name"));
     world.told(1).await;
@@ -237,7 +252,7 @@ async fn statuses_settle() {
     let (world, cluster, _machines) = labelled().await;
     node(&world, "beta", Some("fast"));
     pool(&world, "fast", of_groups(&["vg0"]));
-    pool(&world, "slow", PoolSpec { groups: vec!["none".to_owned()], ..of_groups(&[]) });
+    pool(&world, "slow", StoragePoolSpec { groups: vec!["none".to_owned()], ..of_groups(&[]) });
     status(&world, "fast", |told| told.ready == 2).await;
     status(&world, "slow", |told| told.message.is_some()).await;
     known(&cluster, "alpha", is_configured).await;
@@ -269,8 +284,8 @@ async fn a_pool_waits_for_a_controller_and_a_node_that_come_later() {
 }
 
 /// Make a pool that is as old as this.
-fn pool_of_age(world: &World, name: &str, second: i64, spec: PoolSpec) {
-    let mut made = Pool::new(name, spec);
+fn pool_of_age(world: &World, name: &str, second: i64, spec: StoragePoolSpec) {
+    let mut made = StoragePool::new(name, spec);
     made.metadata.creation_timestamp = Some(Time(Timestamp::from_second(second).unwrap()));
     world.api.put(&made);
 }
@@ -311,7 +326,7 @@ async fn a_class_that_names_no_pool_goes_on_beside_a_pool_that_plans_is_refused_
         assert_eq!(told, free.to_string(), "the scheduler reads it beside {name}");
     }
     pool_of_age(&world, "default", 90, of_groups(&["vg9"]));
-    world.api.delete::<Pool>("new");
+    world.api.delete::<StoragePool>("new");
     let is_there = |told: &NodeStorageStatus| {
         told.pools.iter().any(|pool| pool.name == "default" && pool.size.0 > Bytes::ZERO)
     };

@@ -28,7 +28,7 @@ async fn a_volume_is_fenced_off_and_proved_unused() {
     assert_eq!((unused.open_count, unused.status.published, unused.usage), (0, false, None));
     let told: NodeStorage = world.api.get("alpha").unwrap();
     let (state, generation) = (FenceState::Superseded, 3);
-    let fence = Some(FenceStatus { state, generation, copying: false });
+    let fence = Some(FenceStatus { state, generation, copy_in_progress: false });
     assert_eq!(told.status.unwrap().volumes[0].fence, fence);
 }
 

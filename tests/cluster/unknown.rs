@@ -11,7 +11,7 @@ use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{Resource, ResourceExt};
 use pliant::api::{
-    ArchivePopulator, NodeStorage, Pool, PvcAutoscaler, PvcSourcePopulator, VolumeRequest,
+    ArchivePopulator, NodeStorage, PvcAutoscaler, PvcSourcePopulator, StoragePool, VolumeRequest,
 };
 use pliant::ask;
 use pliant::ask::explain::State;
@@ -51,9 +51,11 @@ async fn full() -> (World, impl Sized) {
     cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     world.api.put(&claim("100Mi"));
     world.api.put(&user());
-    world.api.put_json::<Pool>(json!({"metadata": {"name": "fast"}, "spec": {"groups": ["vg0"]}}));
+    world.api.put_json::<StoragePool>(
+        json!({"metadata": {"name": "fast"}, "spec": {"groups": ["vg0"]}}),
+    );
     let volume = "aaaaaaaa-aaaaaaaaaaaaaaaaaaaaaaaaaa";
-    let request = json!({"node": "alpha", "volume": volume, "work": {"inspect": {}}});
+    let request = json!({"node": "alpha", "volume": volume, "operation": {"inspect": {}}});
     world.api.put_json::<VolumeRequest>(json!({"metadata": {"name": "one"}, "spec": request}));
     let db = json!({"name": "db", "namespace": "default"});
     let template = json!({"spec": {"containers": []}});
@@ -77,7 +79,7 @@ const KINDS: [Kind; 17] = [
     ("customresourcedefinitions", spoil::<CustomResourceDefinition>),
     ("csidrivers", spoil::<CSIDriver>),
     ("storageclasses", spoil::<StorageClass>),
-    ("pools", spoil::<Pool>),
+    ("storagepools", spoil::<StoragePool>),
     ("nodes", spoil::<Node>),
     ("csinodes", spoil::<CSINode>),
     ("nodestorages", spoil::<NodeStorage>),

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::PersistentVolume;
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use pliant::api::{NodeStorage, Phase, Pool, PoolSpec, VolumeRequest};
+use pliant::api::{NodeStorage, Phase, StoragePool, StoragePoolSpec, VolumeRequest};
 use pliant::busy::Busy;
 use pliant::bytes::Bytes;
 use pliant::cluster::{Cluster, Kept, Watched};
@@ -103,7 +103,10 @@ impl World {
     pub fn new() -> World {
         let world = World::without_pools();
         let groups = vec!["vg0".to_owned()];
-        world.api.put(&Pool::new("fast", PoolSpec { groups, ..PoolSpec::default() }));
+        world.api.put(&StoragePool::new(
+            "fast",
+            StoragePoolSpec { groups, ..StoragePoolSpec::default() },
+        ));
         world
     }
 
@@ -180,7 +183,7 @@ impl World {
 
     /// Wait until the pool tells that so many nodes have it.
     async fn pool_is_on(&self, nodes: i32) {
-        let ready = |api: &FakeApi| api.get::<Pool>("fast")?.status.map(|told| told.ready);
+        let ready = |api: &FakeApi| api.get::<StoragePool>("fast")?.status.map(|told| told.ready);
         self.api.until("the pool is told", |api| ready(api) == Some(nodes)).await;
     }
 
@@ -269,7 +272,7 @@ fn is_allowed(line: &str) -> bool {
             writes,
             ("POST" | "DELETE", ["volumerequests"])
                 | ("PATCH" | "DELETE", ["volumerequests", _])
-                | ("PATCH", ["pools", _, "status"] | ["csistoragecapacities", _, _])
+                | ("PATCH", ["storagepools", _, "status"] | ["csistoragecapacities", _, _])
                 | ("POST", ["events", _])
                 | ("DELETE", ["nodestorages", _])
         );
@@ -290,7 +293,7 @@ fn agent(
 ) -> JoinSet<()> {
     let name = node.info().name;
     let agent = Agent::new(client, &name, node.clone(), busy.clone(), storage.clone());
-    let wanted: Watched<Pool> =
+    let wanted: Watched<StoragePool> =
         Watched::start(Api::all(client.clone()), watcher::Config::default(), stop);
     let mut tasks = JoinSet::new();
     tasks.spawn(storage.clone().run(stop.clone()));

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
 use kube::ResourceExt;
 use pliant::api::{
-    FenceStatus, NodeStorage, Quantity, VolumeOnNode, VolumeRequest, VolumeRequestStatus, Work,
+    FenceStatus, NodeStorage, Operation, Quantity, VolumeOnNode, VolumeRequest, VolumeRequestStatus,
 };
 use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
@@ -74,15 +74,15 @@ fn volume(name: &str, handle: &str, play: &Play) -> VolumeOnNode {
 /// The node does what it is asked.
 fn answer(api: &FakeApi, play: &mut Play) -> bool {
     let is_left = |one: &VolumeRequest| {
-        play.shrinks == Shrinks::Left && matches!(one.spec.work, Work::Shrink(_))
+        play.shrinks == Shrinks::Left && matches!(one.spec.operation, Operation::Shrink(_))
     };
     let asked = api.list::<VolumeRequest>().into_iter();
     let mut asked = asked.filter(|one| !one.has_ended() && !is_left(one));
     let Some(mut request) = asked.next() else { return false };
     let volumes = on_nodes(api, play);
     let there = volumes.into_iter().find(|volume| volume.id == request.spec.volume);
-    let done = match (&request.spec.work, there) {
-        (Work::Fence(fence), Some(before)) => {
+    let done = match (&request.spec.operation, there) {
+        (Operation::Fence(fence), Some(before)) => {
             let now = play.fences.entry(before.name.clone()).or_default();
             let fence = Fence::from(fence);
             if fence.replaces(now) {
@@ -92,9 +92,9 @@ fn answer(api: &FakeApi, play: &mut Play) -> bool {
                 failed("Refused", "it came before")
             }
         }
-        (Work::Shrink(wish), Some(volume)) => shrink(api, play, &volume, wish.to),
-        (Work::Release(_), Some(volume)) => release(play, &volume.name),
-        (Work::Inspect(_), volume) => look(api, play, volume.as_ref()),
+        (Operation::Shrink(wish), Some(volume)) => shrink(api, play, &volume, wish.to),
+        (Operation::Unpin(_), Some(volume)) => release(play, &volume.name),
+        (Operation::Inspect(_), volume) => look(api, play, volume.as_ref()),
         _ => failed("NotFound", "there is no such volume"),
     };
     publish(api, play);
@@ -109,7 +109,7 @@ fn answer(api: &FakeApi, play: &mut Play) -> bool {
 fn look(api: &FakeApi, play: &Play, volume: Option<&VolumeOnNode>) -> serde_json::Value {
     let open = volume.map(|volume| open_count(api, play, &volume.name));
     let seen = json!({"volume": volume, "mounted": false, "openCount": open});
-    json!({"phase": "Done", "inspection": seen})
+    json!({"phase": "Succeeded", "inspection": seen})
 }
 
 /// The node shrinks a volume: ext4 only while nobody has it mounted.
@@ -150,11 +150,11 @@ fn release(play: &mut Play, volume: &str) -> serde_json::Value {
         return failed("Working", "it has come to its end only now");
     }
     play.limits.remove(volume);
-    json!({"phase": "Done"})
+    json!({"phase": "Succeeded"})
 }
 
 fn failed(reason: &str, message: &str) -> serde_json::Value {
-    json!({"phase": "Failed", "failure": {"reason": reason, "message": message}})
+    json!({"phase": "Failed", "error": {"reason": reason, "message": message}})
 }
 
 fn open_count(api: &FakeApi, play: &Play, volume: &str) -> usize {

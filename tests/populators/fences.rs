@@ -127,7 +127,7 @@ async fn nothing_is_filled_before_its_node_has_answered_and_the_claim_says_so() 
     let told = world.told("site").unwrap();
     let reason = told.reason.as_deref();
     assert_eq!((told.phase, reason), (FillingPhase::Provisioning, Some("VolumeNotFenced")));
-    assert!(told.message.unwrap().contains("is to be half copied, and its node has not"));
+    assert!(told.message.unwrap().contains("is to be incomplete, and its node has not"));
     assert_eq!((world.pods(), world.reasons("web").len()), (0, 0), "it may be over in a moment");
     // Whoever had it before has written a number of his own.
     let volume = world.volume_for("web");

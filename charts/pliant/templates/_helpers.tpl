@@ -231,7 +231,7 @@ one, so that another pool beside it changes nothing. A class that exists keeps w
 {{- $parameters := $class.parameters | default dict -}}
 {{- if or (hasKey $class "pool") (hasKey $parameters "pool") -}}
 {{- $named := $class.pool | default $parameters.pool | default "" -}}
-{{- if and $named $pools (not (hasKey $pools $named)) (not (lookup "pliant.io/v1alpha1" "Pool" "" $named)) -}}
+{{- if and $named $pools (not (hasKey $pools $named)) (not (lookup "pliant.io/v1alpha1" "StoragePool" "" $named)) -}}
 {{- fail (printf "storageClasses: class %s names pool %s, which is not among pools: %s" $class.name $named (keys $pools | sortAlpha | join ", ")) -}}
 {{- end -}}
 {{- $class.pool | default "" -}}

@@ -221,26 +221,26 @@ write(OPERATOR, "UPDATE", VOLUMES, "it has its policy again", volume(THEIRS, VIC
 
 
 # What people want, what nodes say, and what is asked of them.
-def request(work, node="n"):
-    return {"metadata": {"name": "r"}, "spec": {"node": node, "volume": "v", "work": {work: {}}}}
+def request(name, node="n"):
+    return {"metadata": {"name": "r"}, "spec": {"node": node, "volume": "v", "operation": {name: {}}}}
 
 
 REQUESTS, ANSWERS = "volumerequests.pliant.io", "volumerequests/status.pliant.io"
 THING = {"metadata": {"name": "node1"}, "spec": {"key": "k"}}
 HELD, EDITED = changed(THING, lambda one: one["metadata"].update(finalizers=["x"])), changed(THING, spec_with(key="z"))
-for work, taken in {"fence": True, "inspect": True, "shrink": True, "release": True, "grow": False, "create": False, "remove": False}.items():
-    write(OPERATOR, "CREATE", REQUESTS, work, request(work), taken=taken)
-    write(OPERATOR, "DELETE", REQUESTS, work, old=request(work), taken=taken)
-    write(OPERATOR, "UPDATE", REQUESTS, work, request(work), request(work))
-    for operation, old in {"CREATE": None, "UPDATE": request(work)}.items():
-        write(CONTROLLER, operation, REQUESTS, work, request(work), old, taken=True)
-    write(CONTROLLER, "DELETE", REQUESTS, work, old=request(work), taken=True)
+for name, taken in {"fence": True, "inspect": True, "shrink": True, "unpin": True, "expand": False, "create": False, "delete": False}.items():
+    write(OPERATOR, "CREATE", REQUESTS, name, request(name), taken=taken)
+    write(OPERATOR, "DELETE", REQUESTS, name, old=request(name), taken=taken)
+    write(OPERATOR, "UPDATE", REQUESTS, name, request(name), request(name))
+    for operation, old in {"CREATE": None, "UPDATE": request(name)}.items():
+        write(CONTROLLER, operation, REQUESTS, name, request(name), old, taken=True)
+    write(CONTROLLER, "DELETE", REQUESTS, name, old=request(name), taken=True)
 for account in (CONTROLLER, OPERATOR):
     is_operator = account == OPERATOR
     write(account, "UPDATE", ANSWERS, "any", request("fence"), request("fence"))
     for kind, may in {
         "nodestorages": {"DELETE"} if not is_operator else set(),
-        "pools": {"status"} if not is_operator else set(),
+        "storagepools": {"status"} if not is_operator else set(),
         "pvcautoscalers": {"status"} if is_operator else set(),
         "archivepopulators": {"status", "finalizers"} if is_operator else set(),
         "pvcsourcepopulators": {"status", "finalizers", "CREATE", "DELETE", "spec"} if is_operator else set(),
@@ -252,21 +252,21 @@ for account in (CONTROLLER, OPERATOR):
         write(account, "UPDATE", f"{kind}/status.pliant.io", "any", THING, THING, taken="status" in may)
 write(AGENT, "CREATE", "nodestorages.pliant.io", "its own", THING, taken=True)
 write(AGENT, "UPDATE", "nodestorages/status.pliant.io", "its own", THING, THING, taken=True)
-write(AGENT, "UPDATE", ANSWERS, "its own", request("grow", "node1"), request("grow", "node1"), taken=True)
-write(AGENT, "UPDATE", ANSWERS, "another node's", request("grow", "node2"), request("grow", "node2"))
+write(AGENT, "UPDATE", ANSWERS, "its own", request("expand", "node1"), request("expand", "node1"), taken=True)
+write(AGENT, "UPDATE", ANSWERS, "another node's", request("expand", "node2"), request("expand", "node2"))
 alias = changed(THING, lambda one: one["metadata"].update(name="node1.stranger"))
 write(AGENT, "CREATE", "nodestorages.pliant.io", "another name", alias)
 write(AGENT, "CREATE", REQUESTS, "for its node", request("fence", "node1"))
-for kind in ("pools", "pvcautoscalers", "archivepopulators", "pvcsourcepopulators"):
+for kind in ("storagepools", "pvcautoscalers", "archivepopulators", "pvcsourcepopulators"):
     write(AGENT, "UPDATE", f"{kind}/status.pliant.io", "any", THING, THING)
     write(AGENT, "UPDATE", f"{kind}/status.pliant.io", "any, with a token of no node", THING, THING, node="")
 write(AGENT, "DELETE", "nodestorages.pliant.io", "its own", old=THING)
-write(AGENT, "DELETE", REQUESTS, "of its node", old=request("grow", "node1"))
+write(AGENT, "DELETE", REQUESTS, "of its node", old=request("expand", "node1"))
 OWNED = changed(THING, lambda one: one["metadata"].update(ownerReferences=[{"name": "x"}]))
 for name, thing in {"with a finalizer": HELD, "with an owner": OWNED}.items():
     write(AGENT, "CREATE", "nodestorages.pliant.io", f"its own, {name}", thing)
     write(AGENT, "UPDATE", "nodestorages.pliant.io", f"its own, {name}", thing, THING)
 write(AGENT, "UPDATE", "nodestorages.pliant.io", "its own key", EDITED, THING)
-write(AGENT, "UPDATE", REQUESTS, "what it is asked for", request("remove", "node1"), request("grow", "node1"))
+write(AGENT, "UPDATE", REQUESTS, "what it is asked for", request("delete", "node1"), request("expand", "node1"))
 
 json.dump(writes, sys.stdout)

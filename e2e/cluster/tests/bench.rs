@@ -455,6 +455,6 @@ async fn writes(client: &Client) -> f64 {
 }
 
 fn ours(written: &Writes) -> impl Iterator<Item = (&Writing, &f64)> {
-    let kinds = ["volumerequests", "nodestorages", "pools"];
+    let kinds = ["volumerequests", "nodestorages", "storagepools"];
     written.iter().filter(move |(what, _)| kinds.contains(&what.resource.as_str()))
 }

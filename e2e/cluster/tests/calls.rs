@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, Config};
-use pliant::api::{VolumeRequest, Work};
+use pliant::api::{Operation, VolumeRequest};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -88,8 +88,8 @@ pub async fn requests(client: &Client) -> Vec<VolumeRequest> {
 /// by their name where they are made.
 pub async fn until_swept(client: &Client, of: impl Fn(&str) -> bool) {
     let concerns = |request: &VolumeRequest| {
-        let made = match &request.spec.work {
-            Work::Create(create) => of(&create.name),
+        let made = match &request.spec.operation {
+            Operation::Create(create) => of(&create.name),
             _ => false,
         };
         made || of(&request.spec.volume)

@@ -1,9 +1,9 @@
-//! A Pool: told first, made on request, extended when a volume needs it.
+//! A StoragePool: told first, made on request, extended when a volume needs it.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use pliant::api::{Pool, PoolSpec};
+use pliant::api::{StoragePool, StoragePoolSpec};
 use serde_json::json;
 
 use crate::claim::capacity;
@@ -37,26 +37,31 @@ async fn a_workload_moves_there_and_back(world: &World, there: &str) {
 #[test]
 fn a_growth_beyond_the_group_takes_a_spare_disk() {
     run("a_growth_beyond_the_group_takes_a_spare_disk", |world| async move {
-        let pools: Api<Pool> = Api::all(world.client.clone());
+        let pools: Api<StoragePool> = Api::all(world.client.clone());
         let _ = pools.delete(&world.name, &DeleteParams::default()).await;
-        let spec: PoolSpec = serde_json::from_value(json!({
+        let spec: StoragePoolSpec = serde_json::from_value(json!({
             "disks": [{"device": "/dev/ubdc"}],
             "spareDisks": [{"device": "/dev/ubdd"}],
         }))
         .unwrap();
-        pools.create(&PostParams::default(), &Pool::new(&world.name, spec)).await.unwrap();
+        pools.create(&PostParams::default(), &StoragePool::new(&world.name, spec)).await.unwrap();
         let told = world
-            .until_named(&pools, &world.name, "tells what each node would do", |pool: &Pool| {
-                let nodes = pool.status.iter().flat_map(|status| &status.nodes);
-                nodes.filter(|node| !node.plan.is_empty()).count() == 2
-            })
+            .until_named(
+                &pools,
+                &world.name,
+                "tells what each node would do",
+                |pool: &StoragePool| {
+                    let nodes = pool.status.iter().flat_map(|status| &status.nodes);
+                    nodes.filter(|node| !node.plan.is_empty()).count() == 2
+                },
+            )
             .await;
         let status = told.status.unwrap();
         assert_eq!(status.ready, 0, "nothing was done yet: {status:?}");
         let may = Patch::Merge(json!({"spec": {"create": true}}));
         pools.patch(&world.name, &PatchParams::default(), &may).await.unwrap();
         world
-            .until_named(&pools, &world.name, "is ready on both nodes", |pool: &Pool| {
+            .until_named(&pools, &world.name, "is ready on both nodes", |pool: &StoragePool| {
                 pool.status.as_ref().is_some_and(|status| status.ready == 2)
             })
             .await;

@@ -115,7 +115,7 @@ impl World {
         let is_so = |node: &NodeStorage| {
             let volumes = node.status.iter().flat_map(|status| &status.volumes);
             let fence = volumes.filter(|one| one.name == volume).find_map(|one| one.fence);
-            fence.is_some_and(|fence| (fence.state, fence.copying) == (state, copying))
+            fence.is_some_and(|fence| (fence.state, fence.copy_in_progress) == (state, copying))
         };
         let node = self.on_nodes(volume).await.expect("a node has it");
         let nodes = Api::<NodeStorage>::all(self.client.clone());
@@ -296,7 +296,7 @@ fn a_volume_is_half_copied_until_the_claim_has_it() {
             })
             .await;
         let volume = world.filled_volume().await;
-        world.until_fenced(&volume, FenceState::HalfCopied, true).await;
+        world.until_fenced(&volume, FenceState::Incomplete, true).await;
         world.unpause("old").await;
         world.filled("new").await;
         world.until_fenced(&volume, FenceState::Active, false).await;

@@ -467,7 +467,7 @@ impl World {
         ]
         .map(|args| format!("{args} -n {}", self.name));
         let of_cluster = [
-            "get vreq,nst,pools",
+            "get vreq,nst,storagepools",
             "get pods -A -o wide",
             "logs -n pliant-system -l app.kubernetes.io/component=node --tail=100 --prefix",
             "logs -n pliant-system -l app.kubernetes.io/component=controller -c controller --tail=100 \

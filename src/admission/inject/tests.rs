@@ -82,7 +82,7 @@ fn a_pod_gets_the_claim_of_its_ordinal_beside_what_it_has() {
 
 #[test]
 fn each_phase_of_a_swap_has_one_claim() {
-    let taken = json!({"state": "Superseded", "generation": 1, "copying": true});
+    let taken = json!({"state": "Superseded", "generation": 1, "copyInProgress": true});
     for (phase, fence, claim) in [
         ("Planned", &Value::Null, "old"),
         ("HotCopy", &Value::Null, "old"), // Its pod goes on.
@@ -164,9 +164,9 @@ fn a_pod_is_not_scheduled_while_its_claim_gets_another_volume() {
 
 #[test]
 fn a_pod_is_not_scheduled_with_a_new_claim_before_the_old_volume_is_proved_unused() {
-    let fence = json!({"state": "Superseded", "generation": 1, "copying": true});
+    let fence = json!({"state": "Superseded", "generation": 1, "copyInProgress": true});
     let proved = json!("2026-01-01T00:00:00Z");
-    for (phase, unused_at, is_held) in [
+    for (phase, detached_time, is_held) in [
         ("Planned", &Value::Null, false), // It has the old claim.
         ("Draining", &Value::Null, true),
         ("Draining", &proved, false), // Another pod has come to the old claim since.
@@ -178,11 +178,11 @@ fn a_pod_is_not_scheduled_with_a_new_claim_before_the_old_volume_is_proved_unuse
         ("Soaking", &Value::Null, false),
     ] {
         let swap = json!({"phase": phase, "claim": "new", "claimUid": "made", "generation": 1,
-                          "fence": fence, "unusedAt": unused_at});
+                          "fence": fence, "detachedTime": detached_time});
         let sizes = data(&json!([{"ordinal": 0, "activeClaim": "old", "swap": swap}]));
         let expected = if is_held { json!([{ "name": GATE }]) } else { Value::Null };
         let given = gates(&pod("db-0", &Value::Null), &[], &sizes);
-        assert_eq!(given, Ok(expected), "{phase} {unused_at}");
+        assert_eq!(given, Ok(expected), "{phase} {detached_time}");
     }
 }
 

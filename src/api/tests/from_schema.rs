@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use crate::api::{
-    ArchivePopulator, NodeStorage, Pool, PvcAutoscaler, PvcSourcePopulator, VolumeRequest,
+    ArchivePopulator, NodeStorage, PvcAutoscaler, PvcSourcePopulator, StoragePool, VolumeRequest,
     definitions, is_understood,
 };
 
@@ -221,7 +221,7 @@ macro_rules! kinds {
 kinds! {
     archive_populators_are_decoded: ArchivePopulator;
     node_storages_are_decoded: NodeStorage;
-    pools_are_decoded: Pool;
+    pools_are_decoded: StoragePool;
     pvc_autoscalers_are_decoded: PvcAutoscaler;
     pvc_source_populators_are_decoded: PvcSourcePopulator;
     volume_requests_are_decoded: VolumeRequest;

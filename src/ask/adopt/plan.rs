@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as KubeQuantity;
 use kube::api::ObjectMeta;
 
 use super::Adoption;
-use crate::api::{FenceState, NodeStorage, Quantity, VolumeOnNode, VolumeRequest, Work};
+use crate::api::{FenceState, NodeStorage, Operation, Quantity, VolumeOnNode, VolumeRequest};
 use crate::cluster::audit::{Difference, audit};
 use crate::cluster::{self, Pv, VOLUME, volume_name};
 use crate::volume::{Class, DRIVER, FsKind, State, TOPOLOGY, few};
@@ -114,7 +114,7 @@ fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> 
     }
     if let Some(fence) = volume.fence.filter(|fence| fence.state != FenceState::Active) {
         let so = match fence.state {
-            FenceState::HalfCopied => "what it holds is no whole",
+            FenceState::Incomplete => "what it holds is no whole",
             FenceState::Active | FenceState::Superseded | FenceState::Unknown => {
                 "no pod could use it"
             }
@@ -123,8 +123,8 @@ fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> 
         return Err(format!("volume {id} is {is} since generation {generation}, so {so}"));
     }
     let changes = |one: &&VolumeRequest| {
-        let work = &one.spec.work;
-        one.spec.volume == *id && matches!(work, Work::Create(_) | Work::Remove(_))
+        let work = &one.spec.operation;
+        one.spec.volume == *id && matches!(work, Operation::Create(_) | Operation::Delete(_))
     };
     match seen.requests.iter().find(changes) {
         None => Ok(()),

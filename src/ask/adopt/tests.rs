@@ -188,10 +188,10 @@ fn a_name_that_kubernetes_does_not_take_is_replaced_by_the_id() {
 
 #[test]
 fn what_speaks_against_it_is_told() {
-    let request = |work: Value| -> VolumeRequest {
+    let request = |operation: Value| -> VolumeRequest {
         typed(json!({"apiVersion": "pliant.io/v1alpha1", "kind": "VolumeRequest",
                      "metadata": {"name": "r"},
-                     "spec": {"node": "alpha", "volume": id(), "work": work}}))
+                     "spec": {"node": "alpha", "volume": id(), "operation": operation}}))
     };
     let nameless = Wish { claim: None, namespace: None, class: None };
     let of = |class: &str| Wish { class: Some(class.to_owned()), ..named() };
@@ -201,7 +201,7 @@ fn what_speaks_against_it_is_told() {
         (with(|seen| seen.volumes = vec![pv("pvc-u-1", "y")]), named(), "is of another volume"),
         (with(|seen| volume(seen).state = "deleting".to_owned()), named(), "is deleting"),
         (with(|seen| volume(seen).state = "creating".to_owned()), named(), "is creating"),
-        (with(|seen| volume(seen).fence = fence("HalfCopied")), named(), "is half copied"),
+        (with(|seen| volume(seen).fence = fence("Incomplete")), named(), "is incomplete"),
         (with(|seen| volume(seen).state = "odd".to_owned()), named(), "is odd"),
         (
             with(|seen| seen.requests = vec![request(json!({"remove": {}}))]),
@@ -225,7 +225,7 @@ fn what_speaks_against_it_is_told() {
         assert!(said.contains(words), "{said}");
     }
     let growing = with(|seen| {
-        seen.requests = vec![request(json!({"grow": {"atLeast": "1Gi"}}))];
+        seen.requests = vec![request(json!({"expand": {"minSize": "1Gi"}}))];
     });
     plan(&growing, &id(), &named()).unwrap();
     plan(&with(|seen| seen.classes.push(class("other", "fast"))), &id(), &of("other")).unwrap();

@@ -9,7 +9,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use super::{
     CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, REQUESTS, Released, STORAGES, Seen, VOLUMES,
 };
-use crate::api::{Health, NodeStorage, NodeStorageStatus, Pool, PoolOnNode, definitions};
+use crate::api::{Health, NodeStorage, NodeStorageStatus, PoolOnNode, StoragePool, definitions};
 use crate::ask::{CONTROLLERS, adopt, is_ready};
 use crate::cluster::audit::{Difference, audit};
 use crate::cluster::{pool_of, topology};
@@ -153,18 +153,21 @@ fn pools(seen: &Seen) -> Vec<Finding> {
         return Vec::new();
     }
     if seen.pools.is_empty() {
-        return vec![Finding::bad("there is no Pool", "write one: kubectl explain pool.spec")];
+        return vec![Finding::bad(
+            "there is no StoragePool",
+            "write one: kubectl explain storagepool.spec",
+        )];
     }
     seen.pools.iter().map(pool).collect()
 }
 
-fn pool(pool: &Pool) -> Finding {
+fn pool(pool: &StoragePool) -> Finding {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     let status = pool.status.clone().unwrap_or_default();
     match (status.ready, status.message) {
         (0, message) => {
             let why = message.map(|words| format!(": {words}")).unwrap_or_default();
-            let look = format!("kubectl get pool {name} --output yaml");
+            let look = format!("kubectl get storagepool {name} --output yaml");
             Finding::bad(format!("pool {name} is usable on no node{why}"), look)
         }
         (ready, _) => Finding::good(format!("pool {name} is usable, nodes: {ready}")),

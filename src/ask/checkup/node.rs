@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{KUBELETS, NODES, PODS, STORAGES, Seen};
-use crate::api::{DiskState, Health, NodeStorageStatus, Pool, PoolOnNode};
+use crate::api::{DiskState, Health, NodeStorageStatus, PoolOnNode, StoragePool};
 use crate::ask::is_ready;
 use crate::bytes::Bytes;
 use crate::doctor::Finding;
@@ -219,13 +219,13 @@ fn pool(
 
 /// What waits for the administrator to allow that disks are initialised.
 fn planned(seen: &Seen, pool: &PoolOnNode, name: &str) -> Option<Finding> {
-    let is_it = |one: &&Pool| one.metadata.name.as_ref() == Some(&pool.name);
+    let is_it = |one: &&StoragePool| one.metadata.name.as_ref() == Some(&pool.name);
     let may = seen.pools.iter().find(is_it).is_some_and(|pool| pool.spec.create);
     (!pool.plan.is_empty() && !may).then(|| {
         let what = format!("node {name}, pool {}, planned: {}", pool.name, pool.plan.join("; "));
         Finding::warning(
             what,
-            format!("if that is right: kubectl edit pool {}, create: true", pool.name),
+            format!("if that is right: kubectl edit storagepool {}, create: true", pool.name),
         )
     })
 }

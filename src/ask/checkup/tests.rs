@@ -31,7 +31,7 @@ fn seen() -> Seen {
                              "spec": {"attachRequired": false, "storageCapacity": true}})),
         classes: vec![typed(json!({"metadata": {"name": "fast"}, "provisioner": DRIVER,
             "volumeBindingMode": "WaitForFirstConsumer", "parameters": {"pool": "fast"}}))],
-        pools: vec![typed(json!({"apiVersion": "pliant.io/v1alpha1", "kind": "Pool",
+        pools: vec![typed(json!({"apiVersion": "pliant.io/v1alpha1", "kind": "StoragePool",
             "metadata": {"name": "fast"}, "spec": {"groups": ["vg0"]}, "status": {"ready": 1}}))],
         nodes: ["alpha", "control"].map(|name| typed(json!({"metadata": {"name": name}}))).into(),
         kubelets: vec![typed(json!({"metadata": {"name": "alpha"},
@@ -95,8 +95,8 @@ fn what_the_chart_installs_is_missed() {
         → install the chart again: helm upgrade --install pliant charts/pliant …
     ✗ there is no pod of the controller
         → install the chart again: helm upgrade --install pliant charts/pliant …
-    ✗ there is no Pool
-        → write one: kubectl explain pool.spec
+    ✗ there is no StoragePool
+        → write one: kubectl explain storagepool.spec
     ! no StorageClass names the driver lvm.csi.pliant.io
         → write one, or name it in the values of the chart
     ✗ node alpha: no agent runs there, and its volumes are there
@@ -144,7 +144,7 @@ fn what_is_wrong_with_pools_and_classes_is_told() {
         seen.pools[0].status = typed(json!({"ready": 0, "message": "no node has the label disks=nvme"}));
     }), @r"
     ✗ pool fast is usable on no node: no node has the label disks=nvme
-        → kubectl get pool fast --output yaml
+        → kubectl get storagepool fast --output yaml
     ✗ class typo cannot be used: class parameter pol: unknown; did you mean pool?
       Known are pool, layout, wipe, safety, mkfsOptions, csi.storage.k8s.io/fstype
         → kubectl get storageclass typo --output yaml
@@ -265,7 +265,7 @@ fn what_a_node_tells_is_told() {
     ! node alpha, pool fast: /dev/sdc is not blank: ext4; see `wipefs /dev/sdc`
         → pliant status
     ! node alpha, pool big, planned: make volume group pliant-big-1 of /dev/sdd
-        → if that is right: kubectl edit pool big, create: true
+        → if that is right: kubectl edit storagepool big, create: true
     ✗ node alpha: not all volumes can be read: vg0 could not be read
         → look from the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
     ✗ node alpha: disk /dev/sdb is missing: the disk of vg0 is away; see `pvs`

@@ -94,7 +94,7 @@ fn note(autoscaler: &PvcAutoscaler, one: &OrdinalStatus) -> String {
     let is_stopped = one
         .swap
         .as_ref()
-        .is_some_and(|swap| swap.stopped_at.is_some() && swap.phase != SwapPhase::Failed);
+        .is_some_and(|swap| swap.pod_stop_time.is_some() && swap.phase != SwapPhase::Failed);
     if is_stopped {
         format!("Pod {pod} starts again with claim {claim}, with all that it has written.")
     } else {

@@ -51,7 +51,7 @@ pub(super) fn notes(autoscaler: &PvcAutoscaler, back: &[RollBack]) -> Vec<String
 }
 
 fn note(autoscaler: &PvcAutoscaler, one: &OrdinalStatus) -> String {
-    let since = one.last_swap.as_ref().and_then(|last| last.finished_at.as_ref());
+    let since = one.last_swap.as_ref().and_then(|last| last.completion_time.as_ref());
     let since = since.map_or_else(|| "its last swap".to_owned(), |at| at.0.to_string());
     format!(
         "Pod {} is stopped and does not find what it has written since {since}: that is kept for {}.",

@@ -250,7 +250,7 @@ fn what_a_roll_back_leaves_behind_is_told() {
     let old = json!({"claim": "data-db-0-0a1b2", "uid": "u", "usedTime": "2026-11-01T10:00:00Z"});
     let status = json!({"phase": "Settled", "claims": "2/2", "ordinals": [
         {"ordinal": 0, "activeClaim": "data-db-0", "generation": 3, "retained": [old],
-         "lastSwap": {"claim": "data-db-0", "finishedAt": "2026-11-01T10:00:00Z"}},
+         "lastSwap": {"claim": "data-db-0", "completionTime": "2026-11-01T10:00:00Z"}},
         {"ordinal": 1, "activeClaim": "data-db-1"}]});
     swapped.around.autoscalers[0].status = serde_json::from_value(status).unwrap();
     let edit = edit(&swapped, "sts/db", &Wish::RollBack);
@@ -287,7 +287,7 @@ fn swapping_at(phase: &str) -> Seen {
     let mut seen = seen();
     let old = json!({"claim": "data-db-0-0a1b2", "uid": "u"});
     let swap = json!({"phase": phase, "claim": "data-db-1-0c0de", "generation": 7,
-                      "change": "8Gi → 6Gi", "stoppedAt": "2026-11-01T10:00:00Z"});
+                      "change": "8Gi → 6Gi", "podStopTime": "2026-11-01T10:00:00Z"});
     let retained = json!([{"claim": "data-db-1-0a1b2", "uid": "v"}]);
     let status = json!({"phase": "Swapping", "claims": "1/2", "observedGeneration": 7, "ordinals": [
         {"ordinal": 0, "activeClaim": "data-db-0", "generation": 3, "retained": [old]},

@@ -7,7 +7,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use super::{Explanation, State, Subject, Todo};
-use crate::api::{NodeStorage, Pool, PvcAutoscaler, VolumeRequest};
+use crate::api::{NodeStorage, PvcAutoscaler, StoragePool, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{
     AGENTS, AskError, CLAIMS, CLASSES, CONTROLLERS, PODS, PVC_AUTOSCALERS, asked, is_ready,
@@ -36,7 +36,7 @@ pub(super) struct Facts {
     /// What the kubelets know of drivers.
     pub kubelets: Vec<CSINode>,
     pub storages: Vec<NodeStorage>,
-    pub pools: Vec<Pool>,
+    pub pools: Vec<StoragePool>,
     /// The pods of the agents.
     pub agents: Vec<Pod>,
     pub requests: Vec<VolumeRequest>,
@@ -53,7 +53,7 @@ pub(super) struct Facts {
 }
 
 pub(super) const KUBELETS: &str = "csinodes";
-pub(super) const POOLS: &str = "pools";
+pub(super) const POOLS: &str = "storagepools";
 pub(super) const AGENT_PODS: &str = "the pods of the driver";
 
 impl Facts {

@@ -4,7 +4,7 @@ use super::bound::{Place, capacity};
 use super::gather::Facts;
 use super::pending::look_at_agents;
 use super::{Explanation, State, Todo};
-use crate::api::{Phase, VolumeRequest, Work};
+use crate::api::{Operation, Phase, VolumeRequest};
 use crate::bytes::Bytes;
 use crate::cluster::resize_error;
 use crate::volume::few;
@@ -63,11 +63,11 @@ fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> 
         return facts.explain(State::NoAgent, why, vec![look_at_agents(place.node)]);
     }
     let is_it = |one: &&VolumeRequest| {
-        one.spec.volume == place.id && matches!(one.spec.work, Work::Grow(_))
+        one.spec.volume == place.id && matches!(one.spec.operation, Operation::Expand(_))
     };
     let request = facts.requests.iter().find(is_it);
     let status = request.map(VolumeRequest::told).unwrap_or_default();
-    let failure = status.failure.filter(|_| status.phase == Phase::Failed);
+    let failure = status.error.filter(|_| status.phase == Phase::Failed);
     let told = failure.map(|failure| failure.message).or_else(|| {
         let told = request.is_none().then(|| facts.resize_error());
         told.flatten()

@@ -26,7 +26,7 @@ fn taken(facts: &Facts, kept: &Kept<'_>) -> Option<Explanation> {
     let status = kept.by.status.as_ref()?;
     let swap = status.of(kept.ordinal)?.swap.as_ref()?;
     let is_over = matches!(swap.phase, SwapPhase::Soaking | SwapPhase::Failed);
-    if is_over || swap.stopped_at.is_none() {
+    if is_over || swap.pod_stop_time.is_none() {
         return None;
     }
     let says = swap.progress.as_ref().or(swap.message.as_ref());

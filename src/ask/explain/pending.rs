@@ -9,7 +9,9 @@ use super::fit::Bar;
 use super::gather::{Facts, NODES, POOLS, STORAGES, VOLUMES};
 use super::room::{NodeSays, Verdict, Wish, nodes_say};
 use super::{Explanation, State, Todo};
-use crate::api::{NodeStorageStatus, Phase, Pool, PoolOnNode, Quantity, VolumeRequest, Work};
+use crate::api::{
+    NodeStorageStatus, Operation, Phase, PoolOnNode, Quantity, StoragePool, VolumeRequest,
+};
 use crate::ask::{CLASSES, PODS};
 use crate::cluster::{DEFAULT_POOL, topology};
 use crate::volume::{Class, DRIVER, FsKind, Reason, TOPOLOGY, few};
@@ -50,11 +52,11 @@ fn under_way(facts: &Facts) -> Option<Explanation> {
     let claim = facts.claim.as_ref()?;
     // The provisioner calls it so.
     let name = format!("pvc-{}", claim.metadata.uid.as_deref()?);
-    let is_it = |one: &&VolumeRequest| matches!(&one.spec.work, Work::Create(create) if create.name == name);
+    let is_it = |one: &&VolumeRequest| matches!(&one.spec.operation, Operation::Create(create) if create.name == name);
     let request = facts.requests.iter().find(is_it)?;
     let (node, status) = (&request.spec.node, request.told());
     if status.phase == Phase::Failed {
-        let failure = status.failure?;
+        let failure = status.error?;
         // Of room the numbers of all nodes tell more.
         let is_room = failure.reason == Reason::NoRoomToCreate.to_string();
         let words = format!("on node {node}: {}", failure.message);
@@ -386,7 +388,7 @@ fn ways_out(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> V
     let pools = |node: &NodeSays| Some((node.pool.clone()?, node.node.clone()));
     if let Some((pool, node)) = short.clone().max_by_key(|node| node.largest).and_then(pools) {
         let what = format!("add a disk to pool {pool} of {node}");
-        ways.push(Todo::command(what, format!("kubectl edit pool {pool}")));
+        ways.push(Todo::command(what, format!("kubectl edit storagepool {pool}")));
     }
     let size = facts.wish().map(Quantity);
     let excluded: Vec<&NodeSays> =
@@ -456,8 +458,8 @@ fn use_pool(facts: &Facts, nodes: &[NodeSays]) -> Todo {
     };
     match nodes.iter().find_map(only_plans) {
         Some(pool) => Todo::command(
-            format!("let Pool {pool} make what it plans: create: true"),
-            format!("kubectl edit pool {pool}"),
+            format!("let StoragePool {pool} make what it plans: create: true"),
+            format!("kubectl edit storagepool {pool}"),
         ),
         None => Todo::command("see all pools", format!("{} status", facts.program)),
     }
@@ -468,11 +470,12 @@ fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Todo {
     let lacking = nodes.iter().filter(|node| node.verdict == Verdict::NoPool);
     let lacking: Vec<&str> = lacking.map(|node| node.node.as_str()).collect();
     let on = few(&lacking);
-    let name = |pool: &Pool| pool.metadata.name.clone().unwrap_or_default();
+    let name = |pool: &StoragePool| pool.metadata.name.clone().unwrap_or_default();
     let Some(wanted) = class.pool.as_ref().filter(|_| facts.sees(POOLS)) else {
-        let what =
-            format!("have a Pool for {on}: write one, or see the nodeSelector of those there are");
-        return Todo::command(what, "kubectl get pools --output yaml");
+        let what = format!(
+            "have a StoragePool for {on}: write one, or see the nodeSelector of those there are"
+        );
+        return Todo::command(what, "kubectl get storagepools --output yaml");
     };
     let Some(pool) = facts.pools.iter().find(|pool| name(pool) == wanted.as_str()) else {
         let there = facts.pools.iter().map(name);
@@ -481,8 +484,8 @@ fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Todo {
         } else {
             format!(", or make the claim again with a class of {}", few(there))
         };
-        let what = format!("there is no Pool {wanted}: write it{or}");
-        return Todo::command(what, "kubectl explain pool.spec");
+        let what = format!("there is no StoragePool {wanted}: write it{or}");
+        return Todo::command(what, "kubectl explain storagepool.spec");
     };
     let selector = &pool.spec.node_selector;
     let has_labels = |node: &&str| {
@@ -491,14 +494,14 @@ fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Todo {
         selector.iter().all(|(key, value)| labels.is_some_and(|all| all.get(key) == Some(value)))
     };
     if selector.is_empty() || lacking.iter().all(has_labels) {
-        let what = format!("Pool {wanted} is for {on}: see what it says of it");
-        return Todo::command(what, format!("kubectl get pool {wanted} --output yaml"));
+        let what = format!("StoragePool {wanted} is for {on}: see what it says of it");
+        return Todo::command(what, format!("kubectl get storagepool {wanted} --output yaml"));
     }
     let unlabelled: Vec<&str> = lacking.into_iter().filter(|node| !has_labels(node)).collect();
     let labels: Vec<String> =
         selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let on = few(&unlabelled);
-    let what = format!("have Pool {wanted} on {on} too, by the labels that it selects");
+    let what = format!("have StoragePool {wanted} on {on} too, by the labels that it selects");
     let command =
         format!("kubectl label node {} {} --overwrite", unlabelled.join(" "), labels.join(" "));
     Todo::command(what, command)

@@ -2,7 +2,7 @@
 
 use super::gather::Facts;
 use super::{Explanation, State, Todo};
-use crate::api::{Phase, VolumeRequest, Work};
+use crate::api::{Operation, Phase, VolumeRequest};
 use crate::volume::few;
 
 /// A claim that somebody has deleted.
@@ -71,11 +71,12 @@ fn kept(facts: &Facts) -> Explanation {
 }
 
 fn going(facts: &Facts, id: &str) -> Explanation {
-    let is_it =
-        |one: &&VolumeRequest| one.spec.volume == id && matches!(one.spec.work, Work::Remove(_));
+    let is_it = |one: &&VolumeRequest| {
+        one.spec.volume == id && matches!(one.spec.operation, Operation::Delete(_))
+    };
     let request = facts.requests.iter().find(is_it);
     let status = request.map(VolumeRequest::told).unwrap_or_default();
-    let failure = status.failure.filter(|_| status.phase == Phase::Failed);
+    let failure = status.error.filter(|_| status.phase == Phase::Failed);
     let words = failure.map(|failure| failure.message).or_else(|| {
         // An older event says less than work that is under way.
         let told = request.is_none().then(|| facts.told("VolumeFailedDelete"));

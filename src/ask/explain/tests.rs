@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use super::gather::Facts;
 use super::*;
 use crate::api::{
-    Create, Failure, Grow, Health, LayoutRoom, NodeStorage, NodeStorageSpec, NodeStorageStatus,
-    Phase, PoolOnNode, Quantity, VolumeOnNode, VolumeRequest, VolumeRequestSpec,
-    VolumeRequestStatus, Work,
+    Create, Expand, Failure, Health, LayoutRoom, NodeStorage, NodeStorageSpec, NodeStorageStatus,
+    Operation, Phase, PoolOnNode, Quantity, VolumeMode, VolumeOnNode, VolumeRequest,
+    VolumeRequestSpec, VolumeRequestStatus,
 };
 use crate::bytes::Bytes;
 use crate::volume::{NodeKey, VolumeId, VolumeKey};
@@ -86,11 +86,11 @@ fn cluster() -> Facts {
         ],
         pools: vec![
             typed(
-                json!({"apiVersion": "pliant.io/v1alpha1", "kind": "Pool", "metadata": {"name": "fast"},
+                json!({"apiVersion": "pliant.io/v1alpha1", "kind": "StoragePool", "metadata": {"name": "fast"},
                 "spec": {"nodeSelector": {"disks": "nvme"}, "groups": ["vg0"]}}),
             ),
             typed(
-                json!({"apiVersion": "pliant.io/v1alpha1", "kind": "Pool", "metadata": {"name": "slow"},
+                json!({"apiVersion": "pliant.io/v1alpha1", "kind": "StoragePool", "metadata": {"name": "slow"},
                 "spec": {"groups": ["vg1"]}}),
             ),
         ],

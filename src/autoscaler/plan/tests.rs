@@ -203,7 +203,7 @@ fn a_copy_that_a_version_before_fences_has_begun_goes_on() {
     entry.fence_generation = 0;
     let swap = entry.swap.as_mut().unwrap();
     assert_eq!(swap.phase, SwapPhase::FinalCopy);
-    (swap.fence, swap.unused_at) = (None, None);
+    (swap.fence, swap.detached_time) = (None, None);
     let planned = plan(&world.seen(0)).status;
     let swap = planned.ordinals[0].swap.as_ref().unwrap();
     assert_ne!(swap.phase, SwapPhase::RollingBack, "{swap:?}");

@@ -101,7 +101,7 @@ fn resting(shrink: &Shrink, claim: &Sized<'_>, now: Timestamp) -> Option<Timesta
 
 /// When a claim has last come to another size by itself, or could not.
 fn last_time(grown: &Grown) -> Option<Timestamp> {
-    [&grown.at, &grown.failed_at].into_iter().flatten().map(|Time(at)| *at).max()
+    [&grown.at, &grown.failure_time].into_iter().flatten().map(|Time(at)| *at).max()
 }
 
 /// Why a shrink that was begun is given up, while the pod still runs.

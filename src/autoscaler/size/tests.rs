@@ -64,7 +64,8 @@ fn it_grows_by_steps_when_it_is_full_and_never_without_a_sample() {
 #[test]
 fn it_rests_after_it_has_grown_and_waits_while_it_grows() {
     let then = at("2026-01-01T00:00:00Z");
-    let grown = Grown { to: size("5Gi"), from: size("4Gi"), at: Some(Time(then)), failed_at: None };
+    let grown =
+        Grown { to: size("5Gi"), from: size("4Gi"), at: Some(Time(then)), failure_time: None };
     let claim = Sized { grown: Some(&grown), ..sized("5Gi", Some(usage(90, 0))) };
     let later = |seconds| then.checked_add(SignedDuration::from_secs(seconds)).unwrap();
     let policy = policy(&json!({}));
@@ -125,7 +126,7 @@ fn who_fills_fast_is_grown_before() {
 #[test]
 fn what_there_is_no_room_for_is_halved_if_it_was_decided_here() {
     let now = at("2026-01-01T12:00:00Z");
-    let own = |to: &str| Grown { to: size(to), from: size("4Gi"), at: None, failed_at: None };
+    let own = |to: &str| Grown { to: size(to), from: size("4Gi"), at: None, failure_time: None };
     let asked = |has: &str, wants: &str| Sized {
         requested: size(wants),
         refusal: Some("no room"),
@@ -184,7 +185,7 @@ fn the_template_is_the_least_unless_the_policy_says_so() {
         ("4Gi", json!({"minSize": "6Gi"}), Some("5Gi"), "5Gi"),
     ] {
         let grown =
-            grown.map(|to| Grown { to: size(to), from: size("4Gi"), at: None, failed_at: None });
+            grown.map(|to| Grown { to: size(to), from: size("4Gi"), at: None, failure_time: None });
         let found = wanted(&spec(template, shrink.clone()), grown.as_ref());
         assert_eq!(found, size(size_wanted), "{template} {shrink} {grown:?}");
     }
@@ -195,7 +196,8 @@ fn it_is_looked_again_when_a_rest_or_a_window_is_over() {
     let now = at("2026-12-05T12:00:00Z");
     let entry = |grown: Option<&str>, peak: Option<&str>| {
         let (to, from) = (size("8Gi"), size("4Gi"));
-        let grown = grown.map(|then| Grown { to, from, at: Some(Time(at(then))), failed_at: None });
+        let grown =
+            grown.map(|then| Grown { to, from, at: Some(Time(at(then))), failure_time: None });
         let peak = peak.map(|then| Peak { percent: 10, since: Time(at(then)) });
         OrdinalStatus { grown, peak, ..OrdinalStatus::default() }
     };

@@ -3,7 +3,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::*;
 use crate::api::{
-    GroupStatus, NodeStorageSpec, PoolOnNode, Quantity, Remove, VolumeOnNode, VolumeRequestSpec,
+    Delete, GroupStatus, NodeStorageSpec, PoolOnNode, Quantity, VolumeOnNode, VolumeRequestSpec,
 };
 use crate::cluster::Source;
 use crate::volume::{DRIVER, NodeKey, VolumeId, VolumeKey};
@@ -65,13 +65,15 @@ fn ours(name: &str) -> Pv {
 
 fn request(kind: &str, name: &str) -> VolumeRequest {
     let work = match kind {
-        "create" => serde_json::json!({"create": {"name": name, "atLeast": "1Gi", "mode": "ext4"}}),
-        "grow" => serde_json::json!({"grow": {"atLeast": "1Gi"}}),
-        _ => serde_json::to_value(Work::Remove(Remove {})).unwrap(),
+        "create" => {
+            serde_json::json!({"create": {"name": name, "minSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4"}})
+        }
+        "expand" => serde_json::json!({"expand": {"minSize": "1Gi"}}),
+        _ => serde_json::to_value(Operation::Delete(Delete {})).unwrap(),
     };
     let work = serde_json::from_value(work).unwrap();
     let (node, volume) = ("alpha".to_owned(), id("alpha", name));
-    VolumeRequest::new("r", VolumeRequestSpec { node, volume, work })
+    VolumeRequest::new("r", VolumeRequestSpec { node, volume, operation: work })
 }
 
 /// What is found, in short.
@@ -97,7 +99,7 @@ fn a_volume_without_a_pv_is_found_unless_it_comes_or_goes() {
         (&here, Some(&foreign), None, leaked),
         (&here, None, Some(("create", "a")), none),
         (&here, None, Some(("remove", "a")), none),
-        (&here, None, Some(("grow", "a")), leaked),
+        (&here, None, Some(("expand", "a")), leaked),
         (&here, None, Some(("create", "b")), leaked),
         // Also of a node that could not read all: what it lists is there.
         (&unread, None, None, leaked),
@@ -125,7 +127,7 @@ fn a_pv_without_its_volume_is_found_if_its_node_can_tell() {
         (Some(&empty), &kept, None, missing),
         (Some(&empty), &kept, Some("remove"), none),
         (Some(&empty), &kept, Some("create"), none),
-        (Some(&empty), &kept, Some("grow"), missing),
+        (Some(&empty), &kept, Some("expand"), missing),
         (Some(&empty), &leaving, None, none),
         (Some(&empty), &foreign, None, none),
         (Some(&empty), &by_hand, None, none),

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::Pool;
+use crate::api::StoragePool;
 use crate::cluster::summary::weight;
 use crate::cluster::watched::changes::MOST_CHANGES;
 use crate::cluster::watched::follow::RELIST;
@@ -20,7 +20,7 @@ use crate::testing::FakeApi;
 #[tokio::test(start_paused = true)]
 async fn all_who_wait_for_the_first_list_are_told() {
     let (api, stop) = (FakeApi::new(), CancellationToken::new());
-    let watched: Watched<Pool> = Watched::start(Api::all(api.client()), every(), &stop);
+    let watched: Watched<StoragePool> = Watched::start(Api::all(api.client()), every(), &stop);
     let waited = async { tokio::join!(watched.known(), watched.known(), watched.known()) };
     assert!(!watched.is_known());
     tokio::time::timeout(Duration::from_secs(60), waited).await.expect("all are told");
@@ -125,9 +125,9 @@ async fn a_record_that_cannot_be_decoded_hides_no_other_one() {
     let (api, stop) = (FakeApi::new(), CancellationToken::new());
     let pool =
         |name: &str, disks: Value| json!({"metadata": {"name": name}, "spec": {"disks": disks}});
-    api.put_json::<Pool>(pool("bad", json!("all")));
-    api.put_json::<Pool>(pool("good", json!([])));
-    let watched: Watched<Pool> = Watched::start(Api::all(api.client()), every(), &stop);
+    api.put_json::<StoragePool>(pool("bad", json!("all")));
+    api.put_json::<StoragePool>(pool("good", json!([])));
+    let watched: Watched<StoragePool> = Watched::start(Api::all(api.client()), every(), &stop);
     tokio::time::timeout(Duration::from_secs(60), watched.known()).await.expect("it is known");
     let names = || -> Vec<String> {
         let mut names: Vec<_> = watched.all().iter().map(|pool| pool.name_any()).collect();
@@ -138,25 +138,25 @@ async fn a_record_that_cannot_be_decoded_hides_no_other_one() {
     assert!(!watched.decodes_all_of(""));
     let told = |api: &FakeApi| api.list::<Event>().len();
     api.until("it is told", |api| told(api) == 1).await;
-    assert_eq!(unreadable_by_kind().get("Pool"), Some(&1));
+    assert_eq!(unreadable_by_kind().get("StoragePool"), Some(&1));
 
     // It becomes readable, and the other one is no longer: that one stays as it was, also over a new list.
-    api.put_json::<Pool>(pool("bad", json!([])));
-    api.put_json::<Pool>(pool("good", json!(7)));
+    api.put_json::<StoragePool>(pool("bad", json!([])));
+    api.put_json::<StoragePool>(pool("good", json!(7)));
     let both = vec!["bad".to_owned(), "good".to_owned()];
     watched.until(|all| (all.all().len() == 2 && !all.unreadable().is_empty()).then_some(())).await;
     watched.until(|all| (all.unreadable()[0].name() == "good").then_some(())).await;
     api.compact();
     api.cut_watches();
-    api.put_json::<Pool>(pool("third", json!([])));
+    api.put_json::<StoragePool>(pool("third", json!([])));
     watched.until(|all| all.get("third")).await;
     assert_eq!((names()[..2].to_vec(), watched.unreadable().len()), (both, 1));
     api.until("each is told once", |api| told(api) == 2).await;
 
-    api.delete::<Pool>("good");
+    api.delete::<StoragePool>("good");
     watched.until(|all| all.unreadable().is_empty().then_some(())).await;
     assert_eq!(names(), ["bad", "third"]);
-    assert_eq!(unreadable_by_kind().get("Pool"), None);
+    assert_eq!(unreadable_by_kind().get("StoragePool"), None);
 }
 
 /// A kind of which one object makes the program stumble.

@@ -11,10 +11,10 @@ fn a_volume_that_was_written_is_read_again() {
         class: Class { pool: Some("fast".parse().unwrap()), ..Class::default() },
         nodes: vec!["alpha".to_owned()],
     };
-    let Work::Create(record) = create(&want) else { panic!("no creation") };
+    let Operation::Create(record) = create(&want) else { panic!("no creation") };
     assert_eq!(new_volume("alpha", &record).unwrap(), want);
     let growth = Growth { size: want.size, block: Some(false) };
-    let Work::Grow(record) = grow(growth) else { panic!("no growth") };
+    let Operation::Expand(record) = expand(growth) else { panic!("no growth") };
     assert_eq!(Growth::from(&record), growth);
 }
 

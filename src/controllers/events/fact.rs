@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 
 use crate::api::{
-    DiskState, DiskStatus, GroupStatus, Health, NodeStorage, NodeStorageStatus, Phase, PoolOnNode,
-    VolumeOnNode, VolumeRequest, Work,
+    DiskState, DiskStatus, GroupStatus, Health, NodeStorage, NodeStorageStatus, Operation, Phase,
+    PoolOnNode, VolumeOnNode, VolumeRequest,
 };
 use crate::bytes::Bytes;
 use crate::cluster::Pv;
@@ -315,14 +315,14 @@ fn difference(nodes: &HashMap<&str, &NodeStorage>, pvs: &Named, one: &Difference
 
 /// A growth that lasts: the agent tells nothing of one that is done at once.
 fn growth(request: &VolumeRequest, pvs: &Named) -> Vec<Fact> {
-    let Work::Grow(grow) = &request.spec.work else { return Vec::new() };
+    let Operation::Expand(grow) = &request.spec.operation else { return Vec::new() };
     let Some(pv) = pvs.get(&request.spec.volume) else { return Vec::new() };
     let status = request.status.clone().unwrap_or_default();
-    let (volume, node, size) = (&request.spec.volume, &request.spec.node, grow.at_least.0);
+    let (volume, node, size) = (&request.spec.volume, &request.spec.node, grow.min_size.0);
     let how = match status.phase {
         Phase::Running => format!("grows to {size} or more"),
         Phase::Resizing => format!("has {size} or more, and its file system follows"),
-        Phase::Pending | Phase::Resized | Phase::Done | Phase::Failed | Phase::Unknown => {
+        Phase::Pending | Phase::Resized | Phase::Succeeded | Phase::Failed | Phase::Unknown => {
             return Vec::new();
         }
     };

@@ -43,16 +43,17 @@ pub(super) fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
         // It is tried again with another pod, which counts beside the one that sends.
         Some(Outcome::Probed) if is_refused(seen) => {
             let before = seen.told().cloned().unwrap_or_default();
-            let retry_at = before.retry_at.filter(|Time(at)| *at > seen.now);
-            let retry_at = retry_at.or_else(|| seen.now.checked_add(REFUSED).ok().map(Time));
+            let next_retry_time = before.next_retry_time.filter(|Time(at)| *at > seen.now);
+            let next_retry_time =
+                next_retry_time.or_else(|| seen.now.checked_add(REFUSED).ok().map(Time));
             let filling = seen.filling(FillingPhase::Waiting);
             let (reason, message) = (before.reason, before.message);
-            let filling = Filling { reason, message, retry_at, ..filling };
+            let filling = Filling { reason, message, next_retry_time, ..filling };
             [seen.say(filling), drop_pods(seen)].concat()
         }
         Some(Outcome::Probed) => {
             let mut filling = seen.filling(FillingPhase::Provisioning);
-            (filling.probe_time, filling.retry_at) = (Some(Time(seen.now)), None);
+            (filling.probe_time, filling.next_retry_time) = (Some(Time(seen.now)), None);
             [seen.say(filling), drop_pods(seen)].concat()
         }
         Some(Outcome::Failed(message) | Outcome::Never(_, message)) => {
@@ -64,7 +65,7 @@ pub(super) fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
         None => {
             let sender = (seen.is_far() && is_refused(seen)).then_some(Step::RehearseSender);
             let mut filling = seen.filling(FillingPhase::Provisioning);
-            (filling.pod, filling.retry_at) = (Some(id.to_owned()), None);
+            (filling.pod, filling.next_retry_time) = (Some(id.to_owned()), None);
             let does = "tries whether the volume can be filled";
             let why = waiting::held_up(seen.now, pod, does)
                 .or_else(|| waiting::why_silent(seen.now, pod, does));

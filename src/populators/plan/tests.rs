@@ -547,7 +547,8 @@ fn a_plan_after_its_own_apply_is_empty() {
 fn the_next_try_waits_for_its_time() {
     let retry = |seen: Box<Seen>, left: i64| {
         seen.tells(|told| {
-            told.retry_at = at(1000).checked_add(SignedDuration::from_secs(left)).ok().map(Time);
+            told.next_retry_time =
+                at(1000).checked_add(SignedDuration::from_secs(left)).ok().map(Time);
             told.failures = 1;
         })
     };
@@ -628,8 +629,8 @@ fn progress_is_told_every_few_seconds_and_less_often_the_longer_it_takes() {
         running("Running", "").with(|seen| seen.progress = Some(progress)).tells(|told| {
             told.phase = FillingPhase::Filling;
             told.pod = Some("pod".to_owned());
-            told.told_at = Some(Time(at(1000 - ago)));
-            told.started_at = Some(Time(at(1000 - since)));
+            told.last_progress_time = Some(Time(at(1000 - ago)));
+            told.start_time = Some(Time(at(1000 - since)));
         })
     };
     for (since, pause) in [(0, 10), (20, 10), (40, 20), (60, 30), (900, 30), (-60, 10)] {
@@ -765,9 +766,9 @@ fn the_longer_there_is_no_room_the_seldomer_it_is_tried() {
     for (waited, pause) in [(0, 10), (60, 15), (86_400, 120)] {
         let seen = fresh().with(|seen| seen.prime = Some(prime("Pending", None)));
         let since = seen.now - SignedDuration::from_secs(waited);
-        let seen = seen.tells(|told| told.started_at = Some(Time(since)));
+        let seen = seen.tells(|told| told.start_time = Some(Time(since)));
         let noted = plan(&seen).into_iter().find_map(|step| match step {
-            Step::Note(filling) => filling.retry_at,
+            Step::Note(filling) => filling.next_retry_time,
             _ => None,
         });
         let left = noted.expect("it is tried again").0.duration_since(seen.now);
@@ -858,7 +859,7 @@ fn a_volume_is_half_copied_before_a_pod_gets_it() {
             "it waits for the next try",
             bound(None, None)
                 .tells(|told| {
-                    told.retry_at = Some(Time(at(1005)));
+                    told.next_retry_time = Some(Time(at(1005)));
                 })
                 .with(|seen| seen.source.as_mut().unwrap().anew = false),
             "",
@@ -919,7 +920,7 @@ fn while_a_node_does_not_answer_nothing_goes_on_and_the_status_says_so() {
     let after = ours(running("Succeeded", DONE), Some(half), Some(whole));
     let after = away(after.with(|seen| seen.pv = Some(pv("p", true))), whole);
     for (seen, phase, what) in
-        [(before, "Provisioning", "half copied"), (after, "Binding", "active")]
+        [(before, "Provisioning", "incomplete"), (after, "Binding", "active")]
     {
         let steps = plan(&seen);
         assert_eq!(names(&steps), format!("Note {phase}, Show"));
@@ -1001,7 +1002,7 @@ fn what_fills_a_volume_is_tried_while_its_source_is_paused() {
             "it is not asked for at once again",
             refused(tried(provisioned())).with(|seen| {
                 let told = seen.source.as_mut().unwrap().told.as_mut().unwrap();
-                told.retry_at = Some(Time(at(1030)));
+                told.next_retry_time = Some(Time(at(1030)));
             }),
             "",
         ),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::api::{Health, NodeStorage, Phase, VolumeRequest, Work};
+use crate::api::{Health, NodeStorage, Operation, Phase, VolumeRequest};
 use crate::cluster::audit::Difference;
 use crate::cluster::{Cluster, Kept, Pv, is_on, unreadable_by_kind};
 use crate::metrics::{ClusterFigures, FigureSource, Figures};
@@ -92,11 +92,11 @@ fn count_released<N: Borrow<NodeStorage>, P: Borrow<Pv>>(
 }
 
 fn count_requests<R: Borrow<VolumeRequest>>(figures: &mut ClusterFigures, requests: &[R]) {
-    for work in Work::KINDS {
+    for work in Operation::KINDS {
         figures.requests.extend(Phase::ALL.map(|phase| ((work, phase.as_str()), 0)));
     }
     for request in requests.iter().map(Borrow::borrow) {
-        let work = request.spec.work.kind();
+        let work = request.spec.operation.kind();
         let phase = request.status.as_ref().map(|status| status.phase).unwrap_or_default();
         *figures.requests.entry((work, phase.as_str())).or_default() += 1;
         if !request.has_ended() {
@@ -196,23 +196,23 @@ mod tests {
             serde_json::from_value(json!({
                 "metadata": {"name": "r", "generation": 1,
                              "creationTimestamp": format!("1970-01-01T00:00:{second}Z")},
-                "spec": {"node": "a", "volume": "v", "work": {"grow": {"atLeast": "1Gi"}}},
+                "spec": {"node": "a", "volume": "v", "operation": {"expand": {"minSize": "1Gi"}}},
                 "status": {"observedGeneration": 1, "phase": phase},
             }))
             .unwrap()
         };
         let requests = [
-            request("10", Phase::Done),
+            request("10", Phase::Succeeded),
             request("20", Phase::Running),
             request("30", Phase::Resizing),
             request("59", Phase::Running),
         ];
         let mut figures = ClusterFigures::default();
         count_requests(&mut figures, &requests);
-        assert_eq!(figures.oldest, BTreeMap::from([("grow", Duration::from_secs(20))]));
-        let all = Work::KINDS.len() * Phase::ALL.len();
+        assert_eq!(figures.oldest, BTreeMap::from([("expand", Duration::from_secs(20))]));
+        let all = Operation::KINDS.len() * Phase::ALL.len();
         assert_eq!(figures.requests.len(), all, "all that there can be have a line");
-        let grow = |phase| figures.requests[&("grow", phase)];
+        let grow = |phase| figures.requests[&("expand", phase)];
         assert_eq!(["done", "running", "resizing", "pending"].map(grow), [1, 2, 1, 0]);
     }
 }

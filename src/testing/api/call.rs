@@ -92,7 +92,7 @@ impl Call {
         self.method != Method::GET
     }
 
-    /// The line of the log: `PATCH pools/nvme/status by pliant`.
+    /// The line of the log: `PATCH storagepools/nvme/status by pliant`.
     pub fn line(&self) -> String {
         let part = match (self.status, self.eviction) {
             (true, _) => "status",

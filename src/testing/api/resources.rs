@@ -55,7 +55,7 @@ impl Resource {
         (self.group.as_str(), self.version.as_str()) == (group, version)
     }
 
-    /// The name as in the server's messages: `pods`, `pools.pliant.io`.
+    /// The name as in the server's messages: `pods`, `storagepools.pliant.io`.
     pub fn full_name(&self) -> String {
         match self.group.as_str() {
             "" => self.plural.clone(),

@@ -19,7 +19,7 @@ impl FakeApi {
     }
 
     /// List the changing requests so far, in order, with the field manager or else the user agent:
-    /// `PATCH pools/nvme/status by pliant`. The first is number 1. What never reached the server in
+    /// `PATCH storagepools/nvme/status by pliant`. The first is number 1. What never reached the server in
     /// an outage is not there; what it refused, and what [`FakeApi::fail_at`] lost, is.
     pub fn writes(&self) -> Vec<String> {
         self.lock().writes.clone()

@@ -5,7 +5,7 @@ use kube::core::ObjectMeta;
 
 use super::FakeApi;
 use crate::api::{
-    Grow, Phase, Quantity, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus, Work,
+    Expand, Operation, Phase, Quantity, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
 };
 use crate::bytes::Bytes;
 
@@ -19,12 +19,12 @@ mod writes;
 
 fn request(name: &str, node: &str) -> VolumeRequest {
     let volume = "aaaaaaaa-bbbbbbbbbbbbbbbbbbbbbbbbbb".to_owned();
-    let spec = VolumeRequestSpec { node: node.to_owned(), volume, work: grow(1) };
+    let spec = VolumeRequestSpec { node: node.to_owned(), volume, operation: grow(1) };
     VolumeRequest::new(name, spec)
 }
 
-fn grow(gib: u64) -> Work {
-    Work::Grow(Grow { at_least: Quantity(Bytes::gib(gib)), at_most: None, block: None })
+fn grow(gib: u64) -> Operation {
+    Operation::Expand(Expand { min_size: Quantity(Bytes::gib(gib)), max_size: None, block: None })
 }
 
 fn running() -> VolumeRequestStatus {

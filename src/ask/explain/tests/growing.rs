@@ -143,10 +143,13 @@ fn each_state_of_a_resize_is_told_in_plain_words() {
 #[test]
 fn the_record_of_a_growth_says_how_far_it_is() {
     let with = |phase, progress: Option<&str>, failure: Option<&str>| {
-        let work =
-            Work::Grow(Grow { at_least: Quantity(Bytes::gib(200)), at_most: None, block: None });
-        let spec = VolumeRequestSpec { node: "alpha".to_owned(), volume: id(), work };
-        let mut request = VolumeRequest::new("grow-x", spec);
+        let work = Operation::Expand(Expand {
+            min_size: Quantity(Bytes::gib(200)),
+            max_size: None,
+            block: None,
+        });
+        let spec = VolumeRequestSpec { node: "alpha".to_owned(), volume: id(), operation: work };
+        let mut request = VolumeRequest::new("expand-x", spec);
         let failure = failure.map(|message| Failure {
             reason: "Unavailable".to_owned(),
             message: message.to_owned(),
@@ -155,7 +158,7 @@ fn the_record_of_a_growth_says_how_far_it_is() {
         request.status = Some(VolumeRequestStatus {
             phase,
             progress,
-            failure,
+            error: failure,
             ..VolumeRequestStatus::default()
         });
         let mut facts = growing("ControllerResizeInProgress", &condition("Resizing", ""));
@@ -199,7 +202,7 @@ fn a_volume_that_pods_are_kept_from_is_told() {
         typed(json!({"state": "Active", "generation": 3}));
     let mut filled = bound();
     filled.storages[0].status.as_mut().unwrap().volumes[0].fence =
-        typed(json!({"state": "HalfCopied", "generation": 1, "copying": true}));
+        typed(json!({"state": "Incomplete", "generation": 1, "copyInProgress": true}));
     let cases = vec![(fenced, State::VolumeFenced), (let_in, State::Fine), (filled, State::Fine)];
     insta::assert_snapshot!(all(cases), @r"
     default/db-2 is Bound to a volume on node alpha that is superseded since

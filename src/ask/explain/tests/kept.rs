@@ -59,7 +59,7 @@ fn the_claim_of_a_pod_that_is_stopped_for_a_swap_is_not_said_to_be_unusable() {
         let mut facts = kept("data-db-1", "Bound");
         let status = facts.autoscalers[0].status.as_mut().unwrap();
         let swap = status.ordinals[1].swap.as_mut().unwrap();
-        swap.stopped_at = Some(typed(json!("2026-11-01T10:00:00Z")));
+        swap.pod_stop_time = Some(typed(json!("2026-11-01T10:00:00Z")));
         change(&mut facts.autoscalers[0]);
         facts
     };

@@ -30,7 +30,7 @@ fn without_room_each_node_says_how_much_is_short() {
       ask for 110Gi or less: make the claim anew, it has no volume yet
         kubectl delete pvc db-2 --namespace default
       add a disk to pool fast of beta
-        kubectl edit pool fast
+        kubectl edit storagepool fast
       let its pod run on alpha: see its nodeSelector, affinity and tolerations
     ");
 }
@@ -157,7 +157,7 @@ fn that_no_node_can_have_it_is_told_by_what_comes_nearest() {
     fast.
       gamma  –  no pool fast; it has slow
     What to do:
-      have Pool fast on gamma too, by the labels that it selects
+      have StoragePool fast on gamma too, by the labels that it selects
         kubectl label node gamma disks=nvme --overwrite
     default/db-2 is Pending: the pool of class fast cannot be used on any node that
     may run its pod db-0.
@@ -252,15 +252,16 @@ fn where_a_node_has_room_it_is_told_what_is_going_on() {
 }
 
 fn making(status: VolumeRequestStatus) -> Facts {
-    let work = Work::Create(Create {
+    let work = Operation::Create(Create {
         name: "pvc-u-1".to_owned(),
-        at_least: Quantity(Bytes::gib(200)),
-        at_most: None,
-        mode: "ext4".to_owned(),
+        min_size: Quantity(Bytes::gib(200)),
+        max_size: None,
+        volume_mode: VolumeMode::Filesystem,
+        fs_type: Some("ext4".to_owned()),
         parameters: std::collections::BTreeMap::new(),
     });
     let volume = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-u-1")).to_string();
-    let spec = VolumeRequestSpec { node: "alpha".to_owned(), volume, work };
+    let spec = VolumeRequestSpec { node: "alpha".to_owned(), volume, operation: work };
     let mut request = VolumeRequest::new("create-x", spec);
     request.status = Some(status);
     Facts { requests: vec![request], ..with_pod(pod()) }
@@ -276,7 +277,7 @@ fn the_record_of_the_work_says_how_far_it_is() {
     let status = |phase, progress, failure| VolumeRequestStatus {
         phase,
         progress,
-        failure,
+        error: failure,
         ..VolumeRequestStatus::default()
     };
     let mut away = making(status(Phase::Pending, None, None));
@@ -511,15 +512,16 @@ fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
     // Its agent makes the pool then, or says why it does not.
     facts.nodes[0].metadata.labels.as_mut().unwrap().insert("disks".to_owned(), "nvme".to_owned());
     let text = flat(&facts);
-    assert!(text.contains("Pool fast is for gamma: see what it says of it"), "{text}");
-    assert!(text.contains("kubectl get pool fast --output yaml"), "{text}");
+    assert!(text.contains("StoragePool fast is for gamma: see what it says of it"), "{text}");
+    assert!(text.contains("kubectl get storagepool fast --output yaml"), "{text}");
     facts.storages[0] = storage("gamma", &[("fast", 900)]);
     assert_eq!(judge(&facts).state, State::WaitsForScheduler);
 
     let mut facts = only_gamma();
     facts.pools.remove(0);
     let text = flat(&facts);
-    let write = "there is no Pool fast: write it, or make the claim again with a class of slow";
+    let write =
+        "there is no StoragePool fast: write it, or make the claim again with a class of slow";
     assert!(text.contains(write), "{text}");
     facts.classes[0].parameters = typed(json!({"pool": "slow"}));
     assert_eq!(judge(&facts).state, State::WaitsForScheduler);
@@ -528,7 +530,7 @@ fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
     facts.classes[0].parameters = None;
     facts.storages[0] = storage("gamma", &[]);
     let text = flat(&facts);
-    assert!(text.contains("have a Pool for gamma: write one"), "{text}");
+    assert!(text.contains("have a StoragePool for gamma: write one"), "{text}");
     facts.storages[0] = storage("gamma", &[("any", 900)]);
     assert_eq!(judge(&facts).state, State::WaitsForScheduler);
 }
@@ -544,7 +546,8 @@ fn a_pool_that_only_plans_can_be_let_make_its_volume_groups_as_advised() {
     pool.plan = vec!["make volume group x on /dev/sdb".to_owned()];
     let (state, text) = (judge(&facts).state, flat(&facts));
     assert_eq!(state, State::PoolUnavailable, "{text}");
-    let advice = "let Pool fast make what it plans: create: true kubectl edit pool fast";
+    let advice =
+        "let StoragePool fast make what it plans: create: true kubectl edit storagepool fast";
     assert!(text.contains(advice), "{text}");
     facts.storages = vec![storage("alpha", &[("fast", 900)])];
     assert_eq!(judge(&facts).state, State::WaitsForScheduler);

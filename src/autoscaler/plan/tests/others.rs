@@ -81,8 +81,8 @@ fn nobody_else_is_stopped_from_a_failure_until_a_try_has_come_to_a_good_end() {
     for may_be_away in [1, 2] {
         assert!(begins_beside(None, may_be_away));
         for hours in [None, Some(-1), Some(0), Some(1)] {
-            let retry_at = hours.map(|hours| Time(now + SignedDuration::from_hours(hours)));
-            let failed = Swap { retry_at, ..swap(Failed, 1) };
+            let next_retry_time = hours.map(|hours| Time(now + SignedDuration::from_hours(hours)));
+            let failed = Swap { next_retry_time, ..swap(Failed, 1) };
             assert!(!begins_beside(Some(failed.clone()), may_be_away), "tried again at {hours:?}");
             let before = Swap { generation: 1, ..failed };
             assert!(begins_beside(Some(before), may_be_away), "it was for another template");

@@ -28,7 +28,7 @@ fn swap_in(status: &PvcAutoscalerStatus) -> Option<&Swap> {
 impl World {
     /// When the swap that has failed is tried again, if that is not yet.
     pub(super) fn next_try(&self) -> Option<Timestamp> {
-        let Time(at) = swap_in(&self.status)?.retry_at.as_ref()?;
+        let Time(at) = swap_in(&self.status)?.next_retry_time.as_ref()?;
         Some(*at).filter(|at| *at > self.now())
     }
 

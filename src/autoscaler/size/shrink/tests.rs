@@ -86,10 +86,10 @@ fn a_claim_shrinks_after_its_window_and_its_rest_in_its_hours() {
         to: size("100Gi"),
         from: size("4Gi"),
         at: Some(Time(at(then))),
-        failed_at: None,
+        failure_time: None,
     };
     let failed =
-        Grown { failed_at: Some(Time(at("2026-12-01T00:00:00Z"))), at: None, ..grown(long_ago) };
+        Grown { failure_time: Some(Time(at("2026-12-01T00:00:00Z"))), at: None, ..grown(long_ago) };
     let (late, early) = (grown("2026-11-30T00:00:00Z"), grown("2026-11-01T00:00:00Z"));
     let nights = json!({"between": "01:00-05:00"});
     for (more, percent, since, grown, acts, says) in [

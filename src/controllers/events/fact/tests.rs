@@ -32,8 +32,8 @@ fn volume(id: &str, ailments: &[&str]) -> serde_json::Value {
 
 fn growing(phase: Phase) -> Arc<VolumeRequest> {
     let request = json!({
-        "metadata": {"name": "grow-v1", "uid": "of-request", "generation": 2},
-        "spec": {"node": "alpha", "volume": "v1", "work": {"grow": {"atLeast": "2Gi"}}},
+        "metadata": {"name": "expand-v1", "uid": "of-request", "generation": 2},
+        "spec": {"node": "alpha", "volume": "v1", "operation": {"expand": {"minSize": "2Gi"}}},
         "status": {"observedGeneration": 2, "phase": phase},
     });
     Arc::new(serde_json::from_value(request).unwrap())
@@ -137,7 +137,7 @@ fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
     pv.spec.csi.as_mut().unwrap().volume_handle = id.as_str().into();
     let mut removal = VolumeRequest::clone(&growing(Phase::Running));
     removal.spec.volume.clone_from(&id);
-    removal.spec.work = Work::Remove(crate::api::Remove {});
+    removal.spec.operation = Operation::Delete(crate::api::Delete {});
     let pvs = [Arc::new(pv)];
     for (status, requests, told_of_it) in [
         (json!({"pools": [pool]}), vec![], true),
@@ -178,7 +178,7 @@ fn a_growth_is_told_while_it_lasts() {
         (Phase::Running, Some("grows to 2 GiB or more")),
         (Phase::Resizing, Some("has 2 GiB or more, and its file system follows")),
         (Phase::Resized, None),
-        (Phase::Done, None),
+        (Phase::Succeeded, None),
         (Phase::Failed, None),
     ] {
         let (reasons, text) = told(&Seen { pvs: &[pv()], requests: &[growing(phase)], ..NOTHING });

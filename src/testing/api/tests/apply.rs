@@ -12,7 +12,7 @@ fn applied(parts: &Value) -> Patch<Value> {
 fn spec(gib: u64) -> Value {
     let request = request("a", "one");
     let mut spec = serde_json::to_value(request.spec).unwrap();
-    spec["work"] = json!({ "grow": { "atLeast": format!("{gib}Gi") } });
+    spec["operation"] = json!({ "expand": { "minSize": format!("{gib}Gi") } });
     json!({ "metadata": {}, "spec": spec })
 }
 
@@ -22,13 +22,13 @@ async fn an_apply_creates_and_then_changes_nothing() {
     let all = requests(&api);
     let params = PatchParams::apply("agent");
     let mut sent = spec(1);
-    sent["status"] = json!({ "phase": "Done" });
+    sent["status"] = json!({ "phase": "Succeeded" });
     let made = all.patch("a", &params, &applied(&sent)).await.unwrap();
     assert_eq!((made.status.clone(), made.metadata.generation), (None, Some(1)));
     let same = all.patch("a", &params, &applied(&spec(1))).await.unwrap();
     assert_eq!(same, made);
     let grown = all.patch("a", &params, &applied(&spec(2))).await.unwrap();
-    assert_eq!((grown.spec.work, grown.metadata.generation), (grow(2), Some(2)));
+    assert_eq!((grown.spec.operation, grown.metadata.generation), (grow(2), Some(2)));
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn who_writes_otherwise_takes_a_field_from_who_applied_it() {
     assert_eq!(json!(left.metadata.labels), json!({ "x": "2" }));
     // Also the same name, if it does not apply.
     let same = PatchParams { field_manager: Some("one".to_owned()), ..PatchParams::default() };
-    let merge = Patch::Merge(json!({ "spec": { "work": { "grow": { "atLeast": "2Gi" } } } }));
+    let merge = Patch::Merge(json!({ "spec": { "operation": {"expand": {"minSize": "2Gi" } } } }));
     all.patch("a", &same, &merge).await.unwrap();
     let disputed = all.patch("a", &params, &applied(&spec(1))).await;
     assert_eq!(refusal(disputed), refused(409, "Conflict"));

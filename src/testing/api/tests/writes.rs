@@ -64,7 +64,7 @@ async fn a_stale_put_is_a_conflict() {
     let (all, params) = (requests(&api), PostParams::default());
     let first = create(&api, "a", "one").await;
     let mut newer = first.clone();
-    newer.spec.work = grow(2);
+    newer.spec.operation = grow(2);
     let second = all.replace("a", &params, &newer).await.unwrap();
     assert_eq!((second.metadata.generation, version(&second)), (Some(2), "2".to_owned()));
     assert_eq!(second.metadata.uid, first.metadata.uid);
@@ -87,20 +87,21 @@ async fn status_and_spec_are_written_apart() {
     let all = requests(&api);
     let mut wished = create(&api, "a", "one").await;
     wished.status = Some(running());
-    wished.spec.work = grow(2);
+    wished.spec.operation = grow(2);
     let params = PostParams::default();
     let told = all.replace_status("a", &params, &wished).await.unwrap();
-    assert_eq!(told.spec.work, grow(1), "the path of the status does not write the spec");
+    assert_eq!(told.spec.operation, grow(1), "the path of the status does not write the spec");
     assert_eq!((told.status.clone(), told.metadata.generation), (Some(running()), Some(1)));
     let mut wished = told.clone();
     wished.status = None;
-    wished.spec.work = grow(2);
+    wished.spec.operation = grow(2);
     let changed = all.replace("a", &params, &wished).await.unwrap();
     assert_eq!(changed.status, Some(running()), "the other path does not write the status");
     assert_eq!(changed.metadata.generation, Some(2));
-    let patch = Patch::Merge(json!({ "status": { "phase": "Done" }, "spec": { "node": "two" } }));
+    let patch =
+        Patch::Merge(json!({ "status": { "phase": "Succeeded" }, "spec": { "node": "two" } }));
     let done = all.patch_status("a", &PatchParams::default(), &patch).await.unwrap();
-    assert_eq!((done.status.unwrap().phase, done.spec), (Phase::Done, changed.spec));
+    assert_eq!((done.status.unwrap().phase, done.spec), (Phase::Succeeded, changed.spec));
     assert_eq!(all.get_status("a").await.unwrap().metadata.generation, Some(2));
 }
 
@@ -144,7 +145,7 @@ async fn a_merge_patch_sets_and_removes() {
 async fn a_json_patch_is_done_if_its_tests_hold() {
     let api = FakeApi::new();
     create(&api, "a", "one").await;
-    let size = ["", "spec", "work", "grow", "atLeast"].join("/");
+    let size = ["", "spec", "operation", "expand", "minSize"].join("/");
     let patch = |tested: &str| {
         json!([
             { "op": "test", "path": size, "value": tested },
@@ -152,9 +153,9 @@ async fn a_json_patch_is_done_if_its_tests_hold() {
         ])
     };
     let changed = json_patch(&api, "a", patch("1Gi")).await.unwrap();
-    assert_eq!((changed.spec.work, changed.metadata.generation), (grow(2), Some(2)));
+    assert_eq!((changed.spec.operation, changed.metadata.generation), (grow(2), Some(2)));
     assert_eq!(refusal(json_patch(&api, "a", patch("1Gi")).await), refused(422, "Invalid"));
-    assert_eq!(api.get::<VolumeRequest>("a").unwrap().spec.work, grow(2));
+    assert_eq!(api.get::<VolumeRequest>("a").unwrap().spec.operation, grow(2));
 }
 
 #[tokio::test]
@@ -227,7 +228,7 @@ async fn a_test_writes_and_reads_past_the_clients() {
     let made = api.put(&object);
     assert_eq!((made.status.clone(), made.metadata.generation), (Some(running()), Some(1)));
     assert_eq!(api.put(&made), made);
-    object.spec.work = grow(2);
+    object.spec.operation = grow(2);
     let changed = api.put(&object);
     assert_eq!(changed.metadata.generation, Some(2));
     assert_eq!(changed.metadata.uid, made.metadata.uid);
