@@ -9,7 +9,7 @@ use pliant::api::{Quantity, definitions};
 use schemars::schema_for;
 use serde_json::Value;
 
-const PAGES: &str = "docs/src/reference/records";
+const PAGES: &str = "docs/src/reference/api";
 
 /// Under `RECORDS=write`, as `docs/records` sets it, they are written.
 #[test]
@@ -40,7 +40,7 @@ fn page(definition: &Value) -> String {
     let head = format!(
         "# {kind}\n\n<!-- Written by `docs/records` from what `pliant crds` prints, whose words are those of \
          src/api. -->\n\n{}\n\n{scope}, `{}/{}`; for kubectl `{}`, and in the category `{}`. What these fields do \
-         together is in [records](../records.md#{}).\n",
+         together is in the [API reference](../api.md#{}).\n",
         text(&root["description"]),
         text(&spec["group"]),
         text(&version["name"]),

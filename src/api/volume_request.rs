@@ -177,7 +177,7 @@ pub struct Create {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub fs_type: Option<String>,
-    /// Parameters of the StorageClass, as docs/src/reference/class.md lists them. Default: none.
+    /// Parameters of the StorageClass, as docs/src/reference/storage-class.md lists them. Default: none.
     #[serde(default)]
     pub parameters: std::collections::BTreeMap<String, String>,
 }

@@ -131,7 +131,7 @@ table! {
     CLUSTER_FREE = Gauge "pliant_cluster_pool_available_bytes" ["pool"],
         "Free space of the pool on all nodes in bytes";
     VALIDATIONS = Unknown "volume_data_source_validator_operation_count" ["result"],
-        "Validated claims by result: empty, pvc, snapshot, populator, invalid, unknown if a VolumePopulator is invalid, error if the event was not created";
+        "Validated claims by result: empty, pvc, snapshot, populator, invalid, unknown or error";
     FILL_SECONDS = Histogram "volume_populator_operation_seconds" ["result"],
         "Duration of volume population in seconds: success, error if it was aborted, retry if one attempt failed";
     FILLS = Unknown "volume_populator_operation_count" ["result"],

@@ -47,7 +47,7 @@ pub async fn watch(client: &Client, stop: &CancellationToken) -> Watched<VolumeP
                 if !std::mem::replace(&mut is_told, true) {
                     tracing::warn!(
                         "this cluster has no VolumePopulator, so no kind is registered; \
-                                    see docs/src/how-to/fill.md"
+                                    see docs/src/how-to/populate.md"
                     );
                 }
                 LOOK

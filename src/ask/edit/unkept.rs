@@ -15,7 +15,7 @@ pub(super) fn unkept(seen: &Seen, claim: &PersistentVolumeClaim, wish: &Wish) ->
     let why = format!(
         "no PvcAutoscaler keeps claim {name}, and nothing is changed. The one printed here would keep \
          the claims of all pods of StatefulSet {set} so, each pod stopped while its claim is copied. \
-         See docs/src/how-to/template.md"
+         See docs/src/how-to/statefulset/get-started.md"
     );
     let autoscaler = json!({
         "apiVersion": "pliant.io/v1alpha1",
@@ -39,7 +39,7 @@ fn by_copy(claim: &PersistentVolumeClaim, wish: &Wish) -> Unkept {
     let why = format!(
         "no PvcAutoscaler keeps claim {name}, no pod of a StatefulSet that could have one uses it, and \
          nothing is changed. The objects printed here copy it to claim {copy}: stop its pods, apply them, \
-         and let the pods use {copy}. See docs/src/how-to/fill.md"
+         and let the pods use {copy}. See docs/src/how-to/populate.md"
     );
     let source = json!({
         "apiVersion": "pliant.io/v1alpha1",
