@@ -54,9 +54,9 @@ pub use filling::{Ahead, Filling, FillingPhase, PopulatorStatus};
 pub use gate::{GATE, controlling_stateful_set, holds_at_gate, is_gated, ordinal_of};
 pub use hours::{Hours, HoursError, Weekday};
 pub use node_storage::{
-    AilmentStatus, DiskState, DiskStatus, GroupStatus, Health, LayoutRoom, NodeStorage,
-    NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, UsageBefore, VolumeOnNode,
-    VolumeUsage, WorkStatus,
+    DiskState, DiskStatus, GroupStatus, Health, INVENTORY_COMPLETE, LayoutRoom, NodeStorage,
+    NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, UsageBefore, VolumeHealthStatus,
+    VolumeOnNode, VolumeState, VolumeUsage, WorkStatus,
 };
 pub use pool::{PoolDisk, PoolNode, StoragePool, StoragePoolSpec, StoragePoolStatus};
 pub use pvc_autoscaler::{

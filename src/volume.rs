@@ -255,19 +255,6 @@ impl fmt::Display for State {
     }
 }
 
-/// Reads the word; how far a wipe is, it does not say.
-impl FromStr for State {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wiped = Bytes::ZERO;
-        let all = [Self::Creating, Self::Ready, Self::Resizing, Self::Resized];
-        let mut all = all.into_iter().chain([Self::Deleting { wiped }]);
-        all.find(|state| state.to_string() == text)
-            .ok_or_else(|| format!("`{text}` is no state of a volume"))
-    }
-}
-
 /// One thing that is wrong with a volume or a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ailment {

@@ -1,11 +1,11 @@
-//! What a node has.
+//! The storage of a node.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{FenceStatus, Quantity, UsageStatus};
+use crate::api::{FenceStatus, Quantity, UsageStatus, VolumeMode};
 
 mod bounded;
 
@@ -15,19 +15,22 @@ use bounded::OF_UNLISTED;
 const LONGEST_SENTENCE: usize = 1024;
 /// The longest version, in characters.
 const LONGEST_VERSION: usize = 64;
-/// The most lines of a plan of a pool.
+/// The most planned actions of a pool.
 const MOST_LINES: usize = 64;
-/// The most pools and the most groups of a node.
+/// The most pools and the most volume groups of a node.
 const MOST_GROUPS: usize = 256;
 /// The most disks of a node.
 const MOST_DISKS: usize = 1024;
-/// The most volumes of a node: with more the record would be larger than the API server keeps one.
+/// The most volumes of a node: with more the object would be larger than the API server takes.
 const MOST_VOLUMES: usize = 4096;
 /// The most mounted file systems of a node, for the same reason; the kubelet runs no more than some
 /// hundred pods.
 const MOST_USAGES: usize = 1024;
 
-/// The storage of one node, under the node's name; its agent writes it when something changes.
+/// The condition that the list of volumes has all volumes of the node.
+pub const INVENTORY_COMPLETE: &str = "InventoryComplete";
+
+/// The storage of one node, under the node's name; its node plugin writes it when something changes.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[kube(
     group = "pliant.io",
@@ -37,7 +40,7 @@ const MOST_USAGES: usize = 1024;
     singular = "nodestorage",
     shortname = "nst",
     category = "pliant",
-    doc = "The storage of one node. Its name is that of the node; the node's agent writes it when something changes.",
+    doc = "Storage of one node: its pools, volume groups, disks and volumes. The object has the name of the node. The node plugin writes it whenever something changes.",
     status = "NodeStorageStatus",
     derive = "PartialEq",
     printcolumn(
@@ -45,10 +48,16 @@ const MOST_USAGES: usize = 1024;
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Ready")].status"#
     ),
-    printcolumn(name = "Size", type_ = "string", json_path = ".status.size"),
-    printcolumn(name = "Free", type_ = "string", json_path = ".status.free"),
-    printcolumn(name = "Volumes", type_ = "integer", json_path = ".status.volumeCount"),
-    printcolumn(name = "Health", type_ = "string", json_path = ".status.health"),
+    printcolumn(name = "Capacity", type_ = "string", json_path = ".status.capacity"),
+    printcolumn(name = "Available", type_ = "string", json_path = ".status.available"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Health", type_ = "string", json_path = ".status.health", priority = "1"),
+    printcolumn(
+        name = "Volumes",
+        type_ = "integer",
+        json_path = ".status.volumeCount",
+        priority = "1"
+    ),
     printcolumn(name = "Version", type_ = "string", json_path = ".status.version", priority = "1"),
     printcolumn(name = "LVM", type_ = "string", json_path = ".status.lvmVersion", priority = "1"),
     printcolumn(
@@ -56,27 +65,25 @@ const MOST_USAGES: usize = 1024;
         type_ = "string",
         json_path = ".status.kernelVersion",
         priority = "1"
-    ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStorageSpec {
-    /// The short id that the node's volumes carry: eight letters, the digest of the node's name. It
-    /// never changes.
+    /// Hash of the node's name, 8 characters, with which the ids of the node's volumes begin. Immutable.
     #[schemars(regex(pattern = r"^[a-z2-7]{8}$"), length(max = 8))]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("key cannot change"))]
-    pub key: String,
+    #[x_kube(validation = Rule::new("self == oldSelf").message("nodeHash cannot change"))]
+    pub node_hash: String,
 }
 
-/// What the node's agent sees.
+/// Storage of the node as its node plugin reports it.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStorageStatus {
-    /// Version of the agent.
+    /// Version of the node plugin, at most 64 characters.
     #[serde(default)]
     #[schemars(length(max = LONGEST_VERSION))]
     pub version: String,
-    /// Version of the LVM that the agent runs, such as `2.03.16`.
+    /// Version of LVM that the node plugin runs, such as `2.03.16`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_VERSION))]
     pub lvm_version: Option<String>,
@@ -84,72 +91,96 @@ pub struct NodeStorageStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_VERSION))]
     pub kernel_version: Option<String>,
-    /// All extents of all pools.
+    /// Total size of the volume groups of all pools.
     #[serde(default)]
-    pub size: Quantity,
-    /// Free extents of all pools.
+    pub capacity: Quantity,
+    /// Free space in the volume groups of all pools that new volumes and expansions can use.
     #[serde(default)]
-    pub free: Quantity,
-    /// How many volumes there are.
+    pub available: Quantity,
+    /// Number of volumes on the node, including those that `volumes` does not list.
     #[serde(default)]
     pub volume_count: i32,
-    /// The worst of the pools; at most Degraded while one of them can be used.
+    /// Worst health of the pools: `Healthy`, `Degraded` or `Unavailable`; at most `Degraded` while one pool is usable.
     #[serde(default)]
     pub health: Health,
-    /// The pools of this node.
+    /// Pools of this node, at most 256.
     #[serde(default)]
-    #[schemars(length(max = MOST_GROUPS))]
+    #[schemars(
+        length(max = MOST_GROUPS),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
     pub pools: Vec<PoolStatus>,
-    /// The volume groups of the pools.
+    /// Volume groups of the pools, at most 256.
     #[serde(default)]
     #[schemars(length(max = MOST_GROUPS))]
-    pub groups: Vec<GroupStatus>,
-    /// The disks of the groups, and those that wait to join.
+    pub volume_groups: Vec<GroupStatus>,
+    /// Physical volumes of the volume groups, and standby disks; at most 1024.
     #[serde(default)]
     #[schemars(length(max = MOST_DISKS))]
     pub disks: Vec<DiskStatus>,
-    /// The volumes, in the order of their ids.
+    /// Volumes of the node in the order of their ids, at most 4096. `unlisted` names the others.
     #[serde(default)]
     #[schemars(length(max = MOST_VOLUMES))]
     pub volumes: Vec<VolumeOnNode>,
-    /// The volumes that are not listed because the record would be too large with them: of each the first twelve
-    /// letters behind the hyphen of its id, with blanks between.
+    /// Volumes that `volumes` does not list because the object would become too large: of each the first twelve
+    /// characters after the hyphen of its id, separated by spaces.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = OF_UNLISTED))]
     pub unlisted: String,
-    /// Why the list of volumes may lack some: what could not be read, and what to type.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_SENTENCE))]
-    pub unread: Option<String>,
-    /// Long work under way, such as the wiping of a deleted volume.
+    /// Long operations that are running, such as erasing a deleted volume.
     #[serde(default)]
     #[schemars(length(max = MOST_VOLUMES))]
     pub work: Vec<WorkStatus>,
-    /// How full the mounted file systems are, in the order of the ids: each as it was when that mattered
-    /// last. One that does not answer is not among them.
+    /// Usage of the mounted file systems, in the order of the volume ids. Each entry is updated when the usage changes
+    /// significantly. A file system that does not respond has no entry.
     #[serde(default)]
     #[schemars(length(max = MOST_USAGES))]
     pub usage: Vec<VolumeUsage>,
-    /// Ready, PrerequisitesMet (programs, modules, rights) and DisksHealthy, each with its reason and a
-    /// sentence.
+    /// Conditions of the node. `Ready`: volumes can be used. `PrerequisitesMet`: programs, kernel modules and rights
+    /// are present. `DisksHealthy`: all disks respond. `InventoryComplete`: `volumes` lists all volumes.
     #[serde(default)]
-    #[schemars(length(max = 16))]
+    #[schemars(
+        length(max = 16),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
     pub conditions: Vec<Condition>,
 }
 
-/// How something is.
+impl NodeStorageStatus {
+    /// Returns why the list of volumes may lack some, if it may.
+    pub fn inventory_gap(&self) -> Option<&str> {
+        let is_it = |one: &&Condition| one.type_ == INVENTORY_COMPLETE && one.status == "False";
+        self.conditions.iter().find(is_it).map(|condition| condition.message.as_str())
+    }
+
+    /// Say in a condition why the list of volumes may lack some.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn set_inventory_gap(&mut self, why: &str) {
+        self.conditions.retain(|one| one.type_ != INVENTORY_COMPLETE);
+        self.conditions.push(Condition {
+            type_: INVENTORY_COMPLETE.to_owned(),
+            status: "False".to_owned(),
+            reason: "VolumesUnreadable".to_owned(),
+            message: why.to_owned(),
+            last_transition_time: Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH),
+            observed_generation: None,
+        });
+    }
+}
+
+/// Health of a pool or a volume group.
 #[derive(
     Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema,
 )]
 pub enum Health {
-    /// As it should be.
+    /// Everything works.
     #[default]
-    Ok,
-    /// Usable, not as it should be.
+    Healthy,
+    /// Usable, with a fault.
     Degraded,
     /// Not usable now.
     Unavailable,
-    /// A word of another version, which this one does not know. It is never written.
+    /// A value of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
     #[schemars(skip)]
     Unknown,
@@ -157,12 +188,12 @@ pub enum Health {
 
 impl Health {
     /// All of them, from the best to the worst.
-    pub const ALL: [Health; 3] = [Health::Ok, Health::Degraded, Health::Unavailable];
+    pub const ALL: [Health; 3] = [Health::Healthy, Health::Degraded, Health::Unavailable];
 
-    /// The word for it in a metric.
+    /// Returns its value of a metric's label.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Health::Ok => "ok",
+            Health::Healthy => "healthy",
             Health::Degraded => "degraded",
             Health::Unavailable => "unavailable",
             Health::Unknown => "unknown",
@@ -174,61 +205,63 @@ impl Health {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolStatus {
-    /// Its name.
+    /// Name of the pool, which is that of its StoragePool.
     #[schemars(length(max = 128))]
     pub name: String,
-    /// Whether a StoragePool names it; one that none names any more is kept while it holds volumes.
+    /// True if a StoragePool defines the pool for this node. A pool without one stays listed while it has volumes.
     pub configured: bool,
-    /// Whether new volumes of a StorageClass that names no pool are made in it: of the pools that have a
-    /// volume group on this node, that is the one named `default`, else the oldest.
+    /// True if this pool gets new volumes of a StorageClass that names no pool. Of the pools with a volume group on
+    /// this node that is the one called `default`, else the oldest.
     #[serde(default)]
     pub default: bool,
-    /// All extents of its groups.
-    pub size: Quantity,
-    /// Free extents of its groups that can be changed.
-    pub free: Quantity,
-    /// The largest volume that can be made now, by layout.
+    /// Total size of the volume groups of the pool.
+    pub capacity: Quantity,
+    /// Free space in those volume groups of the pool that LVM can change, without the reserve.
+    pub available: Quantity,
+    /// Size of the largest volume that can be created now, for each layout.
     #[serde(default)]
     #[schemars(length(max = 16))]
-    pub largest: Vec<LayoutRoom>,
-    /// Size of an extent: sizes of volumes are multiples of it.
+    pub maximum_volume_size: Vec<LayoutRoom>,
+    /// Extent size of the pool's volume groups: volume sizes are multiples of it.
     #[serde(default)]
     pub extent: Quantity,
-    /// How many volumes it has.
+    /// Number of volumes in the pool.
     pub volumes: i32,
-    /// How it is.
+    /// Health of the pool: `Healthy`, `Degraded` (usable, with a fault) or `Unavailable`. Default: `Healthy`.
     #[serde(default)]
     pub health: Health,
-    /// What is wrong: a sentence with what to type.
+    /// Why the pool is not healthy, and the commands to run. Absent for a healthy pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
-    /// What would be done for the StoragePool of this name if its `create` were true.
+    /// Actions that `createVolumeGroups: true` in the StoragePool would start, in order; at most 64.
     #[serde(default)]
     #[schemars(length(max = MOST_LINES), inner(length(max = LONGEST_SENTENCE)))]
-    pub plan: Vec<String>,
-    /// What was refused, with the reason and what to type.
+    pub planned_actions: Vec<String>,
+    /// Disks that the node does not initialize, each with the reason and the commands to run; at most 64.
     #[serde(default)]
     #[schemars(length(max = MOST_LINES), inner(length(max = LONGEST_SENTENCE)))]
-    pub refused: Vec<String>,
+    pub rejected_disks: Vec<String>,
 }
 
 impl PoolStatus {
-    /// Whether its disks only wait until they may be initialised: nothing of it is broken, and nothing is
+    /// True if its disks only wait until they may be initialized: nothing of it is broken, and nothing is
     /// hidden in it.
     pub fn only_plans(&self) -> bool {
-        !self.plan.is_empty() && self.refused.is_empty() && self.size == Quantity::default()
+        !self.planned_actions.is_empty()
+            && self.rejected_disks.is_empty()
+            && self.capacity == Quantity::default()
     }
 }
 
-/// The largest volume of one layout.
+/// Size of the largest volume of one layout.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LayoutRoom {
-    /// The layout, as the class parameter has it.
+    /// Layout of the volume, as the parameter `layout` of a StorageClass names it.
     #[schemars(length(max = 32))]
     pub layout: String,
-    /// The largest volume.
+    /// Size of the largest volume with this layout that can be created now.
     pub size: Quantity,
 }
 
@@ -236,20 +269,20 @@ pub struct LayoutRoom {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupStatus {
-    /// Its name.
+    /// Name of the volume group.
     #[schemars(length(max = 128))]
     pub name: String,
-    /// Its pool.
+    /// Name of the pool that uses the volume group.
     #[schemars(length(max = 128))]
     pub pool: String,
-    /// All extents.
+    /// Size of the volume group: all of its extents.
     pub size: Quantity,
-    /// Free extents.
+    /// Free space of the volume group: its extents that no logical volume uses.
     pub free: Quantity,
-    /// How it is.
+    /// Health of the volume group: `Healthy`, `Degraded` (usable, with a fault) or `Unavailable`. Default: `Healthy`.
     #[serde(default)]
     pub health: Health,
-    /// What is wrong: a sentence with what to type.
+    /// Why the volume group is not healthy, and the commands to run. Absent for a healthy one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
@@ -259,36 +292,37 @@ pub struct GroupStatus {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DiskStatus {
-    /// Its path.
+    /// Path of the device on the node, such as `/dev/disk/by-id/nvme-…`.
     #[schemars(length(max = 4096))]
     pub device: String,
-    /// Its size, where it is there.
+    /// Size of the disk. Absent while the disk is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Quantity>,
-    /// The group that it belongs to.
+    /// Volume group of which the disk is a physical volume. Absent for other disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub group: Option<String>,
-    /// What it is to the pools.
+    /// State of the disk. `Used`: in a volume group. `Standby`: blank, and ready to extend a volume group. `Rejected`:
+    /// named by a StoragePool, but not blank. `Missing`: not present.
     pub state: DiskState,
-    /// Why it is refused or missing, and what to type.
+    /// Why the disk is rejected or missing, and the commands to run. Absent for other disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
 }
 
-/// What a disk is to the pools.
+/// State of a disk.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 pub enum DiskState {
-    /// In a group.
+    /// In a volume group.
     Used,
-    /// Blank, and waits to join a group.
-    Spare,
-    /// Named by a pool, and not blank.
-    Refused,
-    /// Known to a group or a pool, and not there.
+    /// Blank, and ready to extend a volume group.
+    Standby,
+    /// Named by a StoragePool, and not blank.
+    Rejected,
+    /// Known to a volume group or a StoragePool, and not present.
     Missing,
-    /// A word of another version, which this one does not know. It is never written.
+    /// A value of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
     #[schemars(skip)]
     Unknown,
@@ -298,99 +332,134 @@ pub enum DiskState {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeOnNode {
-    /// Its id: the handle of its PersistentVolume.
+    /// Id of the volume, which is the CSI volume handle of its PersistentVolume.
     #[schemars(length(max = 35))]
     pub id: String,
-    /// The name that the provisioner gave, which is that of its PersistentVolume.
+    /// Name that the external provisioner gave, which is that of the volume's first PersistentVolume.
     #[schemars(length(max = 128))]
     pub name: String,
-    /// Its pool.
+    /// Name of the pool that has the volume.
     #[schemars(length(max = 128))]
     pub pool: String,
-    /// Its real size.
+    /// Real size of the volume, in whole extents.
     pub size: Quantity,
-    /// The size that was asked for when it was made.
-    pub requested: Quantity,
-    /// What the workload sees: `block`, or the file system.
+    /// Size that was requested when the volume was created.
+    pub requested_size: Quantity,
+    /// How the workload sees the volume: `Filesystem` or `Block`.
+    pub volume_mode: VolumeMode,
+    /// File system of the volume: `ext4`, `xfs` or `btrfs`. Absent for `Block`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
-    pub mode: String,
-    /// Where it stands: creating, ready, resizing, resized or deleting.
-    #[schemars(length(max = 16))]
-    pub state: String,
-    /// Who may use it, if that was ever said.
+    pub fs_type: Option<String>,
+    /// State of the volume. `Creating`: not yet erased, so not usable. `Ready`: usable. `Resizing`: the file system
+    /// follows the logical volume. `Resized`: the last expansion has ended. `Deleting`: it is being erased.
+    pub state: VolumeState,
+    /// Fence of the volume: who can use it. Absent if no PVC swap and no populator has set one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceStatus>,
-    /// The size beyond which it does not grow, because it is being shrunk to that or its claim is not
-    /// told of it yet.
+    /// Size beyond which the volume is not expanded, because it is being shrunk, or because its PersistentVolume does
+    /// not have the smaller size yet. Absent means no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit: Option<Quantity>,
-    /// What is wrong with it.
+    pub max_size: Option<Quantity>,
+    /// Health of the volume as CSI reports it, at most 16 entries. Empty for a healthy volume.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
-    pub ailments: Vec<AilmentStatus>,
+    pub health_statuses: Vec<VolumeHealthStatus>,
 }
 
-/// How full the file system of a volume is.
+impl VolumeOnNode {
+    /// Returns what the workload sees, in a word: the file system, or `block`.
+    pub fn format(&self) -> &str {
+        self.fs_type.as_deref().unwrap_or("block")
+    }
+}
+
+/// State of a volume.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+pub enum VolumeState {
+    /// Its extents are allocated and not yet erased; no one can use it.
+    Creating,
+    /// Usable.
+    Ready,
+    /// The logical volume has its new size, the file system follows.
+    Resizing,
+    /// An expansion has ended since the node plugin started.
+    Resized,
+    /// It is being erased before its extents become free.
+    Deleting,
+    /// A value of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
+}
+
+/// It as the field has it.
+impl std::fmt::Display for VolumeState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self, f)
+    }
+}
+
+/// Usage of the file system of a volume.
 ///
-/// It is told anew when its share of used bytes or inodes comes to 70, 80, 85, 90 or 95 percent or falls
-/// well below one of them, when a tenth of its bytes or inodes has come or gone, and when its size has
+/// An entry is updated when the used share of bytes or inodes reaches 70, 80, 85, 90 or 95 percent or falls
+/// clearly below one of them, when a tenth of the bytes or inodes has been used or freed, and when the size has
 /// changed.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeUsage {
-    /// The volume.
+    /// Id of the volume.
     #[schemars(length(max = 35))]
     pub volume: String,
-    /// When it was so. What has not mattered since is not told: as long as the entry stands, the file
-    /// system answers, and is much as it was.
-    pub at: Time,
-    /// How full it was.
+    /// Time of this sample. While the entry exists, the file system responds and has nearly this usage.
+    pub observed_time: Time,
+    /// Usage of the file system at that time.
     #[serde(flatten)]
     pub usage: UsageStatus,
-    /// How full it was when that was told before. An agent that has just started knows of no time before.
+    /// Sample before this one, from which the growth rate follows. Absent after the first sample.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<UsageBefore>,
+    pub previous: Option<UsageBefore>,
 }
 
-/// How full the file system of a volume was before: from then until now it has become so much fuller.
+/// Usage of the file system of a volume in the sample before.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UsageBefore {
-    /// When it was so.
-    pub at: Time,
-    /// What files had.
+    /// Time of the previous sample.
+    pub observed_time: Time,
+    /// Bytes of the file system that files occupied.
     pub used: Quantity,
-    /// How many inodes were used, where they are counted.
+    /// Number of inodes that were in use. Absent where the file system does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inodes_used: Option<i64>,
 }
 
-/// One thing that is wrong.
+/// One fault of a volume, as an entry of CSI's `VolumeHealth`.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct AilmentStatus {
-    /// How bad: Degraded, Inaccessible or DataLoss.
+pub struct VolumeHealthStatus {
+    /// Severity of the fault, as CSI names it: `Degraded`, `Inaccessible` or `DataLoss`.
     #[schemars(length(max = 16))]
-    pub severity: String,
-    /// One word for machines.
+    pub status: String,
+    /// Reason in CamelCase, for programs.
     #[schemars(length(max = 64))]
     pub reason: String,
-    /// A sentence: what, where, what to type.
+    /// Message for people: what is wrong, where, and the commands to run.
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: String,
 }
 
-/// Long work.
+/// A long operation.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkStatus {
-    /// The volume.
+    /// Id of the volume that is being changed.
     #[schemars(length(max = 35))]
     pub volume: String,
-    /// What is done, such as `wiping`.
+    /// Name of the operation, such as `wiping`.
     #[schemars(length(max = 32))]
     pub what: String,
-    /// How far it is, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
+    /// Progress of the operation, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
     #[schemars(length(max = 256))]
     pub progress: String,
 }

@@ -1,7 +1,8 @@
-//! What the administrator wants of the nodes' disks.
+//! The disks and volume groups of the nodes that volumes use.
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,42 +19,47 @@ use crate::api::quantity::as_written;
     plural = "storagepools",
     shortname = "spool",
     category = "pliant",
-    doc = "Volume groups of some nodes, under the name that the `pool` parameter of a StorageClass gives. What the agents would do with the disks stands in the status before anything is done.",
+    doc = "Volume groups of selected nodes, under the name that the `pool` parameter of a StorageClass uses. The status shows what each node would do with the disks before anything is written to them.",
     status = "StoragePoolStatus",
     derive = "PartialEq",
-    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.ready"),
-    printcolumn(name = "Size", type_ = "string", json_path = ".status.size"),
-    printcolumn(name = "Free", type_ = "string", json_path = ".status.free"),
-    printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(name = "Capacity", type_ = "string", json_path = ".status.capacity"),
+    printcolumn(name = "Available", type_ = "string", json_path = ".status.available"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.ready", priority = "1"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = "1")
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new(
     "size(self.groups) + size(self.disks) > 0"
-).message("name at least one of groups (volume groups that exist) and disks (to make groups of)"))]
+).message("name at least one of groups (existing volume groups) and disks (to create volume groups on)"))]
 pub struct StoragePoolSpec {
-    /// Labels of the nodes that the pool is for. Without any it is for every node.
+    /// Labels of the nodes that have the pool, at most 16. Default: empty, which selects every node.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 16))]
     pub node_selector: BTreeMap<String, String>,
-    /// Names of volume groups that exist on the nodes, or will.
+    /// Names of existing volume groups that the pool uses, at most 64. A node without a group of that name is skipped.
     #[serde(default)]
     #[schemars(length(max = 64), inner(length(min = 1, max = 127)))]
     pub groups: Vec<String>,
-    /// Disks of which each becomes a volume group of its own, if `create` is true. Use paths that
-    /// stay the same over a reboot, such as those in /dev/disk/by-id.
+    /// Disks on each of which the node creates a volume group, if `createVolumeGroups` is true; at most 64. Use device
+    /// paths that persist over a reboot, such as those in /dev/disk/by-id.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub disks: Vec<PoolDisk>,
-    /// Blank disks that join a group when a new volume or a growth needs the room.
+    /// Blank disks that extend a volume group when a new volume or an expansion needs more free space; at most 64.
     #[serde(default)]
     #[schemars(length(max = 64))]
-    pub spare_disks: Vec<PoolDisk>,
-    /// Whether the agents may initialise disks. While it is false, they only tell in the status
-    /// what they would do.
+    pub standby_disks: Vec<PoolDisk>,
+    /// True if the nodes may initialize the disks. Default: false; the nodes then only report in `plannedActions` what
+    /// they would do.
     #[serde(default)]
-    pub create: bool,
-    /// Room that is left free in each group, for growths and snapshots.
+    pub create_volume_groups: bool,
+    /// Free space that new volumes leave in each volume group, for expansions and snapshots, such as `10Gi`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "as_written")]
     pub reserve: Option<Quantity>,
@@ -63,49 +69,57 @@ pub struct StoragePoolSpec {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolDisk {
-    /// Its path on the node, such as /dev/disk/by-id/nvme-….
+    /// Device path on the node, such as /dev/disk/by-id/nvme-…; at most 255 characters.
     #[schemars(regex(pattern = r"^/dev/[A-Za-z0-9._:+@=/-]+$"), length(max = 255))]
     pub device: String,
-    /// Whether it may be initialised although something is on it, which is lost then. Without this, a
-    /// disk that is not blank is refused by name.
+    /// True if the disk may be initialized although it is not blank: all data on it is lost. Default: false; the node
+    /// then rejects a disk that is not blank.
     #[serde(default)]
-    pub wipe: bool,
+    pub wipe_existing: bool,
 }
 
-/// How a pool is, over all of its nodes; told by the controller.
+/// Status of the pool over all of its nodes, written by the controller.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StoragePoolStatus {
-    /// The generation of the spec that this status answers.
+    /// Generation of the spec that this status describes.
     #[serde(default)]
     pub observed_generation: i64,
-    /// How many nodes have the pool and can use it.
+    /// Number of nodes on which the pool is usable.
     #[serde(default)]
     pub ready: i32,
-    /// All extents of its groups on all nodes.
+    /// Total size of the pool's volume groups on all nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<Quantity>,
-    /// Free extents of its groups on all nodes.
+    pub capacity: Option<Quantity>,
+    /// Free space in the pool's volume groups on all nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub free: Option<Quantity>,
-    /// What is to be known first, such as a disk that was refused.
+    pub available: Option<Quantity>,
+    /// Most important problem of the pool, such as a rejected disk. Absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What each node would do, did, or refused.
+    /// Condition `Ready`: true if the pool is usable on all nodes that it selects.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 16),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
+    pub conditions: Vec<Condition>,
+    /// Planned actions and rejected disks of each node that the pool selects.
     #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["node"]))]
     pub nodes: Vec<PoolNode>,
 }
 
-/// What one node says of a pool.
+/// What one node reports about a pool.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolNode {
-    /// The node.
+    /// Name of the node that reports this.
     pub node: String,
-    /// What would be done if `create` were true, one step a line, in order.
+    /// Actions that `createVolumeGroups: true` would start on the node, in order.
     #[serde(default)]
-    pub plan: Vec<String>,
-    /// What was refused, with the reason and what to type.
+    pub planned_actions: Vec<String>,
+    /// Disks that the node does not initialize, each with the reason and the commands to run.
     #[serde(default)]
-    pub refused: Vec<String>,
+    pub rejected_disks: Vec<String>,
 }

@@ -69,8 +69,8 @@ impl VolumeRequestStatus {
 impl VolumeOnNode {
     /// As [`PvcAutoscalerStatus::bound`].
     pub fn bound(&mut self) {
-        self.ailments.truncate(MOST_AILMENTS);
-        cut(self.ailments.iter_mut().map(|one| &mut one.message), LONGEST_SENTENCE);
+        self.health_statuses.truncate(MOST_AILMENTS);
+        cut(self.health_statuses.iter_mut().map(|one| &mut one.message), LONGEST_SENTENCE);
     }
 }
 
@@ -91,7 +91,7 @@ impl StoragePoolStatus {
         cut(&mut self.message, LONGEST_SENTENCE);
         let mut left = MOST_OF_NODES;
         for node in &mut self.nodes {
-            for lines in [&mut node.refused, &mut node.plan] {
+            for lines in [&mut node.rejected_disks, &mut node.planned_actions] {
                 lines.retain(|line| {
                     let rest = left.checked_sub(line.len());
                     left = rest.unwrap_or(0); // What comes after it is left out, too.

@@ -102,33 +102,31 @@ fn fits(value: &Value, schema: &Value, path: &str) {
 fn a_record_that_is_too_long_is_cut_and_says_so() {
     let long = "\u{e4}".repeat(5000);
     let size = Quantity(Bytes::gib(1));
-    let pool = json!({"name": "p", "configured": true, "size": size, "free": size, "volumes": 0,
-                      "message": long, "plan": vec![&long; 70], "refused": vec![&long; 70]});
-    let volume = json!({"id": "v", "name": "n", "pool": "p", "size": size, "requested": size,
-                        "mode": "ext4", "state": "ready",
-                        "ailments": [{"severity": "s", "reason": "r", "message": long}]});
+    let pool = json!({"name": "p", "configured": true, "capacity": size, "available": size,
+                      "volumes": 0, "message": long, "plannedActions": vec![&long; 70],
+                      "rejectedDisks": vec![&long; 70]});
+    let volume = json!({"id": "v", "name": "n", "pool": "p", "size": size, "requestedSize": size,
+                        "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready",
+                        "healthStatuses": [{"status": "s", "reason": "r", "message": long}]});
     let group = json!({"name": "g", "pool": "p", "size": size, "free": size, "message": long});
     let disk = json!({"device": "d", "state": "Used", "message": long});
     let work = json!({"volume": "v", "what": "w", "progress": "p"});
     let status = json!({
-        "pools": vec![pool; 257], "volumes": vec![volume; 4097], "groups": vec![group; 257],
+        "pools": vec![pool; 257], "volumes": vec![volume; 4097], "volumeGroups": vec![group; 257],
         "disks": vec![disk; 1025], "work": vec![work; 4097],
     });
     let status: NodeStorageStatus = serde_json::from_value(status).unwrap();
-    let told = status.bounded();
-    let (said, listed) = (told.unread.clone().unwrap(), told.volumes.len());
+    let (told, said) = status.bounded(None);
+    let (said, listed) = (said.unwrap(), told.volumes.len());
     let words = format!("of 4097 volumes {} are not listed: ", 4097 - listed);
     assert!(said.starts_with(&words) && listed > 500, "{said}");
     let status = &schema("NodeStorage")["properties"]["status"];
     fits(&serde_json::to_value(&told).unwrap(), status, "status");
-    let short = NodeStorageStatus {
-        unread: Some(long.clone()),
-        kernel_version: Some(long),
-        ..NodeStorageStatus::default()
-    };
-    let short = short.bounded();
+    let short =
+        NodeStorageStatus { kernel_version: Some(long.clone()), ..NodeStorageStatus::default() };
+    let (short, said) = short.bounded(Some(long));
     assert_eq!(short.kernel_version.as_ref().unwrap().chars().count(), 64);
-    assert_eq!(short.unread.unwrap().chars().count(), 1024);
+    assert_eq!(said.unwrap().chars().count(), 1024);
 }
 
 /// Etcd takes no object of more than 1.5 MiB.
@@ -138,33 +136,33 @@ fn a_record_with_ten_thousand_volumes_is_taken_and_says_how_many_it_does_not_lis
     let of = |at: usize| {
         let mut volume = json!({
             "id": format!("aaaaaaaa-{at:012}{at:014}"), "name": format!("pvc-{at:032}"), "pool": "fast",
-            "size": size, "requested": size, "mode": "ext4", "state": "ready",
+            "size": size, "requestedSize": size, "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready",
         });
         if at > 9_900 {
             volume["fence"] = json!({"state": "Incomplete", "generation": at});
         }
         if at.is_multiple_of(100) {
             let ailment =
-                json!({"severity": "Degraded", "reason": "r", "message": "\u{e4}".repeat(1024)});
-            volume["ailments"] = json!(vec![ailment; 16]);
+                json!({"status": "Degraded", "reason": "r", "message": "\u{e4}".repeat(1024)});
+            volume["healthStatuses"] = json!(vec![ailment; 16]);
         }
         volume
     };
-    let usage = json!({"volume": "aaaaaaaa-b", "at": "2026-01-01T00:00:00Z", "capacity": size,
+    let usage = json!({"volume": "aaaaaaaa-b", "observedTime": "2026-01-01T00:00:00Z", "capacity": size,
                        "used": size, "available": size});
     let status: NodeStorageStatus = serde_json::from_value(json!({
         "volumeCount": 10_000, "volumes": (0..10_000).map(of).collect::<Vec<_>>(),
-        "usage": vec![usage; 1024], "unread": "a disk does not answer",
+        "usage": vec![usage; 1024],
     }))
     .unwrap();
-    let told = status.bounded();
+    let (told, unread) = status.bounded(Some("a disk does not answer".to_owned()));
     let bytes = serde_json::to_vec(&told).unwrap().len();
     assert!(bytes <= 1152 << 10, "{bytes} B");
     let listed = told.volumes.len();
     assert!((2000..10_000).contains(&listed), "{listed} are listed");
     assert_eq!(told.left_out(), 10_000 - listed);
     let words = format!("of 10000 volumes {} are not listed: ", 10_000 - listed);
-    let unread = told.unread.clone().unwrap();
+    let unread = unread.unwrap();
     assert!(unread.starts_with(&words) && unread.ends_with("a disk does not answer"), "{unread}");
     let is_named = |at: usize| told.names_unlisted(&format!("{at:012}{at:014}"));
     assert!(!told.leaves_unnamed(), "each that is not listed is named");
@@ -172,7 +170,7 @@ fn a_record_with_ten_thousand_volumes_is_taken_and_says_how_many_it_does_not_lis
         |at: usize| told.volumes.iter().any(|one| one.id.ends_with(&format!("{at:014}")));
     assert!([0, 50, 4321, 9_899, 9_950].iter().all(|at| is_listed(*at) != is_named(*at)));
     let fenced = told.volumes.iter().filter(|one| one.fence.is_some()).count();
-    let ailing = told.volumes.iter().filter(|one| !one.ailments.is_empty()).count();
+    let ailing = told.volumes.iter().filter(|one| !one.health_statuses.is_empty()).count();
     assert_eq!((fenced, ailing), (99, 100), "what matters is listed");
     assert!(told.volumes.is_sorted_by(|one, next| one.id < next.id), "in the order of the ids");
 }
@@ -181,17 +179,17 @@ fn a_record_with_ten_thousand_volumes_is_taken_and_says_how_many_it_does_not_lis
 #[test]
 fn no_healthy_volume_is_listed_while_one_that_ails_is_left_out() {
     let of = |at: usize| {
-        let ailment = json!({"severity": "Degraded", "reason": "r", "message": "m".repeat(128)});
+        let ailment = json!({"status": "Degraded", "reason": "r", "message": "m".repeat(128)});
         let ailments = if at.is_multiple_of(100) { Vec::new() } else { vec![ailment; 4] };
-        json!({"id": format!("aaaaaaaa-{at:026}"), "name": "n", "pool": "p", "size": "1Gi", "requested": "1Gi",
-               "mode": "ext4", "state": "ready", "ailments": ailments})
+        json!({"id": format!("aaaaaaaa-{at:026}"), "name": "n", "pool": "p", "size": "1Gi", "requestedSize": "1Gi",
+               "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready", "healthStatuses": ailments})
     };
     let bounded = |count: usize| {
         let volumes: Vec<Value> = (0..count).map(of).collect();
         let status = json!({"volumeCount": count, "volumes": volumes});
         let status: NodeStorageStatus = serde_json::from_value(status).unwrap();
-        let told = status.bounded();
-        let healthy = told.volumes.iter().filter(|one| one.ailments.is_empty()).count();
+        let (told, _) = status.bounded(None);
+        let healthy = told.volumes.iter().filter(|one| one.health_statuses.is_empty()).count();
         (told.left_out() > 0, healthy > 0, told.lists_all_that_ail())
     };
     assert_eq!(bounded(400), (false, true, true));
@@ -270,13 +268,13 @@ fn what_an_agent_writes_is_never_longer_than_the_api_server_takes() {
     bounded_status("VolumeRequest", |mut status: VolumeRequestStatus| {
         assert!(status.error.is_some());
         let inspection = status.inspection.as_ref().unwrap();
-        assert_eq!(inspection.volume.as_ref().unwrap().ailments.len(), 16);
+        assert_eq!(inspection.volume.as_ref().unwrap().health_statuses.len(), 16);
         status.bound();
         status
     });
     bounded_status("NodeStorage", |status: NodeStorageStatus| {
         assert!(status.volumes.len() > 4000 && status.disks.len() > 1000);
-        status.bounded()
+        status.bounded(None).0
     });
 }
 
@@ -302,15 +300,19 @@ fn the_status_of_a_pool_of_many_nodes_is_no_larger_than_etcd_takes_and_names_eac
     let line = "\u{e4}".repeat(1024);
     let node = |at: usize| PoolNode {
         node: format!("{at:0>253}"),
-        plan: vec![line.clone(); 64],
-        refused: vec![line.clone(); 64],
+        planned_actions: vec![line.clone(); 64],
+        rejected_disks: vec![line.clone(); 64],
     };
     let nodes = (0..100).map(node).collect();
     let message = Some("\u{e4}".repeat(5000));
     let mut status = StoragePoolStatus { message, nodes, ..StoragePoolStatus::default() };
     status.bound();
     assert!(serde_json::to_vec(&status).unwrap().len() < 512 << 10);
-    assert_eq!((status.nodes.len(), status.nodes[0].refused.len()), (100, 64), "the first has all");
+    assert_eq!(
+        (status.nodes.len(), status.nodes[0].rejected_disks.len()),
+        (100, 64),
+        "the first has all"
+    );
 }
 
 #[test]

@@ -194,7 +194,7 @@ impl Around {
     /// When the volume of a claim can become smaller where it lies, as its node tells.
     pub fn shrinks(&self, claim: &PersistentVolumeClaim) -> Shrinks {
         let volume = self.storages.iter().find_map(|node| self.volume_on(node, claim));
-        let kind = volume.and_then(|volume| volume.mode.parse().ok());
+        let kind = volume.and_then(|volume| volume.format().parse().ok());
         kind.map_or(Shrinks::Never, FsKind::shrinks)
     }
 

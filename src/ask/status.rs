@@ -244,13 +244,13 @@ fn without_wide<T>(row: [T; 10]) -> [T; 8] {
 /// The largest volume that can be made now, by layout.
 fn largest(pool: &PoolOnNode) -> String {
     let one = |room: &LayoutRoom| format!("{} {}", room.size.0, room.layout);
-    let all: Vec<String> = pool.largest.iter().map(one).collect();
+    let all: Vec<String> = pool.maximum_volume_size.iter().map(one).collect();
     if all.is_empty() { dash() } else { all.join(", ") }
 }
 
 /// The volume groups of a pool.
 fn groups_of(node: &NodeStorage, pool: &str) -> String {
-    let groups = node.status.iter().flat_map(|status| &status.groups);
+    let groups = node.status.iter().flat_map(|status| &status.volume_groups);
     let names: Vec<&str> =
         groups.filter(|group| group.pool == pool).map(|group| group.name.as_str()).collect();
     if names.is_empty() { dash() } else { names.join(", ") }
@@ -263,10 +263,10 @@ fn row(
     version: &str,
     is_gone: bool,
 ) -> [String; 10] {
-    let (size, free) = (pool.size.0, pool.free.0);
+    let (size, free) = (pool.capacity.0, pool.available.0);
     let health = match (&pool.health, &pool.message) {
         _ if is_gone => GONE.to_owned(),
-        (Health::Ok, _) => "ok".to_owned(),
+        (Health::Healthy, _) => "ok".to_owned(),
         (_, Some(message)) => message.clone(),
         (health, None) => format!("{health:?}").to_lowercase(),
     };
@@ -306,15 +306,15 @@ mod tests {
                     name: (*name).to_owned(),
                     configured: true,
                     default: false,
-                    size: Quantity(Bytes::gib(*size)),
-                    free: Quantity(Bytes::gib(*free)),
-                    largest: Vec::new(),
+                    capacity: Quantity(Bytes::gib(*size)),
+                    available: Quantity(Bytes::gib(*free)),
+                    maximum_volume_size: Vec::new(),
                     extent: Quantity(Bytes::mib(4)),
                     volumes: 3,
                     health: *health,
                     message: message.map(str::to_owned),
-                    plan: Vec::new(),
-                    refused: Vec::new(),
+                    planned_actions: Vec::new(),
+                    rejected_disks: Vec::new(),
                 }
             };
         let pools = pools.iter().map(pool).collect();
@@ -327,10 +327,10 @@ mod tests {
     fn each_pool_of_each_node_has_a_line() {
         let away = Some("volume group vg0 is not there; see `vgs`");
         let nodes = [
-            node("alpha", &[("fast", 1800, 684, Health::Ok, None)]),
+            node("alpha", &[("fast", 1800, 684, Health::Healthy, None)]),
             node(
                 "beta",
-                &[("big", 0, 0, Health::Unavailable, away), ("fast", 4, 0, Health::Ok, None)],
+                &[("big", 0, 0, Health::Unavailable, away), ("fast", 4, 0, Health::Healthy, None)],
             ),
             node("gamma", &[]),
         ];
@@ -347,7 +347,7 @@ mod tests {
     fn volumes_that_pods_are_kept_from_are_named() {
         let volume = |id: &str, state: &str| {
             serde_json::json!({"id": id, "name": "pvc-1", "pool": "fast", "size": "1Gi",
-                "requested": "1Gi", "mode": "ext4", "state": "ready",
+                "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready",
                 "fence": {"state": state, "generation": 3}})
         };
         let mut alpha = node("alpha", &[]);
@@ -376,7 +376,7 @@ mod tests {
         let (volume, what, progress) = (forged.to_owned(), forged.to_owned(), forged.to_owned());
         status.work = vec![WorkStatus { volume, what, progress }];
         let fenced = serde_json::json!({"id": forged, "name": forged, "pool": "fast", "size": "1Gi",
-            "requested": "1Gi", "mode": "ext4", "state": "ready",
+            "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready",
             "fence": {"state": "Superseded", "generation": 3}});
         status.volumes = vec![serde_json::from_value(fenced).unwrap()];
         let text = table(&[alpha], None);
@@ -387,14 +387,14 @@ mod tests {
 
     #[test]
     fn long_work_is_told_with_how_far_it_is_and_an_older_agent_by_its_version() {
-        let mut alpha = node("alpha", &[("fast", 4, 3, Health::Ok, None)]);
+        let mut alpha = node("alpha", &[("fast", 4, 3, Health::Healthy, None)]);
         let status = alpha.status.as_mut().unwrap();
         status.work = vec![WorkStatus {
             volume: "a-b".to_owned(),
             what: "wiping".to_owned(),
             progress: "62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left".to_owned(),
         }];
-        let mut beta = node("beta", &[("fast", 4, 3, Health::Ok, None)]);
+        let mut beta = node("beta", &[("fast", 4, 3, Health::Healthy, None)]);
         beta.status.as_mut().unwrap().version = "0.0.9".to_owned();
         let silent = NodeStorage::new("gamma", NodeStorageSpec::default());
         insta::assert_snapshot!(table(&[alpha, beta, silent], None), @r"
@@ -415,8 +415,8 @@ mod tests {
     #[test]
     fn a_node_that_is_gone_is_told_as_such() {
         let nodes = [
-            node("alpha", &[("fast", 4, 3, Health::Ok, None)]),
-            node("beta", &[("fast", 4, 3, Health::Ok, None)]),
+            node("alpha", &[("fast", 4, 3, Health::Healthy, None)]),
+            node("beta", &[("fast", 4, 3, Health::Healthy, None)]),
             node("gamma", &[]),
         ];
         insta::assert_snapshot!(table(&nodes, Some(&["alpha".to_owned()])), @r"

@@ -239,7 +239,9 @@ fn told_otherwise(change: &Change<NodeStorage>) -> BTreeSet<String> {
         let status = record.as_ref().and_then(|record| record.status.as_ref());
         let volumes = status.into_iter().flat_map(|status| &status.volumes);
         let restricted = volumes.filter(|volume| is_restricted(volume));
-        restricted.map(|one| (one.id.clone(), format!("{:?} {:?}", one.fence, one.limit))).collect()
+        restricted
+            .map(|one| (one.id.clone(), format!("{:?} {:?}", one.fence, one.max_size)))
+            .collect()
     };
     let (before, now) = (told(&change.before), told(&change.now));
     before.symmetric_difference(&now).map(|(volume, _)| volume.clone()).collect()
@@ -462,7 +464,7 @@ impl Keeper {
     }
 
     async fn give_back_volume(&self, volume: &VolumeOnNode) -> Result<bool, kube::Error> {
-        match volume.limit {
+        match volume.max_size {
             _ if is_being_copied(volume) => self.give_back_if_forgotten(volume).await,
             Some(limit) => self.release_if_forgotten(volume, limit).await,
             None => Ok(false),

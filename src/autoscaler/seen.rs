@@ -164,13 +164,13 @@ impl From<&VolumeUsage> for Usage {
         let count = |inodes: Option<i64>| inodes.unwrap_or_default().unsigned_abs();
         let usage = &told.usage;
         Usage {
-            at: told.at.0,
+            at: told.observed_time.0,
             size: usage.used.0 + usage.available.0,
             used: usage.used.0,
             inodes: count(usage.inodes),
             inodes_used: count(usage.inodes_used),
-            before: told.before.as_ref().map(|before| UsedBefore {
-                at: before.at.0,
+            before: told.previous.as_ref().map(|before| UsedBefore {
+                at: before.observed_time.0,
                 used: before.used.0,
                 inodes_used: count(before.inodes_used),
             }),

@@ -208,8 +208,9 @@ pub(crate) fn not_listed<'a>(
 /// Whether a volume that is not listed is not there: all could be read, and nothing is away.
 pub(crate) fn is_complete(status: &NodeStorageStatus) -> bool {
     let pools = status.pools.iter().filter(|pool| !pool.only_plans()).map(|pool| pool.health);
-    let groups = status.groups.iter().map(|group| group.health);
-    status.unread.is_none() && !pools.chain(groups).any(|health| health == Health::Unavailable)
+    let groups = status.volume_groups.iter().map(|group| group.health);
+    status.inventory_gap().is_none()
+        && !pools.chain(groups).any(|health| health == Health::Unavailable)
 }
 
 fn name(node: &NodeStorage) -> String {

@@ -196,9 +196,9 @@ impl Nodes {
         let Some(record) = self.record_of(id) else { return Ok(None) };
         let status = record.status.clone().unwrap_or_default();
         let found = status.volumes.iter().find(|one| one.id == id.to_string());
-        match (found, status.unread) {
+        match (found, status.inventory_gap()) {
             (Some(volume), _) => words::volume_status(&node, volume).map(Some),
-            (None, Some(reason)) => Err(VolumeError::Unavailable { reason }),
+            (None, Some(reason)) => Err(VolumeError::Unavailable { reason: reason.to_owned() }),
             (None, None) => Ok(None),
         }
     }
@@ -299,7 +299,7 @@ pub(crate) fn leaves_unnamed(record: &NodeStorage) -> bool {
 
 /// Whether only a copy may read a volume, or it does not grow.
 pub(crate) fn is_restricted(volume: &VolumeOnNode) -> bool {
-    volume.limit.is_some() || is_being_copied(volume)
+    volume.max_size.is_some() || is_being_copied(volume)
 }
 
 /// Whether a copy may read a volume and nobody else.
@@ -407,7 +407,7 @@ pub(crate) const DEFAULT_POOL: &str =
 
 /// The largest volume that a pool has room for now.
 pub fn largest(pool: &PoolOnNode, layout: Layout) -> Bytes {
-    let room = pool.largest.iter().find(|room| room.layout == layout.as_str());
+    let room = pool.maximum_volume_size.iter().find(|room| room.layout == layout.as_str());
     room.map_or(Bytes::ZERO, |room| room.size.0)
 }
 
@@ -426,7 +426,7 @@ pub(super) fn capacity_on(status: &NodeStorageStatus, query: &CapacityQuery) -> 
     };
     let largest = largest(pool, query.class.layout);
     let largest = if largest < smallest { Bytes::ZERO } else { largest };
-    Some(Capacity { free: pool.free.0, largest, smallest })
+    Some(Capacity { free: pool.available.0, largest, smallest })
 }
 
 /// Why a volume can be made on none of the nodes that it may lie on.
@@ -472,8 +472,8 @@ mod tests {
     #[test]
     fn a_class_takes_the_pool_that_it_names_else_the_one_that_the_node_says() {
         let pool = |name: &str, configured: bool, default: bool| {
-            json!({"name": name, "configured": configured, "default": default, "size": "1Gi",
-                   "free": "1Gi", "volumes": 0})
+            json!({"name": name, "configured": configured, "default": default, "capacity": "1Gi",
+                   "available": "1Gi", "volumes": 0})
         };
         let chosen = |named: Option<&str>, pools: &serde_json::Value| {
             let class = Class { pool: named.map(|name| name.parse().unwrap()), ..Class::default() };
@@ -493,11 +493,11 @@ mod tests {
         let id = |node: &str, name: &str| VolumeId::new(NodeKey::of(node), VolumeKey::of(name));
         let (own, foreign) = (id("beta", "own").to_string(), id("alpha", "foreign").to_string());
         let volume = |id: &str| {
-            json!({"id": id, "name": "n", "pool": "p", "size": "1Gi", "requested": "1Gi", "mode": "ext4",
-                   "state": "ready"})
+            json!({"id": id, "name": "n", "pool": "p", "size": "1Gi", "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4",
+                   "state": "Ready"})
         };
         let usage = |id: &str| {
-            json!({"volume": id, "at": "2026-01-01T00:00:00Z", "capacity": "100", "used": "99",
+            json!({"volume": id, "observedTime": "2026-01-01T00:00:00Z", "capacity": "100", "used": "99",
                    "available": "1"})
         };
         let work = |id: &str| json!({"volume": id, "what": "grow", "progress": "half"});
@@ -505,7 +505,7 @@ mod tests {
         let mut record: NodeStorage = serde_json::from_value(json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "beta"},
             // The key of another node changes nothing: the name decides.
-            "spec": {"key": NodeKey::of("alpha").as_str()},
+            "spec": {"nodeHash": NodeKey::of("alpha").as_str()},
             "status": {"volumeCount": 4, "volumes": all.map(volume), "usage": all.map(usage),
                        "work": all.map(work)},
         }))
@@ -525,10 +525,10 @@ mod tests {
         let told = |generation: i64| {
             let fence = json!({"state": "Superseded", "generation": generation});
             let volume = json!({"id": id.to_string(), "name": "n", "pool": "p", "size": "1Gi",
-                                "requested": "1Gi", "mode": "ext4", "state": "ready", "fence": fence});
+                                "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready", "fence": fence});
             let mut record: NodeStorage = serde_json::from_value(json!({
                 "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "beta"},
-                "spec": {"key": NodeKey::of("beta").as_str()}, "status": {"volumes": [volume]},
+                "spec": {"nodeHash": NodeKey::of("beta").as_str()}, "status": {"volumes": [volume]},
             }))
             .unwrap();
             believe(&mut record);

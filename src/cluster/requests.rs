@@ -208,7 +208,7 @@ impl Requests {
         }
         let told = self.nodes.get_opt(node).await?.and_then(|node| node.status);
         Ok(told.is_some_and(|told| {
-            told.unread.is_none() && told.volumes.iter().all(|one| one.id != *volume)
+            told.inventory_gap().is_none() && told.volumes.iter().all(|one| one.id != *volume)
         }))
     }
 

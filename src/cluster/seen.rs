@@ -79,8 +79,8 @@ impl VolumeSeen {
     /// What is known of a volume by what its node tells of it and was asked.
     pub fn of(id: VolumeId, told: Option<&VolumeOnNode>, asked: Option<Asked>) -> VolumeSeen {
         let fence = told.map(|told| told.fence.as_ref().map(Fence::from).unwrap_or_default());
-        let is_limited = told.is_some_and(|told| told.limit.is_some());
-        let mode = told.and_then(|told| told.mode.parse().ok());
+        let is_limited = told.is_some_and(|told| told.max_size.is_some());
+        let mode = told.and_then(|told| told.format().parse().ok());
         VolumeSeen { id, mode, is_limited, fence, asked }
     }
 

@@ -1,14 +1,14 @@
 //! Between the words of the field and those of the records.
 
 use crate::api::{
-    AilmentStatus, Create, Delete, Expand, Failure, FenceState, FenceStatus, Inspect,
-    InspectionStatus, Operation, Quantity, ShrinkTo, Unpin, UsageStatus, VolumeMode, VolumeOnNode,
-    VolumeRequestStatus,
+    Create, Delete, Expand, Failure, FenceState, FenceStatus, Inspect, InspectionStatus, Operation,
+    Quantity, ShrinkTo, Unpin, UsageStatus, VolumeHealthStatus, VolumeMode, VolumeOnNode,
+    VolumeRequestStatus, VolumeState,
 };
 use crate::bytes::Bytes;
 use crate::volume::{
     Ailment, Class, Fence, FsKind, Grown, Growth, Inspection, Mode, NewVolume, Reason, Severity,
-    Standing, Usage, Volume, VolumeError, VolumeStatus, Wanted,
+    Standing, State, Usage, Volume, VolumeError, VolumeStatus, Wanted,
 };
 
 pub(super) fn create(want: &NewVolume) -> Operation {
@@ -263,25 +263,51 @@ impl From<&Failure> for VolumeError {
     }
 }
 
+impl From<State> for VolumeState {
+    fn from(state: State) -> VolumeState {
+        match state {
+            State::Creating => VolumeState::Creating,
+            State::Ready => VolumeState::Ready,
+            State::Resizing => VolumeState::Resizing,
+            State::Resized => VolumeState::Resized,
+            State::Deleting { .. } => VolumeState::Deleting,
+        }
+    }
+}
+
+/// Where a volume stands; how far a wipe is, the field does not say.
+fn state_of(state: VolumeState) -> Result<State, String> {
+    Ok(match state {
+        VolumeState::Creating => State::Creating,
+        VolumeState::Ready => State::Ready,
+        VolumeState::Resizing => State::Resizing,
+        VolumeState::Resized => State::Resized,
+        VolumeState::Deleting => State::Deleting { wiped: Bytes::ZERO },
+        VolumeState::Unknown => return Err("this version does not know its state".to_owned()),
+    })
+}
+
 /// A volume as its node's record tells it.
 pub fn volume_on_node(one: &VolumeStatus) -> VolumeOnNode {
     let volume = &one.volume;
-    let ailment = |ailment: &Ailment| AilmentStatus {
-        severity: format!("{:?}", ailment.severity),
+    let ailment = |ailment: &Ailment| VolumeHealthStatus {
+        status: format!("{:?}", ailment.severity),
         reason: ailment.reason.to_owned(),
         message: ailment.message.clone(),
     };
+    let (volume_mode, fs_type) = fields_of(volume.mode);
     VolumeOnNode {
         id: volume.id.to_string(),
         name: volume.name.clone(),
         pool: volume.pool.to_string(),
         size: Quantity(volume.size),
-        requested: Quantity(volume.requested),
-        mode: volume.mode.to_string(),
-        state: one.state.to_string(),
+        requested_size: Quantity(volume.requested),
+        volume_mode,
+        fs_type,
+        state: one.state.into(),
         fence: (one.fence != Fence::default()).then(|| one.fence.into()),
-        limit: one.limit.map(Quantity),
-        ailments: one.ailments.iter().map(ailment).collect(),
+        max_size: one.limit.map(Quantity),
+        health_statuses: one.ailments.iter().map(ailment).collect(),
     }
 }
 
@@ -298,14 +324,14 @@ pub(super) fn volume_status(node: &str, told: &VolumeOnNode) -> Result<VolumeSta
                 pool: told.pool.parse()?,
                 node: node.to_owned(),
                 size: told.size.0,
-                requested: told.requested.0,
-                mode: told.mode.parse()?,
+                requested: told.requested_size.0,
+                mode: mode_of(told.volume_mode, told.fs_type.as_deref())?,
             },
-            state: told.state.parse()?,
+            state: state_of(told.state)?,
             published: false,
             fence: told.fence.as_ref().map(Fence::from).unwrap_or_default(),
-            limit: told.limit.map(|limit| limit.0),
-            ailments: told.ailments.iter().map(ailment).collect(),
+            limit: told.max_size.map(|limit| limit.0),
+            ailments: told.health_statuses.iter().map(ailment).collect(),
         })
     };
     parsed().map_err(|reason| VolumeError::Unavailable {
@@ -313,10 +339,10 @@ pub(super) fn volume_status(node: &str, told: &VolumeOnNode) -> Result<VolumeSta
     })
 }
 
-fn ailment(told: &AilmentStatus) -> Ailment {
+fn ailment(told: &VolumeHealthStatus) -> Ailment {
     let severity = [Severity::DataLoss, Severity::Inaccessible]
         .into_iter()
-        .find(|severity| format!("{severity:?}") == told.severity);
+        .find(|severity| format!("{severity:?}") == told.status);
     Ailment {
         severity: severity.unwrap_or(Severity::Degraded),
         reason: Ailment::reason_of(&told.reason),

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use crate::api::{DiskState, Health, Judged, NodeStorageStatus, READY};
+use crate::api::{DiskState, Health, INVENTORY_COMPLETE, Judged, NodeStorageStatus, READY};
 
 /// A node has the programs, the modules and the rights that its agent needs.
 pub(super) const PREREQUISITES_MET: &str = "PrerequisitesMet";
@@ -10,24 +10,34 @@ pub(super) const PREREQUISITES_MET: &str = "PrerequisitesMet";
 /// All disks and volume groups of the pools are there and can be read.
 const DISKS_HEALTHY: &str = "DisksHealthy";
 
+/// What a node lacks.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Lacking<'a> {
+    /// The programs, modules and rights that its node plugin needs and does not have.
+    pub prerequisites: &'a [String],
+    /// Why the list of volumes may lack some, if it may.
+    pub volumes: Option<&'a str>,
+}
+
 /// The conditions of a node that has this and lacks that; one that is as it was before keeps its time.
 pub(super) fn conditions(
     status: &NodeStorageStatus,
-    lacking: &[String],
+    lacking: Lacking<'_>,
     before: &[Condition],
     now: &Time,
 ) -> Vec<Condition> {
     let judged = [
-        (READY, ready(status, lacking)),
-        (PREREQUISITES_MET, prerequisites(lacking)),
+        (READY, ready(status, lacking.prerequisites)),
+        (PREREQUISITES_MET, prerequisites(lacking.prerequisites)),
         (DISKS_HEALTHY, disks(status)),
+        (INVENTORY_COMPLETE, inventory(status, lacking.volumes)),
     ];
     judged.into_iter().map(|(kind, judged)| judged.condition(kind, before, now)).collect()
 }
 
 fn ready(status: &NodeStorageStatus, lacking: &[String]) -> Judged {
     let words = || {
-        let unwell = status.pools.iter().filter(|pool| pool.health != Health::Ok);
+        let unwell = status.pools.iter().filter(|pool| pool.health != Health::Healthy);
         let why = |message: &Option<String>| message.clone().unwrap_or_default();
         let words: Vec<String> =
             unwell.map(|pool| format!("pool {}: {}", pool.name, why(&pool.message))).collect();
@@ -44,7 +54,7 @@ fn ready(status: &NodeStorageStatus, lacking: &[String]) -> Judged {
         ),
         Health::Unavailable | Health::Unknown => (false, "PoolUnavailable", words()),
         Health::Degraded => (true, "PoolDegraded", words()),
-        Health::Ok => (true, "PoolsUsable", "all pools are as they should be".to_owned()),
+        Health::Healthy => (true, "PoolsUsable", "all pools are as they should be".to_owned()),
     };
     Judged { is_so, reason: reason.to_owned(), message }
 }
@@ -62,7 +72,7 @@ fn disks(status: &NodeStorageStatus) -> Judged {
     let missing: Vec<String> = missing
         .map(|disk| format!("{}: {}", disk.device, disk.message.as_deref().unwrap_or("away")))
         .collect();
-    let groups = status.groups.iter().filter(|group| group.health == Health::Unavailable);
+    let groups = status.volume_groups.iter().filter(|group| group.health == Health::Unavailable);
     let groups: Vec<String> = groups
         .map(|group| format!("{}: {}", group.name, group.message.as_deref().unwrap_or("away")))
         .collect();
@@ -72,6 +82,16 @@ fn disks(status: &NodeStorageStatus) -> Judged {
         (true, true) => (true, DISKS_HEALTHY, "all disks of the pools are there".to_owned()),
     };
     Judged { is_so, reason: reason.to_owned(), message }
+}
+
+/// Whether the list of volumes has all of them.
+fn inventory(status: &NodeStorageStatus, gap: Option<&str>) -> Judged {
+    let (reason, message) = match gap {
+        None => ("AllVolumesListed", "the list of volumes is complete"),
+        Some(why) if status.left_out() > 0 => ("TooManyVolumes", why),
+        Some(why) => ("VolumesUnreadable", why),
+    };
+    Judged { is_so: gap.is_none(), reason: reason.to_owned(), message: message.to_owned() }
 }
 
 #[cfg(test)]
@@ -93,19 +113,19 @@ mod tests {
     #[test]
     fn what_a_node_has_and_lacks_becomes_conditions() {
         let pool = |health: &str| {
-            json!({"health": health, "pools": [{"name": "fast", "configured": true, "size": "1Gi",
-                   "free": "1Gi", "volumes": 0, "health": health, "message": "why"}]})
+            json!({"health": health, "pools": [{"name": "fast", "configured": true, "capacity": "1Gi",
+                   "available": "1Gi", "volumes": 0, "health": health, "message": "why"}]})
         };
         let disk =
             json!({"disks": [{"device": "/dev/sdb", "state": "Missing", "message": "gone"}]});
-        let group = json!({"groups": [{"name": "vg0", "pool": "fast", "size": "0", "free": "0",
+        let group = json!({"volumeGroups": [{"name": "vg0", "pool": "fast", "size": "0", "free": "0",
                                        "health": "Unavailable", "message": "hung"}]});
         let (met, there) =
             ("PrerequisitesMet=True PrerequisitesMet", "DisksHealthy=True DisksHealthy");
         let (empty, lost) = ("Ready=True PoolNotFound", "Ready=False PoolUnavailable");
         let second = json!({"health": "Degraded", "pools": [
-            {"name": "fast", "configured": true, "size": "1Gi", "free": "1Gi", "volumes": 0},
-            {"name": "twice", "configured": true, "size": "0", "free": "0", "volumes": 0,
+            {"name": "fast", "configured": true, "capacity": "1Gi", "available": "1Gi", "volumes": 0},
+            {"name": "twice", "configured": true, "capacity": "0", "available": "0", "volumes": 0,
              "health": "Unavailable", "message": "no disk"}]});
         let unmet = [
             "Ready=False PrerequisitesNotMet",
@@ -113,19 +133,21 @@ mod tests {
             there,
         ];
         for (status, lacking, expected, sentence) in [
-            (pool("Ok"), "", ["Ready=True PoolsUsable", met, there], "as they should be"),
+            (pool("Healthy"), "", ["Ready=True PoolsUsable", met, there], "as they should be"),
             (pool("Degraded"), "", ["Ready=True PoolDegraded", met, there], "pool fast: why"),
             (pool("Unavailable"), "", [lost, met, there], "pool fast: why"),
             (second, "", ["Ready=True PoolDegraded", met, there], "pool twice: no disk"),
             (json!({}), "", [empty, met, there], "kubectl get storagepools"),
-            (pool("Ok"), "no lvm", unmet, "no lvm"),
+            (pool("Healthy"), "no lvm", unmet, "no lvm"),
             (disk, "", [empty, met, "DisksHealthy=False DiskMissing"], "/dev/sdb: gone"),
             (group, "", [empty, met, "DisksHealthy=False VolumeGroupUnavailable"], "vg0: hung"),
         ] {
             let status: NodeStorageStatus = serde_json::from_value(status).unwrap();
             let lacking: Vec<String> =
                 Some(lacking).filter(|it| !it.is_empty()).map(str::to_owned).into_iter().collect();
-            let conditions = conditions(&status, &lacking, &[], &at(1));
+            let lacking = Lacking { prerequisites: &lacking, volumes: None };
+            let conditions = conditions(&status, lacking, &[], &at(1));
+            let expected = [&expected[..], &["InventoryComplete=True AllVolumesListed"]].concat();
             assert_eq!(told(&conditions), expected);
             assert!(conditions.iter().any(|one| one.message.contains(sentence)), "{conditions:#?}");
         }
@@ -133,14 +155,30 @@ mod tests {
 
     #[test]
     fn a_condition_that_stays_keeps_its_time() {
-        let (nothing, something) = (vec![], vec!["x".repeat(1025)]);
+        let long = vec!["x".repeat(1025)];
+        let nothing = Lacking::default();
+        let something = Lacking { prerequisites: &long, volumes: None };
         let status = NodeStorageStatus::default();
-        let first = conditions(&status, &nothing, &[], &at(1));
-        let same = conditions(&status, &nothing, &first, &at(2));
+        let first = conditions(&status, nothing, &[], &at(1));
+        let same = conditions(&status, nothing, &first, &at(2));
         assert_eq!(same, first);
-        let other = conditions(&status, &something, &same, &at(3));
+        let other = conditions(&status, something, &same, &at(3));
         let times: Vec<&Time> = other.iter().map(|one| &one.last_transition_time).collect();
-        assert_eq!(times, [&at(3), &at(3), &at(1)]);
+        assert_eq!(times, [&at(3), &at(3), &at(1), &at(1)]);
         assert_eq!(other[1].message.len(), 1024);
+    }
+
+    #[test]
+    fn a_list_that_may_lack_volumes_says_why() {
+        let mut status = NodeStorageStatus::default();
+        for (count, reason) in [(0, "VolumesUnreadable"), (9, "TooManyVolumes")] {
+            status.volume_count = count;
+            let lacking = Lacking { volumes: Some("vg0 is missing"), ..Lacking::default() };
+            status.conditions = conditions(&status, lacking, &[], &at(1));
+            assert_eq!(told(&status.conditions)[3], format!("InventoryComplete=False {reason}"));
+            assert_eq!(status.inventory_gap(), Some("vg0 is missing"));
+        }
+        status.conditions = conditions(&status, Lacking::default(), &[], &at(1));
+        assert_eq!(status.inventory_gap(), None);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
@@ -13,8 +14,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
-    Health, NodeStorage, NodeStorageStatus, PoolDisk, PoolNode, PoolOnNode, Quantity, StoragePool,
-    StoragePoolStatus,
+    Health, Judged, NodeStorage, NodeStorageStatus, PoolDisk, PoolNode, PoolOnNode, Quantity,
+    READY, StoragePool, StoragePoolStatus,
 };
 use crate::bytes::Bytes;
 use crate::causes;
@@ -188,28 +189,61 @@ fn status_of(
     for node in here {
         let on_node =
             storage.get(node).and_then(|status| status.pools.iter().find(|one| one.name == name));
-        let mut line = PoolNode { node: node.to_owned(), plan: Vec::new(), refused: Vec::new() };
+        let mut line = PoolNode {
+            node: node.to_owned(),
+            planned_actions: Vec::new(),
+            rejected_disks: Vec::new(),
+        };
         if let Some(on_node) = on_node {
-            (size, free) = (size + on_node.size.0, free + on_node.free.0);
-            ready +=
-                i32::from(on_node.health != Health::Unavailable && on_node.size.0 > Bytes::ZERO);
-            line.plan.clone_from(&on_node.plan);
-            line.refused.clone_from(&on_node.refused);
-            let first = on_node.refused.first().or(on_node.message.as_ref());
+            (size, free) = (size + on_node.capacity.0, free + on_node.available.0);
+            ready += i32::from(
+                on_node.health != Health::Unavailable && on_node.capacity.0 > Bytes::ZERO,
+            );
+            line.planned_actions.clone_from(&on_node.planned_actions);
+            line.rejected_disks.clone_from(&on_node.rejected_disks);
+            let first = on_node.rejected_disks.first().or(on_node.message.as_ref());
             message = message.or_else(|| first.map(|words| format!("{node}: {words}")));
         }
         told.push(line);
     }
+    let generation = pool.metadata.generation.unwrap_or_default();
+    let message =
+        message.or_else(|| told.is_empty().then(|| "no node has these labels".to_owned()));
+    let before = pool.status.as_ref().map(|status| &*status.conditions).unwrap_or_default();
+    let mut is_ready = readiness(ready, told.len(), message.as_deref()).condition(
+        READY,
+        before,
+        &Time(Timestamp::now()),
+    );
+    is_ready.observed_generation = Some(generation);
     let mut status = StoragePoolStatus {
-        observed_generation: pool.metadata.generation.unwrap_or_default(),
+        observed_generation: generation,
         ready,
-        size: Some(Quantity(size)),
-        free: Some(Quantity(free)),
-        message: message.or_else(|| told.is_empty().then(|| "no node has these labels".to_owned())),
+        capacity: Some(Quantity(size)),
+        available: Some(Quantity(free)),
+        message,
+        conditions: vec![is_ready],
         nodes: told,
     };
     status.bound();
     status
+}
+
+/// Whether a pool can be used that is usable on so many of so many nodes.
+fn readiness(ready: i32, nodes: usize, message: Option<&str>) -> Judged {
+    let is_so = nodes > 0 && usize::try_from(ready).is_ok_and(|ready| ready == nodes);
+    let reason = match ready {
+        _ if nodes == 0 => "NoMatchingNode",
+        _ if is_so => "PoolsUsable",
+        0 => "PoolUnavailable",
+        _ => "PoolDegraded",
+    };
+    let counted = format!("usable on {ready} of {nodes} nodes");
+    let message = match message {
+        Some(message) => format!("{counted}; {message}"),
+        None => counted,
+    };
+    Judged { is_so, reason: reason.to_owned(), message }
 }
 
 /// Make the pools of a node those that are for it, whenever that changes, until `stop`.
@@ -282,14 +316,15 @@ fn age(pool: &StoragePool) -> (Option<Timestamp>, Option<&str>) {
 fn plan_of(pool: &StoragePool) -> Option<PoolPlan> {
     let name = pool.metadata.name.as_deref()?;
     let name = name.parse().map_err(|error| tracing::warn!(pool = name, error, "no pool")).ok()?;
-    let disk = |disk: &PoolDisk| NewDisk { path: disk.device.clone().into(), wipe: disk.wipe };
+    let disk =
+        |disk: &PoolDisk| NewDisk { path: disk.device.clone().into(), wipe: disk.wipe_existing };
     let existing = pool.spec.groups.iter().cloned().map(GroupSource::Existing);
     let made = pool.spec.disks.iter().map(disk).map(GroupSource::Create);
     Some(PoolPlan {
         name,
         groups: existing.chain(made).collect(),
-        spares: pool.spec.spare_disks.iter().map(disk).collect(),
-        create: pool.spec.create,
+        spares: pool.spec.standby_disks.iter().map(disk).collect(),
+        create: pool.spec.create_volume_groups,
         reserve: pool.spec.reserve.map_or(Bytes::ZERO, |reserve| reserve.0),
     })
 }

@@ -21,7 +21,7 @@ use crate::api::{
 use crate::causes;
 use crate::cluster;
 use crate::controllers::agent::{AFTER_PANIC, WRITER};
-use crate::controllers::conditions::conditions;
+use crate::controllers::conditions::{Lacking, conditions};
 use crate::controllers::usage;
 use crate::node::{Node, storage as machine};
 use crate::panics::caught;
@@ -214,14 +214,16 @@ impl StorageRecord {
             last.usage = status.usage;
         }
         let before = last.conditions.as_deref().unwrap_or_default();
+        let (seen, gap) = observe(&self.node).await;
         let seen = NodeStorageStatus {
             usage: last.usage.clone(),
             lvm_version: last.found.lvm.clone(),
             kernel_version: last.found.kernel.clone(),
-            ..observe(&self.node).await
+            ..seen
         };
-        let seen = seen.bounded();
-        let conditions = conditions(&seen, &last.found.lacking, before, &Time(Timestamp::now()));
+        let (seen, gap) = seen.bounded(gap);
+        let lacking = Lacking { prerequisites: &last.found.lacking, volumes: gap.as_deref() };
+        let conditions = conditions(&seen, lacking, before, &Time(Timestamp::now()));
         Ok(NodeStorageStatus { conditions, ..seen })
     }
 
@@ -251,8 +253,8 @@ impl StorageRecord {
     }
 
     async fn make(&self) -> Result<(), kube::Error> {
-        let key = NodeKey::of(&self.name).as_str().to_owned();
-        let record = NodeStorage::new(&self.name, NodeStorageSpec { key });
+        let node_hash = NodeKey::of(&self.name).as_str().to_owned();
+        let record = NodeStorage::new(&self.name, NodeStorageSpec { node_hash });
         let params = PostParams { field_manager: Some(WRITER.to_owned()), ..PostParams::default() };
         match self.api.create(&params, &record).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
@@ -273,10 +275,10 @@ impl StorageRecord {
     }
 }
 
-/// Read what the node has.
-async fn observe(node: &Node) -> NodeStorageStatus {
+/// Read what the node has, and why the list of its volumes may lack some, if it may.
+async fn observe(node: &Node) -> (NodeStorageStatus, Option<String>) {
     // It reads each group anew where that has changed, and what follows tells the last readings.
-    let (volumes, unread) = match node.list(&Page::default()).await {
+    let (volumes, gap) = match node.list(&Page::default()).await {
         Ok(listing) => (listing.volumes, None),
         Err(error) => {
             let known = node.remembered_volumes().await.unwrap_or_default();
@@ -288,29 +290,29 @@ async fn observe(node: &Node) -> NodeStorageStatus {
         }
     };
     let storage = node.storage();
-    NodeStorageStatus {
+    let status = NodeStorageStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         lvm_version: None,
         kernel_version: None,
-        size: Quantity(storage.size),
-        free: Quantity(storage.free),
+        capacity: Quantity(storage.size),
+        available: Quantity(storage.free),
         volume_count: count(volumes.len()),
         health: health(storage.health),
         pools: storage.pools.into_iter().map(pool).collect(),
-        groups: storage.groups.into_iter().map(group).collect(),
+        volume_groups: storage.groups.into_iter().map(group).collect(),
         disks: storage.disks.into_iter().map(disk).collect(),
         volumes: volumes.iter().map(cluster::volume_on_node).collect(),
         unlisted: String::new(),
-        unread,
         work: storage.work.into_iter().map(work).collect(),
         usage: Vec::new(),
         conditions: Vec::new(),
-    }
+    };
+    (status, gap)
 }
 
 fn health(health: machine::Health) -> Health {
     match health {
-        machine::Health::Ok => Health::Ok,
+        machine::Health::Ok => Health::Healthy,
         machine::Health::Degraded => Health::Degraded,
         machine::Health::Unavailable => Health::Unavailable,
     }
@@ -325,15 +327,15 @@ fn pool(pool: machine::PoolStatus) -> PoolOnNode {
         name: pool.name.to_string(),
         configured: pool.configured,
         default: pool.default,
-        size: Quantity(pool.size),
-        free: Quantity(pool.free),
-        largest: pool.largest.into_iter().map(room).collect(),
+        capacity: Quantity(pool.size),
+        available: Quantity(pool.free),
+        maximum_volume_size: pool.largest.into_iter().map(room).collect(),
         extent: Quantity(pool.extent),
         volumes: count(pool.volumes),
         health: health(pool.health),
         message: pool.message,
-        plan: pool.plan,
-        refused: pool.refused,
+        planned_actions: pool.plan,
+        rejected_disks: pool.refused,
     }
 }
 
@@ -355,8 +357,8 @@ fn disk(disk: machine::DiskStatus) -> DiskStatus {
         group: disk.group,
         state: match disk.state {
             machine::DiskState::Used => DiskState::Used,
-            machine::DiskState::Spare => DiskState::Spare,
-            machine::DiskState::Refused => DiskState::Refused,
+            machine::DiskState::Spare => DiskState::Standby,
+            machine::DiskState::Refused => DiskState::Rejected,
             machine::DiskState::Missing => DiskState::Missing,
         },
         message: disk.message,

@@ -73,14 +73,23 @@ pub(super) fn next(
         let before = told.iter().find(|one| one.volume == volume);
         match before.filter(|before| !matters(&before.usage, &usage)) {
             Some(same) => same.clone(),
-            None => VolumeUsage { volume, at: at.clone(), usage, before: before.map(earlier) },
+            None => VolumeUsage {
+                volume,
+                observed_time: at.clone(),
+                usage,
+                previous: before.map(earlier),
+            },
         }
     });
     each.collect()
 }
 
 fn earlier(told: &VolumeUsage) -> UsageBefore {
-    UsageBefore { at: told.at.clone(), used: told.usage.used, inodes_used: told.usage.inodes_used }
+    UsageBefore {
+        observed_time: told.observed_time.clone(),
+        used: told.usage.used,
+        inodes_used: told.usage.inodes_used,
+    }
 }
 
 fn matters(told: &UsageStatus, now: &UsageStatus) -> bool {
@@ -161,7 +170,7 @@ mod tests {
     /// Whether the second of two samples is told.
     fn is_told(before: Usage, now: Usage) -> bool {
         let told = next(&[], &seen(before), &at(1));
-        next(&told, &seen(now), &at(2))[0].at == at(2)
+        next(&told, &seen(now), &at(2))[0].observed_time == at(2)
     }
 
     #[test]
@@ -193,13 +202,13 @@ mod tests {
     #[test]
     fn what_is_told_anew_says_how_it_was_before() {
         let first = next(&[], &seen(usage(100, 10)), &at(1));
-        assert_eq!(first[0].before, None);
+        assert_eq!(first[0].previous, None);
         let same = next(&first, &seen(usage(150, 10)), &at(2));
         assert_eq!(same, first);
         let second = next(&same, &seen(usage(300, 20)), &at(3));
-        let before = second[0].before.as_ref().unwrap();
+        let before = second[0].previous.as_ref().unwrap();
         assert_eq!(
-            (&before.at, before.used, before.inodes_used),
+            (&before.observed_time, before.used, before.inodes_used),
             (&at(1), first[0].usage.used, Some(10))
         );
     }
@@ -266,18 +275,19 @@ mod tests {
         let less = Usage { used: Bytes::new(u64::MAX / 9), ..large };
         let all = names.iter().map(|name| (id(name), less)).collect();
         let usage = next(&first, &all, &at(1_800_000_030));
-        assert!(usage[0].before.is_some());
+        assert!(usage[0].previous.is_some());
         let volume = |name: &String| -> crate::api::VolumeOnNode {
             serde_json::from_value(serde_json::json!({
                 "id": id(name).to_string(), "name": name, "pool": "fast", "size": "4611686018427387904",
-                "requested": "4611686018427387904", "mode": "btrfs", "state": "resized",
+                "requestedSize": "4611686018427387904", "volumeMode": "Filesystem", "fsType": "btrfs", "state": "Resized",
                 "fence": {"state": "Superseded", "generation": 1_000_000, "copyInProgress": true},
             }))
             .unwrap()
         };
         let volumes = names.iter().map(volume).collect();
         let size = Quantity(Bytes::new(u64::MAX / 2));
-        let status = NodeStorageStatus { size, volumes, usage, ..NodeStorageStatus::default() };
+        let status =
+            NodeStorageStatus { capacity: size, volumes, usage, ..NodeStorageStatus::default() };
         let bytes = serde_json::to_vec(&status).unwrap().len();
         assert!(bytes < 300 << 10, "{bytes} bytes");
         println!("{bytes} bytes");

@@ -25,7 +25,7 @@ pub struct NewDisk {
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// The disk is not blank, so nothing was done to it.
-    #[error("{disk} is not blank, it carries {found}; nothing was changed: {take_group}name another disk, or let this one be wiped (`--allow-wipe-disk {disk}`, in a StoragePool `wipe: true` beside it), and what is on it is lost", disk = disk.display())]
+    #[error("{disk} is not blank, it carries {found}; nothing was changed: {take_group}name another disk, or let this one be wiped (`--allow-wipe-disk {disk}`, in a StoragePool `wipeExisting: true` beside it), and what is on it is lost", disk = disk.display())]
     NotBlank {
         /// The disk.
         disk: PathBuf,

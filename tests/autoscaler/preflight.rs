@@ -51,13 +51,15 @@ pub fn room(world: &World, largest: Option<&str>) {
     let name = if largest.is_some() { "default" } else { "fast" };
     let largest = largest.unwrap_or("1Gi");
     let mut pools = vec![
-        json!({"name": name, "configured": true, "default": name == "default", "size": "9Gi", "free": largest,
-        "volumes": 1, "health": "Ok", "extent": "4Mi",
-        "largest": [{"layout": "linear", "size": largest}]}),
+        json!({"name": name, "configured": true, "default": name == "default", "capacity": "9Gi", "available": largest,
+        "volumes": 1, "health": "Healthy", "extent": "4Mi",
+        "maximumVolumeSize": [{"layout": "linear", "size": largest}]}),
     ];
     if name == "fast" {
-        pools.push(json!({"name": "slow", "configured": true, "size": "9Gi", "free": "1Gi",
-            "volumes": 0, "health": "Ok", "extent": "4Mi", "largest": []}));
+        pools.push(
+            json!({"name": "slow", "configured": true, "capacity": "9Gi", "available": "1Gi",
+            "volumes": 0, "health": "Healthy", "extent": "4Mi", "maximumVolumeSize": []}),
+        );
     }
     let status = node.status.as_mut().unwrap();
     status.pools = pools.into_iter().map(object).collect();
@@ -115,9 +117,9 @@ fn a_pool_that_only_plans_takes_no_room_from_a_class_that_names_none() {
         let (world, _operator) = one_pod().await;
         let mut node: NodeStorage = world.api.get("alpha").unwrap();
         let pool = |name: &str, default: bool, size: &str| {
-            object(json!({"name": name, "configured": true, "default": default, "size": size,
-                "free": size, "volumes": 0, "extent": "4Mi",
-                "largest": [{"layout": "linear", "size": size}]}))
+            object(json!({"name": name, "configured": true, "default": default, "capacity": size,
+                "available": size, "volumes": 0, "extent": "4Mi",
+                "maximumVolumeSize": [{"layout": "linear", "size": size}]}))
         };
         node.status.as_mut().unwrap().pools =
             vec![pool("fast", true, "9Gi"), pool("looks", false, "0")];
@@ -133,12 +135,12 @@ fn a_pool_that_only_plans_takes_no_room_from_a_class_that_names_none() {
 pub fn another_node(world: &World) {
     let labels = json!({"kubernetes.io/hostname": "beta"});
     world.api.put(&object::<Node>(json!({"metadata": {"name": "beta", "labels": labels}})));
-    let pool = json!({"name": "default", "configured": true, "default": true, "size": "9Gi", "free": "3Gi",
-                      "volumes": 0, "health": "Ok", "extent": "4Mi",
-                      "largest": [{"layout": "linear", "size": "3Gi"}]});
+    let pool = json!({"name": "default", "configured": true, "default": true, "capacity": "9Gi", "available": "3Gi",
+                      "volumes": 0, "health": "Healthy", "extent": "4Mi",
+                      "maximumVolumeSize": [{"layout": "linear", "size": "3Gi"}]});
     world.api.put(&object::<NodeStorage>(json!({
         "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "beta"},
-        "spec": {"key": NodeKey::of("beta").as_str()}, "status": {"pools": [pool]},
+        "spec": {"nodeHash": NodeKey::of("beta").as_str()}, "status": {"pools": [pool]},
     })));
 }
 

@@ -287,7 +287,7 @@ impl World {
     /// The same, and how full it was an hour before.
     pub fn fill_from(&self, ordinal: i32, before: u64, percent: u64, hours: i64) {
         let at = Timestamp::now() + SignedDuration::from_hours(hours - 1);
-        let before = json!({"at": at, "used": before.to_string()});
+        let before = json!({"observedTime": at, "used": before.to_string()});
         self.tell_usage(ordinal, percent, hours, &before);
     }
 
@@ -295,7 +295,7 @@ impl World {
     pub fn holds(&self, ordinal: i32, used: &str, of: &str) {
         self.tell(
             ordinal,
-            &json!({"at": Timestamp::now(), "capacity": of, "used": used,
+            &json!({"observedTime": Timestamp::now(), "capacity": of, "used": used,
                                    "available": "0"}),
         );
     }
@@ -309,10 +309,10 @@ impl World {
         let limit = serde_json::from_value(json!("1Mi")).expect("a size");
         let fence = json!({"state": "Superseded", "generation": 9, "copyInProgress": true});
         for volume in &mut told.volumes {
-            (volume.size, volume.limit) = (limit, Some(limit));
+            (volume.size, volume.max_size) = (limit, Some(limit));
             volume.fence = serde_json::from_value(fence.clone()).expect("a fence");
         }
-        let full = |id: &String| json!({"volume": id, "at": Timestamp::now(), "capacity": "100", "used": "99", "available": "1"});
+        let full = |id: &String| json!({"volume": id, "observedTime": Timestamp::now(), "capacity": "100", "used": "99", "available": "1"});
         let usages: Vec<Value> = told.volumes.iter().map(|one| full(&one.id)).collect();
         told.usage = serde_json::from_value(json!(usages)).expect("usages");
         liar.metadata = ObjectMeta { name: Some("aaa".to_owned()), ..ObjectMeta::default() };
@@ -323,8 +323,8 @@ impl World {
         let at = Timestamp::now() + SignedDuration::from_hours(hours);
         self.tell(
             ordinal,
-            &json!({"at": at, "capacity": "100", "used": percent.to_string(),
-                    "available": (100 - percent).to_string(), "before": before}),
+            &json!({"observedTime": at, "capacity": "100", "used": percent.to_string(),
+                    "available": (100 - percent).to_string(), "previous": before}),
         );
     }
 

@@ -355,7 +355,7 @@ async fn a_node_that_tells_the_key_of_another_is_not_asked_for_its_volumes() {
     let told: NodeStorage = world.api.get("beta").unwrap();
     world.api.delete::<NodeStorage>("beta");
     let mut forged: NodeStorage = world.api.get("alpha").unwrap();
-    forged.spec.key = told.spec.key;
+    forged.spec.node_hash = told.spec.node_hash;
     forged.status = told.status;
     world.api.put(&forged);
     let nodes = cluster.nodes();

@@ -14,7 +14,7 @@ fn put_bad_ones(api: &FakeApi) {
     api.put_json::<StoragePool>(json!({"metadata": {"name": "bad"}, "spec": {"groups": "all"}}));
     let status = json!({"pools": 7});
     api.put_json::<NodeStorage>(
-        json!({"metadata": {"name": "bad"}, "spec": {"key": ""}, "status": status}),
+        json!({"metadata": {"name": "bad"}, "spec": {"nodeHash": ""}, "status": status}),
     );
     let spec = json!({"node": "alpha", "volume": id("alpha", "pvc-9").to_string(), "operation": 5});
     api.put_json::<VolumeRequest>(json!({"metadata": {"name": "bad"}, "spec": spec}));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use pliant::api::{NodeStorage, NodeStorageStatus, Operation, Phase, VolumeRequest};
+use pliant::api::{NodeStorage, Operation, Phase, VolumeRequest};
 use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
 use pliant::volume::{NodeKey, Page, Reason, Volumes};
@@ -31,8 +31,8 @@ struct Played {
 
 fn volume(node: &str, name: &str) -> (String, Value) {
     let id = id(node, name).to_string();
-    let told = json!({"id": id, "name": name, "pool": "fast", "size": "64Mi", "requested": "64Mi",
-                      "mode": "ext4", "state": "ready"});
+    let told = json!({"id": id, "name": name, "pool": "fast", "size": "64Mi", "requestedSize": "64Mi",
+                      "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready"});
     (id, told)
 }
 
@@ -48,16 +48,20 @@ impl Played {
 
     fn publish(&self) {
         let volumes: Vec<&Value> = self.volumes.values().collect();
-        let pool = json!({"name": "fast", "configured": true, "default": true, "size": "1Ti", "extent": "4Mi",
-                          "largest": [{"layout": "linear", "size": self.free}], "free": self.free,
-                          "volumes": volumes.len(), "health": "Ok"});
+        let pool = json!({"name": "fast", "configured": true, "default": true, "capacity": "1Ti", "extent": "4Mi",
+                          "maximumVolumeSize": [{"layout": "linear", "size": self.free}], "available": self.free,
+                          "volumes": volumes.len(), "health": "Healthy"});
         let mut record: NodeStorage = serde_json::from_value(json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": self.node},
-            "spec": {"key": NodeKey::of(self.node).as_str()},
+            "spec": {"nodeHash": NodeKey::of(self.node).as_str()},
             "status": {"volumeCount": volumes.len() + self.extra, "volumes": volumes, "pools": [pool]},
         }))
         .unwrap();
-        record.status = record.status.map(NodeStorageStatus::bounded);
+        record.status = record.status.map(|status| {
+            let (mut status, gap) = status.bounded(None);
+            gap.iter().for_each(|why| status.set_inventory_gap(why));
+            status
+        });
         let mut record = serde_json::to_value(&record).unwrap();
         if self.is_old {
             record["status"].as_object_mut().unwrap().remove("unlisted");

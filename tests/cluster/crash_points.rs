@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use pliant::api::{NodeStorageStatus, StoragePool};
+use pliant::api::{NodeStorageStatus, StoragePool, VolumeState};
 use pliant::bytes::Bytes;
 use pliant::testing::{FakeApi, FakeHost, MachineState, Side};
 use pliant::volume::{Fence, Mode, NewVolume, Standing, VolumeError, Volumes};
@@ -204,14 +204,15 @@ async fn restarted(world: &World, dead: Machine) -> Machine {
 }
 
 async fn end(answer: String, world: &World, alpha: &Machine) -> End {
-    let told = |api: &FakeApi| api.get::<StoragePool>("fast")?.status?.free;
-    let is_told = |api: &FakeApi| told(api) == Some(world.storage("alpha").free);
+    let told = |api: &FakeApi| api.get::<StoragePool>("fast")?.status?.available;
+    let is_told = |api: &FakeApi| told(api) == Some(world.storage("alpha").available);
     world.api.until("the pool tells its room", is_told).await;
-    let is_wiped = || world.storage("alpha").volumes.iter().all(|one| one.state != "creating");
+    let is_wiped =
+        || world.storage("alpha").volumes.iter().all(|one| one.state != VolumeState::Creating);
     world.api.until("new volumes are wiped", |_| is_wiped()).await;
     let mut storage = world.storage("alpha");
-    for volume in storage.volumes.iter_mut().filter(|one| one.state == "resized") {
-        "ready".clone_into(&mut volume.state); // An agent knows only its own growths.
+    for volume in storage.volumes.iter_mut().filter(|one| one.state == VolumeState::Resized) {
+        volume.state = VolumeState::Ready; // An agent knows only its own growths.
     }
     End { answer, machine: alpha.host.state(), storage }
 }

@@ -259,7 +259,7 @@ fn ready(world: &World) -> (String, String) {
 async fn a_pool_that_has_got_a_disk_is_told() {
     let (world, _cluster, _machine) = World::with_a_node().await;
     let mut node: NodeStorage = world.api.get("alpha").unwrap();
-    let group = &mut node.status.as_mut().unwrap().groups[0];
+    let group = &mut node.status.as_mut().unwrap().volume_groups[0];
     group.size.0 = group.size.0 + group.size.0;
     world.api.put(&node);
     is_told(&world, "NodeStorage/alpha VolumeGroupExtended").await;

@@ -211,8 +211,8 @@ async fn a_volume_is_removed_while_another_group_of_its_pool_is_away() {
     drop(machine);
     host.remove_disk(&other);
     let machine = world.restart("alpha", host).await;
-    world.api.until("it tells", |_| world.storage("alpha").unread.is_some()).await;
+    world.api.until("it tells", |_| world.storage("alpha").inventory_gap().is_some()).await;
     cluster.remove(&made.id).await.unwrap();
     assert!(machine.host.group("vg0").unwrap().lvs.is_empty());
-    assert!(world.storage("alpha").unread.is_some(), "what it could not read is told");
+    assert!(world.storage("alpha").inventory_gap().is_some(), "what it could not read is told");
 }

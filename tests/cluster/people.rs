@@ -401,9 +401,9 @@ async fn a_volume_that_a_swap_retains_is_one_quiet_line() {
     let id = crate::world::id("alpha", "pvc-1").to_string();
     world.api.put::<NodeStorage>(&typed(json!({
         "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage",
-        "metadata": {"name": "alpha"}, "spec": {"key": NodeKey::of("alpha").as_str()},
+        "metadata": {"name": "alpha"}, "spec": {"nodeHash": NodeKey::of("alpha").as_str()},
         "status": {"volumes": [{"id": id, "name": "pvc-1", "pool": "fast", "size": "1Gi",
-            "requested": "1Gi", "mode": "ext4", "state": "ready",
+            "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready",
             "fence": {"state": "Superseded", "generation": 2}}]},
     })));
     let unnamed = format!("alpha: volume {id} (pvc-1) is superseded since generation 2");

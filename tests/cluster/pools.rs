@@ -42,10 +42,10 @@ fn of_groups(groups: &[&str]) -> StoragePoolSpec {
 }
 
 fn of_disks(disks: &[&str], create: bool) -> StoragePoolSpec {
-    let disk = |device: &&str| PoolDisk { device: (*device).to_owned(), wipe: false };
+    let disk = |device: &&str| PoolDisk { device: (*device).to_owned(), wipe_existing: false };
     StoragePoolSpec {
         disks: disks.iter().map(disk).collect(),
-        create,
+        create_volume_groups: create,
         ..StoragePoolSpec::default()
     }
 }
@@ -100,13 +100,16 @@ async fn a_pool_is_on_the_nodes_with_its_labels() {
     let told = status(&world, "fast", |told| told.ready == 1).await;
     assert_eq!((nodes(&told), told.observed_generation, &told.message), (vec!["alpha"], 1, &None));
     let storage = world.storage("alpha");
-    assert_eq!((told.size.unwrap(), told.free.unwrap()), (storage.size, storage.free));
-    assert!(storage.size.0 > Bytes::mib(800) && world.storage("beta").pools.is_empty());
+    assert_eq!(
+        (told.capacity.unwrap(), told.available.unwrap()),
+        (storage.capacity, storage.available)
+    );
+    assert!(storage.capacity.0 > Bytes::mib(800) && world.storage("beta").pools.is_empty());
     known(&cluster, "alpha", is_configured).await;
     let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     assert_eq!(made.node, "alpha");
-    let free = told.free;
-    status(&world, "fast", |told| told.free < free).await;
+    let free = told.available;
+    status(&world, "fast", |told| told.available < free).await;
     let said = refused(cluster.ensure(&want("pvc-2", 100, &["beta"])).await, Reason::Elsewhere);
     assert!(said.contains("it is on alpha"), "{said}");
 }
@@ -150,10 +153,10 @@ async fn a_label_brings_a_pool_and_takes_it_but_not_the_volumes_in_it() {
     node(&world, "beta", Some("fast"));
     let both = status(&world, "fast", |told| told.ready == 2).await;
     assert_eq!(nodes(&both), ["alpha", "beta"]);
-    assert!(both.size > one.size);
+    assert!(both.capacity > one.capacity);
     node(&world, "alpha", Some("slow"));
     let other = status(&world, "fast", |told| nodes(told) == ["beta"]).await;
-    assert_eq!((other.ready, other.size), (1, one.size));
+    assert_eq!((other.ready, other.capacity), (1, one.capacity));
     known(&cluster, "alpha", |told| !is_configured(told)).await;
     // It is served all the same, and no new ones are made beside it.
     cluster.grow(&made.id, growth(200)).await.unwrap();
@@ -174,7 +177,7 @@ async fn a_pool_that_is_edited_or_removed_is_followed() {
     known(&cluster, "alpha", is_configured).await;
     let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     pool(&world, "fast", of_groups(&["vg0", "vg1"]));
-    let large = status(&world, "fast", |told| told.size > small.size).await;
+    let large = status(&world, "fast", |told| told.capacity > small.capacity).await;
     assert_eq!(large.observed_generation, 2);
 
     world.api.delete::<StoragePool>("fast");
@@ -196,7 +199,7 @@ async fn what_would_be_done_is_told_before_it_is_done() {
     let alpha = bare(&world, "alpha", host).await;
     let cluster = world.controller().await;
     pool(&world, "fast", of_disks(&["/dev/fake0"], false));
-    let plan = |told: &StoragePoolStatus| told.nodes.first().map(|one| one.plan.clone());
+    let plan = |told: &StoragePoolStatus| told.nodes.first().map(|one| one.planned_actions.clone());
     let told = status(&world, "fast", |told| plan(told).is_some_and(|plan| !plan.is_empty())).await;
     let steps = plan(&told).unwrap().join("; ");
     assert!(steps.contains("/dev/fake0"), "{steps}");
@@ -206,7 +209,7 @@ async fn what_would_be_done_is_told_before_it_is_done() {
     pool(&world, "fast", of_disks(&["/dev/fake0"], true));
     let told = status(&world, "fast", |told| told.ready == 1).await;
     assert_eq!(plan(&told), Some(Vec::new()));
-    known(&cluster, "alpha", |told| told.size.0 > Bytes::ZERO).await;
+    known(&cluster, "alpha", |told| told.capacity.0 > Bytes::ZERO).await;
     cluster.ensure(&want("pvc-1", 100, &["alpha"])).await.unwrap();
 }
 
@@ -223,7 +226,7 @@ async fn a_refused_disk_is_told_by_its_name() {
     let message = told.message.unwrap();
     assert!(message.starts_with("alpha: ") && message.contains("/dev/fake0"), "{message}");
     assert!(message.contains("zfs_member"), "{message}");
-    assert_eq!(told.nodes[0].refused.len(), 1);
+    assert_eq!(told.nodes[0].rejected_disks.len(), 1);
     assert_eq!(alpha.host.state().groups.len(), 0);
 }
 
@@ -321,14 +324,14 @@ async fn a_class_that_names_no_pool_goes_on_beside_a_pool_that_plans_is_refused_
         assert_eq!(made.pool.as_str(), "zeta", "beside {name}");
         refused(cluster.ensure(&want("large", 9000, &["alpha"])).await, Reason::NoRoomToCreate);
         let room = world.storage("alpha").pools.into_iter().find(|pool| pool.name == "zeta");
-        let free = room.unwrap().free;
+        let free = room.unwrap().available;
         let told = told(&world, "a-any").0;
         assert_eq!(told, free.to_string(), "the scheduler reads it beside {name}");
     }
     pool_of_age(&world, "default", 90, of_groups(&["vg9"]));
     world.api.delete::<StoragePool>("new");
     let is_there = |told: &NodeStorageStatus| {
-        told.pools.iter().any(|pool| pool.name == "default" && pool.size.0 > Bytes::ZERO)
+        told.pools.iter().any(|pool| pool.name == "default" && pool.capacity.0 > Bytes::ZERO)
     };
     known(&cluster, "alpha", is_there).await;
     let made = cluster.ensure(&want("pvc-9", 100, &["alpha"])).await.unwrap();

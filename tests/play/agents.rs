@@ -34,7 +34,7 @@ fn publish_of(api: &FakeApi, play: &Play, name: &str) -> bool {
     let mut node: NodeStorage = api.get(name).unwrap_or_else(|| {
         object(json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": name},
-            "spec": {"key": key.as_str()}, "status": {},
+            "spec": {"nodeHash": key.as_str()}, "status": {},
         }))
     });
     let is_here =
@@ -66,8 +66,8 @@ fn volume(name: &str, handle: &str, play: &Play) -> VolumeOnNode {
     let size = play.sizes.get(name).copied().unwrap_or(Bytes::gib(4));
     object(json!({
         "id": handle, "name": name, "pool": "p", "size": Quantity(size),
-        "requested": "4Gi", "mode": play.file_system.unwrap_or("ext4"), "state": "ready",
-        "fence": fence, "limit": play.limits.get(name).map(|limit| Quantity(*limit)),
+        "requestedSize": "4Gi", "volumeMode": "Filesystem", "fsType": play.file_system.unwrap_or("ext4"), "state": "Ready",
+        "fence": fence, "maxSize": play.limits.get(name).map(|limit| Quantity(*limit)),
     }))
 }
 
@@ -127,7 +127,7 @@ fn shrink(
     if play.is_read_only {
         return failed("InUse", "it is mounted read-only");
     }
-    if volume.mode == "ext4" && open_count(api, play, &volume.name) > 0 {
+    if volume.format() == "ext4" && open_count(api, play, &volume.name) > 0 {
         return failed("InUse", "it does not shrink while it is mounted");
     }
     if play.used > to.0 {

@@ -226,8 +226,8 @@ def request(name, node="n"):
 
 
 REQUESTS, ANSWERS = "volumerequests.pliant.io", "volumerequests/status.pliant.io"
-THING = {"metadata": {"name": "node1"}, "spec": {"key": "k"}}
-HELD, EDITED = changed(THING, lambda one: one["metadata"].update(finalizers=["x"])), changed(THING, spec_with(key="z"))
+THING = {"metadata": {"name": "node1"}, "spec": {"nodeHash": "k"}}
+HELD, EDITED = changed(THING, lambda one: one["metadata"].update(finalizers=["x"])), changed(THING, spec_with(nodeHash="z"))
 for name, taken in {"fence": True, "inspect": True, "shrink": True, "unpin": True, "expand": False, "create": False, "delete": False}.items():
     write(OPERATOR, "CREATE", REQUESTS, name, request(name), taken=taken)
     write(OPERATOR, "DELETE", REQUESTS, name, old=request(name), taken=taken)

@@ -349,9 +349,10 @@ async fn fuller(nodes: &Api<NodeStorage>, number: usize, volumes: usize) {
 async fn simulate(nodes: &Api<NodeStorage>, volumes: &Api<PersistentVolume>, number: usize) {
     let node = format!("simulated-{number}");
     let (params, key) = (PostParams::default(), NodeKey::of(&node));
-    let empty: NodeStorage =
-        serde_json::from_value(json!({"metadata": {"name": node}, "spec": {"key": key.as_str()}}))
-            .unwrap();
+    let empty: NodeStorage = serde_json::from_value(
+        json!({"metadata": {"name": node}, "spec": {"nodeHash": key.as_str()}}),
+    )
+    .unwrap();
     persist(|| nodes.create(&params, &empty)).await.unwrap();
     let named = |volume: usize| format!("pvc-{number:08}-aaaa-bbbb-cccc-{volume:012}");
     let id = |name: &str| VolumeId::new(key.clone(), VolumeKey::of(name)).to_string();
@@ -359,8 +360,8 @@ async fn simulate(nodes: &Api<NodeStorage>, volumes: &Api<PersistentVolume>, num
         .map(|volume| {
             let name = named(volume);
             json!({
-                "id": id(&name), "name": name, "pool": "fast", "size": "1Gi", "requested": "1Gi",
-                "mode": "ext4", "state": "ready",
+                "id": id(&name), "name": name, "pool": "fast", "size": "1Gi", "requestedSize": "1Gi",
+                "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready",
             })
         })
         .collect();

@@ -43,7 +43,7 @@ impl World {
             let volumes = node.status.iter().flat_map(|status| &status.volumes);
             volumes
                 .filter(|volume| volume.name == name)
-                .any(|volume| (volume.size.to_string(), volume.limit) == (size.to_owned(), None))
+                .any(|volume| (volume.size.to_string(), volume.max_size) == (size.to_owned(), None))
         };
         let nodes = Api::<NodeStorage>::all(self.client.clone());
         self.until_named(&nodes, &node, &format!("has {name} with {size}"), is_so).await;

@@ -41,7 +41,7 @@ fn a_growth_beyond_the_group_takes_a_spare_disk() {
         let _ = pools.delete(&world.name, &DeleteParams::default()).await;
         let spec: StoragePoolSpec = serde_json::from_value(json!({
             "disks": [{"device": "/dev/ubdc"}],
-            "spareDisks": [{"device": "/dev/ubdd"}],
+            "standbyDisks": [{"device": "/dev/ubdd"}],
         }))
         .unwrap();
         pools.create(&PostParams::default(), &StoragePool::new(&world.name, spec)).await.unwrap();
@@ -52,13 +52,13 @@ fn a_growth_beyond_the_group_takes_a_spare_disk() {
                 "tells what each node would do",
                 |pool: &StoragePool| {
                     let nodes = pool.status.iter().flat_map(|status| &status.nodes);
-                    nodes.filter(|node| !node.plan.is_empty()).count() == 2
+                    nodes.filter(|node| !node.planned_actions.is_empty()).count() == 2
                 },
             )
             .await;
         let status = told.status.unwrap();
         assert_eq!(status.ready, 0, "nothing was done yet: {status:?}");
-        let may = Patch::Merge(json!({"spec": {"create": true}}));
+        let may = Patch::Merge(json!({"spec": {"createVolumeGroups": true}}));
         pools.patch(&world.name, &PatchParams::default(), &may).await.unwrap();
         world
             .until_named(&pools, &world.name, "is ready on both nodes", |pool: &StoragePool| {

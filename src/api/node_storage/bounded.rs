@@ -62,9 +62,10 @@ impl NodeStorageStatus {
 
     /// Cut what is longer than the API server takes: a record that it refuses tells nothing at all.
     ///
-    /// `unread` says how many volumes are left out, and `unlisted` which, so that no reader takes one of them for gone.
-    /// Volumes with ailments, and those of a swap or a shrink, are left out last.
-    pub fn bounded(mut self) -> Self {
+    /// Returns besides why the list of volumes may lack some: after `gap`, why it may already, it says how many are
+    /// left out. `unlisted` says which, so that no reader takes one of them for gone. Unhealthy volumes, and those of
+    /// a swap or a shrink, are left out last.
+    pub fn bounded(mut self, gap: Option<String>) -> (Self, Option<String>) {
         let ids: Vec<String> = self.volumes.iter().map(|one| one.id.clone()).collect();
         let count = ids.len();
         let names = |left_out: usize| left_out.saturating_mul(UNLISTED + 1).min(OF_UNLISTED);
@@ -74,18 +75,18 @@ impl NodeStorageStatus {
             self.fit(names(count));
         }
         let listed = self.volumes.len();
+        let mut gap = gap;
         if listed < count {
             self.unlisted = self.names_of_others(&ids);
             let words = format!(
-                "of {count} volumes {} are not listed: the record would be larger than the API \
-                 server keeps one",
+                "of {count} volumes {} are not listed: the object would be larger than the API \
+                 server takes",
                 count - listed
             );
-            let unread = self.unread.take();
-            self.unread = Some(unread.map_or(words.clone(), |why| format!("{words}; {why}")));
-            self.unread.iter_mut().for_each(cut);
+            gap = Some(gap.map_or(words.clone(), |why| format!("{words}; {why}")));
         }
-        self
+        gap.iter_mut().for_each(cut);
+        (self, gap)
     }
 
     /// The names of those of some volumes, in their order, that are not listed.
@@ -105,15 +106,15 @@ impl NodeStorageStatus {
             |_| true,
             |pool| {
                 pool.message.iter_mut().for_each(shorten);
-                for lines in [&mut pool.plan, &mut pool.refused] {
+                for lines in [&mut pool.planned_actions, &mut pool.rejected_disks] {
                     lines.truncate(1);
                     lines.iter_mut().for_each(shorten);
                 }
             },
         );
-        let is_unwell = |health: Health| health != Health::Ok;
+        let is_unwell = |health: Health| health != Health::Healthy;
         keep_within(
-            &mut self.groups,
+            &mut self.volume_groups,
             OF_GROUPS,
             |group| is_unwell(group.health),
             |group| {
@@ -133,7 +134,7 @@ impl NodeStorageStatus {
         let mut volumes = std::mem::take(&mut self.volumes);
         let left = MOST_BYTES.saturating_sub(bytes_of(self) + OF_WORDS + of_names);
         keep_within(&mut volumes, left, matters, |volume| {
-            volume.ailments.iter_mut().for_each(|one| shorten(&mut one.message));
+            volume.health_statuses.iter_mut().for_each(|one| shorten(&mut one.message));
         });
         self.volumes = volumes;
     }
@@ -151,20 +152,23 @@ impl NodeStorageStatus {
         self.work.truncate(MOST_VOLUMES);
         self.usage.truncate(MOST_USAGES);
         self.pools.truncate(MOST_GROUPS);
-        self.groups.truncate(MOST_GROUPS);
+        self.volume_groups.truncate(MOST_GROUPS);
         self.disks.truncate(MOST_DISKS);
-        for lines in self.pools.iter_mut().flat_map(|pool| [&mut pool.plan, &mut pool.refused]) {
+        for lines in self
+            .pools
+            .iter_mut()
+            .flat_map(|pool| [&mut pool.planned_actions, &mut pool.rejected_disks])
+        {
             lines.truncate(MOST_LINES);
             lines.iter_mut().for_each(cut);
         }
         let of_pools = self.pools.iter_mut().filter_map(|pool| pool.message.as_mut());
-        let of_groups = self.groups.iter_mut().filter_map(|group| group.message.as_mut());
+        let of_groups = self.volume_groups.iter_mut().filter_map(|group| group.message.as_mut());
         let of_disks = self.disks.iter_mut().filter_map(|disk| disk.message.as_mut());
         of_pools.chain(of_groups).chain(of_disks).for_each(cut);
         self.volumes.iter_mut().for_each(VolumeOnNode::bound);
         self.work.iter_mut().for_each(|work| cut_at(&mut work.progress, LONGEST_LINE));
         self.disks.iter_mut().for_each(|disk| cut_at(&mut disk.device, LONGEST_PATH));
-        self.unread.iter_mut().for_each(cut);
         let versions = self.lvm_version.iter_mut().chain(&mut self.kernel_version);
         versions.for_each(|version| cut_at(version, LONGEST_VERSION));
     }
@@ -172,7 +176,7 @@ impl NodeStorageStatus {
 
 /// Whether others wait for what a volume's node tells of it, or an administrator has to see to it.
 fn matters(volume: &VolumeOnNode) -> bool {
-    volume.fence.is_some() || volume.limit.is_some() || !volume.ailments.is_empty()
+    volume.fence.is_some() || volume.max_size.is_some() || !volume.health_statuses.is_empty()
 }
 
 /// Leave of a list what fits in so many bytes: first what `matters`, and the rest only if all of that fits. Before

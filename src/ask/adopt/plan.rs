@@ -12,10 +12,13 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as KubeQuantity;
 use kube::api::ObjectMeta;
 
 use super::Adoption;
-use crate::api::{FenceState, NodeStorage, Operation, Quantity, VolumeOnNode, VolumeRequest};
+use crate::api::{
+    FenceState, NodeStorage, Operation, Quantity, VolumeMode, VolumeOnNode, VolumeRequest,
+    VolumeState,
+};
 use crate::cluster::audit::{Difference, audit};
 use crate::cluster::{self, Pv, VOLUME, volume_name};
-use crate::volume::{Class, DRIVER, FsKind, State, TOPOLOGY, few};
+use crate::volume::{Class, DRIVER, FsKind, TOPOLOGY, few};
 
 /// What decides about an adoption.
 #[derive(Debug, Default)]
@@ -108,8 +111,7 @@ fn refuse_if_named(seen: &Seen, id: &str) -> Result<(), String> {
 
 fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> {
     let id = &volume.id;
-    let state = volume.state.parse::<State>();
-    if !matches!(state, Ok(State::Ready | State::Resizing | State::Resized)) {
+    if !matches!(volume.state, VolumeState::Ready | VolumeState::Resizing | VolumeState::Resized) {
         return Err(format!("volume {id} is {}: there is nothing to adopt", volume.state));
     }
     if let Some(fence) = volume.fence.filter(|fence| fence.state != FenceState::Active) {
@@ -270,7 +272,7 @@ fn storage(volume: &VolumeOnNode) -> BTreeMap<String, KubeQuantity> {
 }
 
 fn volume_mode(volume: &VolumeOnNode) -> &'static str {
-    if volume.mode == "block" { "Block" } else { "Filesystem" }
+    if volume.volume_mode == VolumeMode::Block { "Block" } else { "Filesystem" }
 }
 
 /// Of a claim that is not made yet the uid is not known: it is bound by its name.
@@ -297,7 +299,7 @@ fn new_volume(
     let csi = CSIPersistentVolumeSource {
         driver: DRIVER.to_owned(),
         volume_handle: volume.id.clone(),
-        fs_type: (volume.mode != "block").then(|| volume.mode.clone()),
+        fs_type: volume.fs_type.clone(),
         volume_attributes: Some(BTreeMap::from([("pool".to_owned(), volume.pool.clone())])),
         ..CSIPersistentVolumeSource::default()
     };

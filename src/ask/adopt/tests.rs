@@ -2,7 +2,9 @@ use serde_json::{Value, json};
 
 use super::plan::Seen;
 use super::*;
-use crate::api::{NodeStorage, NodeStorageSpec, NodeStorageStatus, VolumeRequest};
+use crate::api::{
+    NodeStorage, NodeStorageSpec, NodeStorageStatus, VolumeMode, VolumeRequest, VolumeState,
+};
 use crate::cluster::Pv;
 use crate::volume::{NodeKey, VolumeId, VolumeKey};
 
@@ -17,9 +19,9 @@ fn id() -> String {
 /// A node with one volume that no PersistentVolume names, and a class.
 fn seen() -> Seen {
     let key = NodeKey::of("alpha").as_str().to_owned();
-    let mut node = NodeStorage::new("alpha", NodeStorageSpec { key });
+    let mut node = NodeStorage::new("alpha", NodeStorageSpec { node_hash: key });
     let volume = json!({"id": id(), "name": "pvc-u-1", "pool": "fast", "size": "104Mi",
-                        "requested": "100Mi", "mode": "xfs", "state": "ready"});
+                        "requestedSize": "100Mi", "volumeMode": "Filesystem", "fsType": "xfs", "state": "Ready"});
     node.status =
         Some(NodeStorageStatus { volumes: vec![typed(volume)], ..NodeStorageStatus::default() });
     Seen { nodes: vec![node], classes: vec![class("fast", "fast")], ..Seen::default() }
@@ -124,7 +126,9 @@ fn both_objects_are_what_the_provisioner_would_have_written() {
 
 #[test]
 fn a_raw_block_volume_has_no_file_system() {
-    let seen = with(|seen| volume(seen).mode = "block".to_owned());
+    let seen = with(|seen| {
+        (volume(seen).volume_mode, volume(seen).fs_type) = (VolumeMode::Block, None);
+    });
     let adoption = plan(&seen, &id(), &named()).unwrap();
     let spec = adoption.volume.spec.unwrap();
     assert_eq!(spec.volume_mode.as_deref(), Some("Block"));
@@ -199,12 +203,12 @@ fn what_speaks_against_it_is_told() {
         (with(|seen| seen.nodes.clear()), named(), "no node tells of volume"),
         (with(|seen| seen.volumes = vec![pv("x", &id())]), named(), "has PersistentVolume x"),
         (with(|seen| seen.volumes = vec![pv("pvc-u-1", "y")]), named(), "is of another volume"),
-        (with(|seen| volume(seen).state = "deleting".to_owned()), named(), "is deleting"),
-        (with(|seen| volume(seen).state = "creating".to_owned()), named(), "is creating"),
+        (with(|seen| volume(seen).state = VolumeState::Deleting), named(), "is Deleting"),
+        (with(|seen| volume(seen).state = VolumeState::Creating), named(), "is Creating"),
         (with(|seen| volume(seen).fence = fence("Incomplete")), named(), "is incomplete"),
-        (with(|seen| volume(seen).state = "odd".to_owned()), named(), "is odd"),
+        (with(|seen| volume(seen).state = VolumeState::Unknown), named(), "is Unknown"),
         (
-            with(|seen| seen.requests = vec![request(json!({"remove": {}}))]),
+            with(|seen| seen.requests = vec![request(json!({"delete": {}}))]),
             named(),
             "being made or removed just now; see `kubectl describe volumerequest r`",
         ),

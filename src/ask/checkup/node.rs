@@ -6,7 +6,9 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{KUBELETS, NODES, PODS, STORAGES, Seen};
-use crate::api::{DiskState, Health, NodeStorageStatus, PoolOnNode, StoragePool};
+use crate::api::{
+    DiskState, Health, INVENTORY_COMPLETE, NodeStorageStatus, PoolOnNode, StoragePool,
+};
 use crate::ask::is_ready;
 use crate::bytes::Bytes;
 use crate::doctor::Finding;
@@ -124,7 +126,7 @@ fn of_record(
     let mut findings: Vec<Finding> =
         status.pools.iter().filter_map(|one| pool(status, one, program, name, &look)).collect();
     findings.extend(status.pools.iter().filter_map(|pool| planned(seen, pool, name)));
-    if let Some(unread) = &status.unread
+    if let Some(unread) = status.inventory_gap()
         && !status.pools.iter().any(|pool| hides(pool, unread))
     {
         let what = format!("node {name}: not all volumes can be read: {unread}");
@@ -138,13 +140,13 @@ fn of_record(
         Finding::bad(what, "put it back; until then nothing is changed in its group")
     }));
     findings.extend(status.volumes.iter().flat_map(|volume| {
-        volume.ailments.iter().map(move |ailment| {
+        volume.health_statuses.iter().map(move |ailment| {
             let what = format!("node {name}: volume {}: {}", volume.name, ailment.message);
             // Whose name that is changes with an exchange; its id never does.
             let its = seen.volumes.iter().find(|pv| pv.handle() == Some(&volume.id));
             let pv = its.and_then(|pv| pv.metadata.name.as_ref()).unwrap_or(&volume.name);
             let todo = format!("{program} explain pv/{pv}");
-            if ailment.severity == "Degraded" {
+            if ailment.status == "Degraded" {
                 Finding::warning(what, todo)
             } else {
                 Finding::bad(what, todo)
@@ -169,14 +171,18 @@ fn hides(pool: &PoolOnNode, unread: &str) -> bool {
 
 /// Whether a pool has been told of with these words.
 fn is_told_of_a_pool(status: &NodeStorageStatus, words: &str) -> bool {
-    let unwell = status.pools.iter().filter(|pool| pool.health != Health::Ok);
+    let unwell = status.pools.iter().filter(|pool| pool.health != Health::Healthy);
     unwell.filter_map(|pool| pool.message.as_ref()).any(|message| message.contains(words))
 }
 
 /// Whether what a condition says stands in the lines of pools, disks or other conditions.
 fn is_told(status: &NodeStorageStatus, condition: &Condition) -> bool {
-    let unavailable = status.groups.iter().filter(|group| group.health == Health::Unavailable);
+    let unavailable =
+        status.volume_groups.iter().filter(|group| group.health == Health::Unavailable);
     let mut words = unavailable.filter_map(|group| group.message.as_ref());
+    if condition.type_ == INVENTORY_COMPLETE {
+        return true; // In a line of its own, or in that of its pool.
+    }
     match condition.reason.as_str() {
         "PoolUnavailable" | "PrerequisitesNotMet" | "DiskMissing" => true,
         "VolumeGroupUnavailable" => words.all(|words| is_told_of_a_pool(status, words)),
@@ -191,8 +197,8 @@ fn on_the_node(agents: &[&Pod]) -> String {
 }
 
 fn room(status: &NodeStorageStatus, name: &str) -> Finding {
-    let free: Bytes = status.free.0;
-    let (volumes, size) = (status.volume_count, status.size.0);
+    let free: Bytes = status.available.0;
+    let (volumes, size) = (status.volume_count, status.capacity.0);
     Finding::good(format!("node {name}: {free} of {size} free, volumes: {volumes}"))
 }
 
@@ -204,12 +210,12 @@ fn pool(
     look: &str,
 ) -> Option<Finding> {
     let message = pool.message.as_deref().unwrap_or("it is not as it should be");
-    let hides = status.unread.as_ref().is_some_and(|unread| hides(pool, unread));
+    let hides = status.inventory_gap().is_some_and(|unread| hides(pool, unread));
     let besides = if hides { "; not all of its volumes can be listed" } else { "" };
     let what = format!("node {name}, pool {}: {message}{besides}", pool.name);
     match pool.health {
         _ if pool.only_plans() => None, // What it plans is a line of its own.
-        Health::Ok => None,
+        Health::Healthy => None,
         Health::Degraded | Health::Unknown => {
             Some(Finding::warning(what, format!("{program} status")))
         }
@@ -220,12 +226,19 @@ fn pool(
 /// What waits for the administrator to allow that disks are initialised.
 fn planned(seen: &Seen, pool: &PoolOnNode, name: &str) -> Option<Finding> {
     let is_it = |one: &&StoragePool| one.metadata.name.as_ref() == Some(&pool.name);
-    let may = seen.pools.iter().find(is_it).is_some_and(|pool| pool.spec.create);
-    (!pool.plan.is_empty() && !may).then(|| {
-        let what = format!("node {name}, pool {}, planned: {}", pool.name, pool.plan.join("; "));
+    let may = seen.pools.iter().find(is_it).is_some_and(|pool| pool.spec.create_volume_groups);
+    (!pool.planned_actions.is_empty() && !may).then(|| {
+        let what = format!(
+            "node {name}, pool {}, planned: {}",
+            pool.name,
+            pool.planned_actions.join("; ")
+        );
         Finding::warning(
             what,
-            format!("if that is right: kubectl edit storagepool {}, create: true", pool.name),
+            format!(
+                "if that is right: kubectl edit storagepool {}, createVolumeGroups: true",
+                pool.name
+            ),
         )
     })
 }

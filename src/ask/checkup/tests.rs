@@ -21,10 +21,9 @@ fn id(name: &str) -> String {
 
 /// A cluster of a node with the driver and one without, where nothing is wrong.
 fn seen() -> Seen {
-    let pool =
-        json!({"name": "fast", "configured": true, "size": "4Gi", "free": "3Gi", "volumes": 1});
+    let pool = json!({"name": "fast", "configured": true, "capacity": "4Gi", "available": "3Gi", "volumes": 1});
     let volume = json!({"id": id("pvc-1"), "name": "pvc-1", "pool": "fast", "size": "1Gi",
-                        "requested": "1Gi", "mode": "ext4", "state": "ready"});
+                        "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready"});
     Seen {
         definitions: crate::api::definitions(),
         driver: typed(json!({"metadata": {"name": DRIVER},
@@ -38,8 +37,8 @@ fn seen() -> Seen {
                                     "spec": {"drivers": [{"name": DRIVER, "nodeID": "alpha"}]}}))],
         storages: vec![typed(json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage",
-            "metadata": {"name": "alpha"}, "spec": {"key": NodeKey::of("alpha").as_str()},
-            "status": {"version": env!("CARGO_PKG_VERSION"), "size": "4Gi", "free": "3Gi",
+            "metadata": {"name": "alpha"}, "spec": {"nodeHash": NodeKey::of("alpha").as_str()},
+            "status": {"version": env!("CARGO_PKG_VERSION"), "capacity": "4Gi", "available": "3Gi",
                        "volumeCount": 1, "pools": [pool], "volumes": [volume]},
         }))],
         pods: vec![typed(pod("node", "alpha", "True")), typed(pod("controller", "alpha", "True"))],
@@ -165,7 +164,7 @@ fn a_class_that_names_no_pool_can_be_used_where_a_node_has_one_for_it() {
         })
     };
     let pool = |name: &str, default: bool, health: &str| {
-        json!({"name": name, "configured": true, "default": default, "size": "4Gi", "free": "3Gi",
+        json!({"name": name, "configured": true, "default": default, "capacity": "4Gi", "available": "3Gi",
                "volumes": 1, "health": health})
     };
     let besides = with(json!([pool("fast", true, "Ok"), pool("looks", false, "Ok")]));
@@ -197,7 +196,7 @@ fn the_topologies_of_a_class_are_looked_at() {
         ];
         seen.nodes[0].metadata.labels = typed(json!({"kubernetes.io/hostname": "alpha"}));
         let other = json!({"apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage",
-            "metadata": {"name": "control"}, "spec": {"key": "k"}, "status": {
+            "metadata": {"name": "control"}, "spec": {"nodeHash": "k"}, "status": {
                 "version": env!("CARGO_PKG_VERSION")}});
         seen.storages.push(typed(other));
         seen.kubelets.push(typed(json!({"metadata": {"name": "control"},
@@ -243,19 +242,19 @@ fn what_a_node_tells_is_told() {
     insta::assert_snapshot!(found(|seen| {
         let status = seen.storages[0].status.as_mut().unwrap();
         status.version = "0.0.9".to_owned();
-        status.unread = Some("vg0 could not be read".to_owned());
+        status.set_inventory_gap("vg0 could not be read");
         status.pools = vec![
-            typed(json!({"name": "fast", "configured": true, "size": "4Gi", "free": "3Gi", "volumes": 1,
+            typed(json!({"name": "fast", "configured": true, "capacity": "4Gi", "available": "3Gi", "volumes": 1,
                 "health": "Degraded", "message": "/dev/sdc is not blank: ext4; see `wipefs /dev/sdc`"})),
-            typed(json!({"name": "big", "configured": true, "size": "0", "free": "0", "volumes": 0,
+            typed(json!({"name": "big", "configured": true, "capacity": "0", "available": "0", "volumes": 0,
                 "health": "Unavailable", "message": "it has no volume group yet: see what is planned",
-                "plan": ["make volume group pliant-big-1 of /dev/sdd"]})),
+                "plannedActions": ["make volume group pliant-big-1 of /dev/sdd"]})),
         ];
         status.disks = vec![typed(json!({"device": "/dev/sdb", "state": "Missing",
                                          "message": "the disk of vg0 is away; see `pvs`"}))];
-        status.volumes[0].ailments = vec![
-            typed(json!({"severity": "Degraded", "reason": "VolumeSuspended", "message": "it is not ready"})),
-            typed(json!({"severity": "DataLoss", "reason": "DiskMissing", "message": "its disk is away"})),
+        status.volumes[0].health_statuses = vec![
+            typed(json!({"status": "Degraded", "reason": "VolumeSuspended", "message": "it is not ready"})),
+            typed(json!({"status": "DataLoss", "reason": "DiskMissing", "message": "its disk is away"})),
         ];
         status.conditions = vec![typed(json!({"type": "ToolsThere", "status": "False", "reason": "x",
             "message": "mkfs.xfs is missing", "lastTransitionTime": "2026-01-01T00:00:00Z"}))];
@@ -265,7 +264,7 @@ fn what_a_node_tells_is_told() {
     ! node alpha, pool fast: /dev/sdc is not blank: ext4; see `wipefs /dev/sdc`
         → pliant status
     ! node alpha, pool big, planned: make volume group pliant-big-1 of /dev/sdd
-        → if that is right: kubectl edit storagepool big, create: true
+        → if that is right: kubectl edit storagepool big, createVolumeGroups: true
     ✗ node alpha: not all volumes can be read: vg0 could not be read
         → look from the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
     ✗ node alpha: disk /dev/sdb is missing: the disk of vg0 is away; see `pvs`
@@ -285,9 +284,9 @@ fn the_trouble_of_one_pool_stands_once_and_with_that_pool() {
     insta::assert_snapshot!(found(|seen| {
         let status = seen.storages[0].status.as_mut().unwrap();
         let why = "/dev/nosuch is not there; see `ls /dev/disk/by-id`";
-        status.pools.push(typed(json!({"name": "twice", "configured": true, "size": "0", "free": "0",
+        status.pools.push(typed(json!({"name": "twice", "configured": true, "capacity": "0", "available": "0",
             "volumes": 0, "health": "Unavailable", "message": why})));
-        status.unread = Some(format!("pool twice: {why}"));
+        status.set_inventory_gap(&format!("pool twice: {why}"));
         status.disks = vec![typed(json!({"device": "/dev/nosuch", "state": "Missing", "message": why}))];
         let condition = |kind: &str, reason: &str, message: &str| typed(json!({"type": kind,
             "status": "False", "reason": reason, "message": message,

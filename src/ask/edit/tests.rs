@@ -36,11 +36,11 @@ fn with_usage(mut seen: Seen, claim: &str, gib: u64) -> Seen {
     let used = Quantity(Bytes::gib(gib));
     let node = json!({
         "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage",
-        "metadata": {"name": "alpha"}, "spec": {"key": "k"},
+        "metadata": {"name": "alpha"}, "spec": {"nodeHash": "k"},
         "status": {
             "volumes": [{"id": "k-1", "name": format!("pvc-{claim}"), "pool": "fast", "size": "8Gi",
-                         "requested": "8Gi", "mode": "ext4", "state": "ready"}],
-            "usage": [{"volume": "k-1", "at": "2026-11-01T10:00:00Z", "used": used, "capacity": "8Gi",
+                         "requestedSize": "8Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready"}],
+            "usage": [{"volume": "k-1", "observedTime": "2026-11-01T10:00:00Z", "used": used, "capacity": "8Gi",
                        "available": "1Gi"}],
         },
     });
@@ -123,7 +123,7 @@ fn claims_that_shrink_where_they_lie_stop_no_pod() {
         for node in &mut seen.around.storages {
             let volumes = &mut node.status.as_mut().unwrap().volumes;
             for volume in volumes {
-                volume.mode = String::from(mode);
+                volume.fs_type = Some(String::from(mode));
             }
         }
         seen

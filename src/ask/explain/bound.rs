@@ -94,7 +94,7 @@ fn gone(facts: &Facts, storage: &NodeStorage, place: &Place<'_>) -> Option<Expla
     let unread = match status {
         Some(status) if is_complete(status) => None,
         told => Some(
-            told.and_then(|status| status.unread.clone())
+            told.and_then(|status| status.inventory_gap().map(str::to_owned))
                 .unwrap_or_else(|| "not all of its pools can be read".to_owned()),
         ),
     };
@@ -141,7 +141,7 @@ fn fenced(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
 }
 
 fn ailing(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
-    let ailments = &place.volume?.ailments;
+    let ailments = &place.volume?.health_statuses;
     let sentences: Vec<&str> = ailments.iter().map(|one| one.message.as_str()).collect();
     if sentences.is_empty() {
         return None;
@@ -197,7 +197,7 @@ fn pod_waits(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
 
 fn fine(facts: &Facts, place: &Place<'_>) -> Explanation {
     let what = place.volume.map_or_else(String::new, |volume| {
-        format!("{} of {} in pool {}", volume.size.0, volume.mode, volume.pool)
+        format!("{} of {} in pool {}", volume.size.0, volume.format(), volume.pool)
     });
     let users = few(facts.pods.iter().filter_map(|pod| pod.metadata.name.as_ref()));
     let used =

@@ -458,7 +458,7 @@ fn use_pool(facts: &Facts, nodes: &[NodeSays]) -> Todo {
     };
     match nodes.iter().find_map(only_plans) {
         Some(pool) => Todo::command(
-            format!("let StoragePool {pool} make what it plans: create: true"),
+            format!("let StoragePool {pool} make what it plans: createVolumeGroups: true"),
             format!("kubectl edit storagepool {pool}"),
         ),
         None => Todo::command("see all pools", format!("{} status", facts.program)),

@@ -7,7 +7,7 @@ use super::*;
 use crate::api::{
     Create, Expand, Failure, Health, LayoutRoom, NodeStorage, NodeStorageSpec, NodeStorageStatus,
     Operation, Phase, PoolOnNode, Quantity, VolumeMode, VolumeOnNode, VolumeRequest,
-    VolumeRequestSpec, VolumeRequestStatus,
+    VolumeRequestSpec, VolumeRequestStatus, VolumeState,
 };
 use crate::bytes::Bytes;
 use crate::volume::{NodeKey, VolumeId, VolumeKey};
@@ -22,18 +22,21 @@ fn storage(node: &str, pools: &[(&str, u64)]) -> NodeStorage {
         name: (*name).to_owned(),
         configured: true,
         default: oldest == Some(*name),
-        size: Quantity(Bytes::gib(1800)),
-        free: Quantity(Bytes::gib(*gib)),
-        largest: vec![LayoutRoom { layout: "linear".to_owned(), size: Quantity(Bytes::gib(*gib)) }],
+        capacity: Quantity(Bytes::gib(1800)),
+        available: Quantity(Bytes::gib(*gib)),
+        maximum_volume_size: vec![LayoutRoom {
+            layout: "linear".to_owned(),
+            size: Quantity(Bytes::gib(*gib)),
+        }],
         extent: Quantity(Bytes::mib(4)),
         volumes: 1,
-        health: Health::Ok,
+        health: Health::Healthy,
         message: None,
-        plan: Vec::new(),
-        refused: Vec::new(),
+        planned_actions: Vec::new(),
+        rejected_disks: Vec::new(),
     };
     let key = NodeKey::of(node).as_str().to_owned();
-    let mut storage = NodeStorage::new(node, NodeStorageSpec { key });
+    let mut storage = NodeStorage::new(node, NodeStorageSpec { node_hash: key });
     let pools = pools.iter().map(pool).collect();
     storage.status = Some(NodeStorageStatus { pools, ..NodeStorageStatus::default() });
     storage

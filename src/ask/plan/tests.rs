@@ -204,9 +204,9 @@ fn the_volume_of_a_claim_is_the_one_with_its_id() {
     let node = |name: &str, id: &str, mode: &str| {
         typed(json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": name},
-            "spec": {"key": "k"},
+            "spec": {"nodeHash": "k"},
             "status": {"volumes": [{"id": id, "name": "pvc-data-db-0", "pool": "p", "size": "8Gi",
-                                    "requested": "8Gi", "mode": mode, "state": "ready"}]},
+                                    "requestedSize": "8Gi", "volumeMode": "Filesystem", "fsType": mode, "state": "Ready"}]},
         }))
     };
     let mut around = around(swapping());

@@ -3,7 +3,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::*;
 use crate::api::{
-    Delete, GroupStatus, NodeStorageSpec, PoolOnNode, Quantity, VolumeOnNode, VolumeRequestSpec,
+    Delete, GroupStatus, NodeStorageSpec, PoolOnNode, Quantity, VolumeMode, VolumeOnNode,
+    VolumeRequestSpec, VolumeState,
 };
 use crate::cluster::Source;
 use crate::volume::{DRIVER, NodeKey, VolumeId, VolumeKey};
@@ -18,15 +19,16 @@ fn node(name: &str, volumes: &[&str]) -> NodeStorage {
         name: (*of).to_owned(),
         pool: "fast".to_owned(),
         size: Quantity(Bytes::gib(2)),
-        requested: Quantity(Bytes::gib(2)),
-        mode: "ext4".to_owned(),
-        state: "ready".to_owned(),
+        requested_size: Quantity(Bytes::gib(2)),
+        volume_mode: VolumeMode::Filesystem,
+        fs_type: Some("ext4".to_owned()),
+        state: VolumeState::Ready,
         fence: None,
-        limit: None,
-        ailments: Vec::new(),
+        max_size: None,
+        health_statuses: Vec::new(),
     };
     let key = NodeKey::of(name).as_str().to_owned();
-    let mut node = NodeStorage::new(name, NodeStorageSpec { key });
+    let mut node = NodeStorage::new(name, NodeStorageSpec { node_hash: key });
     let volumes = volumes.iter().map(volume).collect();
     node.status = Some(NodeStorageStatus { volumes, ..NodeStorageStatus::default() });
     node
@@ -39,7 +41,7 @@ fn with(mut node: NodeStorage, change: impl FnOnce(&mut NodeStorageStatus)) -> N
 
 fn pool(health: Health) -> PoolOnNode {
     serde_json::from_value(serde_json::json!({
-        "name": "fast", "configured": true, "size": "1Gi", "free": "1Gi", "volumes": 0,
+        "name": "fast", "configured": true, "capacity": "1Gi", "available": "1Gi", "volumes": 0,
         "health": health,
     }))
     .unwrap()
@@ -88,7 +90,7 @@ fn told(nodes: &[&NodeStorage], pvs: &[&Pv], requests: &[VolumeRequest]) -> Vec<
 #[test]
 fn a_volume_without_a_pv_is_found_unless_it_comes_or_goes() {
     let (here, elsewhere) = (node("alpha", &["a"]), node("beta", &["a"]));
-    let unread = with(here.clone(), |status| status.unread = Some("no".to_owned()));
+    let unread = with(here.clone(), |status| status.set_inventory_gap("no"));
     let (kept, foreign) = (ours("a"), pv("a", "other", &id("alpha", "a")));
     let (leaked, none) = (&["a of alpha has no pv"][..], &[][..]);
     for (node, pv, requests, expected) in [
@@ -116,8 +118,9 @@ fn a_pv_without_its_volume_is_found_if_its_node_can_tell() {
     let silent = NodeStorage { status: None, ..empty.clone() };
     let away = with(empty.clone(), |status| status.pools = vec![pool(Health::Unavailable)]);
     let degraded = with(empty.clone(), |status| status.pools = vec![pool(Health::Degraded)]);
-    let group_away = with(empty.clone(), |status| status.groups = vec![group(Health::Unavailable)]);
-    let unread = with(empty.clone(), |status| status.unread = Some("no".to_owned()));
+    let group_away =
+        with(empty.clone(), |status| status.volume_groups = vec![group(Health::Unavailable)]);
+    let unread = with(empty.clone(), |status| status.set_inventory_gap("no"));
     let (kept, foreign) = (ours("a"), pv("a", "other", &id("alpha", "a")));
     let by_hand = pv("a", DRIVER, "by-hand");
     let mut leaving = ours("a");
@@ -165,11 +168,11 @@ fn what_differs_is_told_with_what_to_do() {
 fn a_pool_that_only_plans_hides_no_volume() {
     let plans = |refused: serde_json::Value| {
         let pool = serde_json::json!({
-            "name": "looks", "configured": true, "size": "0", "free": "0", "volumes": 0,
-            "health": "Unavailable", "plan": ["make volume group x on /dev/sdb"], "refused": refused,
+            "name": "looks", "configured": true, "capacity": "0", "available": "0", "volumes": 0,
+            "health": "Unavailable", "plannedActions": ["make volume group x on /dev/sdb"], "rejectedDisks": refused,
         });
         with(node("alpha", &[]), |status| {
-            status.pools = vec![self::pool(Health::Ok), serde_json::from_value(pool).unwrap()];
+            status.pools = vec![self::pool(Health::Healthy), serde_json::from_value(pool).unwrap()];
         })
     };
     let lost = ours("a");

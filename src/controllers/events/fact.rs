@@ -190,7 +190,7 @@ pub(super) fn differences(seen: &Seen<'_>, found: &[Difference]) -> Vec<Fact> {
 fn of_pool(node: &NodeStorage, pool: &PoolOnNode) -> Option<Fact> {
     let (reason, how) = match pool.health {
         _ if pool.only_plans() => return None,
-        Health::Ok | Health::Unknown => return None,
+        Health::Healthy | Health::Unknown => return None,
         Health::Degraded => (EventReason::PoolDegraded, "not as it should be"),
         Health::Unavailable => (EventReason::PoolUnavailable, "not usable"),
     };
@@ -228,13 +228,13 @@ fn of_condition(node: &NodeStorage, condition: &Condition) -> Option<Fact> {
 }
 
 fn of_volumes(node: &NodeStorage, status: &NodeStorageStatus, pvs: &Named) -> Vec<Fact> {
-    let ailing = status.volumes.iter().filter(|volume| !volume.ailments.is_empty());
+    let ailing = status.volumes.iter().filter(|volume| !volume.health_statuses.is_empty());
     let kept = ailing.filter_map(|volume| Some((volume, pvs.get(&volume.id)?)));
     kept.flat_map(|(volume, pv)| ailments(node, volume, pv)).collect()
 }
 
 fn ailments(node: &NodeStorage, volume: &VolumeOnNode, pv: &Pv) -> Vec<Fact> {
-    let told = volume.ailments.iter().filter_map(|ailment| {
+    let told = volume.health_statuses.iter().filter_map(|ailment| {
         let reason = EventReason::of_ailment(&ailment.reason)?;
         let subject = format!("volume {}", volume.id);
         let (node, pool) = (node.metadata.name.as_deref().unwrap_or_default(), &volume.pool);
@@ -259,7 +259,10 @@ fn unseen(
     }
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let away = status.pools.iter().filter(|pool| pool.health == Health::Unavailable);
-    let why = away.filter_map(|pool| pool.message.clone()).chain(status.unread.clone()).next();
+    let why = away
+        .filter_map(|pool| pool.message.clone())
+        .chain(status.inventory_gap().map(str::to_owned))
+        .next();
     let why = why.unwrap_or_else(|| "its agent does not say why".to_owned());
     let not_listed = audit::not_listed(node, status, pvs).into_iter();
     let unseen = not_listed.filter(|(volume, _)| !changing.contains(volume));
@@ -347,7 +350,7 @@ impl Sizes {
         let mut facts = Vec::new();
         for node in nodes {
             let about = About::node(node);
-            for group in node.status.iter().flat_map(|status| &status.groups) {
+            for group in node.status.iter().flat_map(|status| &status.volume_groups) {
                 let size = group.size.0;
                 let key = (about.uid.clone(), group.name.clone());
                 let last = before.remove(&key).filter(|last| *last > Bytes::ZERO);

@@ -60,7 +60,7 @@ fn of_nodes<N: Borrow<NodeStorage>>(
         *figures.nodes.entry(status.health.as_str()).or_default() += 1;
         for pool in &status.pools {
             let (size, free) = figures.pools.entry(pool.name.clone()).or_default();
-            (*size, *free) = (*size + pool.size.0, *free + pool.free.0);
+            (*size, *free) = (*size + pool.capacity.0, *free + pool.available.0);
         }
     }
     for one in differences {
@@ -125,11 +125,11 @@ mod tests {
     use crate::volume::{DRIVER, NodeKey, VolumeKey};
 
     fn node(name: &str, health: Health, gib: u64) -> NodeStorage {
-        let pool = json!({"name": "fast", "configured": true, "default": true, "size": format!("{gib}Gi"),
-                          "free": "1Gi", "volumes": 0});
+        let pool = json!({"name": "fast", "configured": true, "default": true, "capacity": format!("{gib}Gi"),
+                          "available": "1Gi", "volumes": 0});
         serde_json::from_value(json!({
             "metadata": {"name": name},
-            "spec": {"key": ""},
+            "spec": {"nodeHash": ""},
             "status": {"health": health, "pools": [pool]},
         }))
         .unwrap()
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn nodes_are_counted_and_pools_summed() {
         let silent = NodeStorage::new("gamma", crate::api::NodeStorageSpec::default());
-        let nodes = [node("alpha", Health::Ok, 4), node("beta", Health::Degraded, 5), silent];
+        let nodes = [node("alpha", Health::Healthy, 4), node("beta", Health::Degraded, 5), silent];
         let leaked = |volume: &str| Difference::VolumeWithoutPv {
             node: "beta".to_owned(),
             volume: volume.to_owned(),
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn volumes_that_are_retained_without_a_claim_are_counted_at_their_node() {
-        let alpha = node("alpha", Health::Ok, 4);
+        let alpha = node("alpha", Health::Healthy, 4);
         let pv = |node: &str, phase: &str| -> Pv {
             let handle = VolumeId::new(NodeKey::of(node), VolumeKey::of("pvc-1")).to_string();
             let csi = json!({"driver": DRIVER, "volumeHandle": handle});

@@ -27,12 +27,13 @@ pub(super) fn bound() -> Facts {
         name: "pvc-u-1".to_owned(),
         pool: "fast".to_owned(),
         size: Quantity(Bytes::gib(100)),
-        requested: Quantity(Bytes::gib(100)),
-        mode: "ext4".to_owned(),
-        state: "ready".to_owned(),
+        requested_size: Quantity(Bytes::gib(100)),
+        volume_mode: VolumeMode::Filesystem,
+        fs_type: Some("ext4".to_owned()),
+        state: VolumeState::Ready,
         fence: None,
-        limit: None,
-        ailments: Vec::new(),
+        max_size: None,
+        health_statuses: Vec::new(),
     }];
     facts
 }
@@ -222,10 +223,10 @@ fn what_is_wrong_with_a_volume_is_told() {
     let mut unread = bound();
     let status = unread.storages[0].status.as_mut().unwrap();
     status.volumes.clear();
-    status.unread = Some("volume group vg0 is not there; see `vgs`".to_owned());
+    status.set_inventory_gap("volume group vg0 is not there; see `vgs`");
     let mut ailing = bound();
-    ailing.storages[0].status.as_mut().unwrap().volumes[0].ailments =
-        vec![typed(json!({"severity": "Inaccessible", "reason": "DiskMissing",
+    ailing.storages[0].status.as_mut().unwrap().volumes[0].health_statuses =
+        vec![typed(json!({"status": "Inaccessible", "reason": "DiskMissing",
                           "message": "a disk of vg0 is away; see `pvs`"}))];
     let mut silent = bound();
     silent.storages.remove(0);

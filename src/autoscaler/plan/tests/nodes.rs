@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 
 use super::world::{Claim, FillingPhaseKey, Lie, Source, World};
 use crate::api::{
-    NodeStorage, NodeStorageSpec, NodeStorageStatus, PvcAutoscalerStatus, Quantity, VolumeOnNode,
+    NodeStorage, NodeStorageSpec, NodeStorageStatus, PvcAutoscalerStatus, Quantity, VolumeMode,
+    VolumeOnNode, VolumeState,
 };
 use crate::autoscaler::forgotten::fence_without_swap;
 use crate::autoscaler::hold::is_told;
@@ -257,12 +258,13 @@ impl Claim {
             name: self.label(),
             pool: "fast".to_owned(),
             size,
-            requested: size,
-            mode: FsKind::Xfs.to_string(),
-            state: "ready".to_owned(),
+            requested_size: size,
+            volume_mode: VolumeMode::Filesystem,
+            fs_type: Some(FsKind::Xfs.to_string()),
+            state: VolumeState::Ready,
             fence: (fence != Fence::default()).then(|| fence.into()),
-            limit: None,
-            ailments: Vec::new(),
+            max_size: None,
+            health_statuses: Vec::new(),
         }
     }
 

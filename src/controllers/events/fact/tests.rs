@@ -23,11 +23,10 @@ fn pv() -> Arc<Pv> {
 }
 
 fn volume(id: &str, ailments: &[&str]) -> serde_json::Value {
-    let ailment =
-        |reason: &&str| json!({"severity": "Degraded", "reason": reason, "message": "why"});
+    let ailment = |reason: &&str| json!({"status": "Degraded", "reason": reason, "message": "why"});
     let ailments: Vec<_> = ailments.iter().map(ailment).collect();
-    json!({"id": id, "name": "n", "pool": "fast", "size": "1Gi", "requested": "1Gi",
-           "mode": "ext4", "state": "ready", "ailments": ailments})
+    json!({"id": id, "name": "n", "pool": "fast", "size": "1Gi", "requestedSize": "1Gi",
+           "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready", "healthStatuses": ailments})
 }
 
 fn growing(phase: Phase) -> Arc<VolumeRequest> {
@@ -55,7 +54,7 @@ const NOTHING: Seen<'_> = Seen { nodes: &[], pvs: &[], requests: &[], difference
 #[test]
 fn what_ails_a_node_is_told_of_the_node() {
     let pool = |health: &str| {
-        json!({"pools": [{"name": "fast", "configured": true, "size": "1Gi", "free": "1Gi",
+        json!({"pools": [{"name": "fast", "configured": true, "capacity": "1Gi", "available": "1Gi",
                           "volumes": 1, "health": health, "message": "vg0 is away; see `vgs`"}]})
     };
     let disk = |state: &str| json!({"disks": [{"device": "/dev/sdb", "state": state}]});
@@ -70,9 +69,9 @@ fn what_ails_a_node_is_told_of_the_node() {
     let degraded = "pool fast on node alpha is not as it should be: vg0 is away; see `vgs`; \
                     `kubectl get nodestorage alpha --output yaml` has all of it";
     // Who adds a pool to see what it would do meets no alarm.
-    let plans = json!({"pools": [{"name": "fast", "configured": true, "size": "0", "free": "0",
+    let plans = json!({"pools": [{"name": "fast", "configured": true, "capacity": "0", "available": "0",
         "volumes": 0, "health": "Unavailable", "message": "it has no volume group yet",
-        "plan": ["make volume group x on /dev/sdb"]}]});
+        "plannedActions": ["make volume group x on /dev/sdb"]}]});
     for (status, reasons, said) in [
         (pool("Ok"), &[][..], ""),
         (plans, &[], ""),
@@ -128,10 +127,17 @@ fn each_ailment_that_a_person_has_to_see_to_is_told_of_both_under_its_own_name()
     }
 }
 
+/// The status of a node whose list of volumes may lack some, of so many.
+fn gap(why: &str, count: i32) -> serde_json::Value {
+    let mut status = NodeStorageStatus { volume_count: count, ..NodeStorageStatus::default() };
+    status.set_inventory_gap(why);
+    json!(status)
+}
+
 #[test]
 fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
     let id = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("v1")).to_string();
-    let pool = json!({"name": "fast", "configured": true, "size": "0", "free": "0", "volumes": 0,
+    let pool = json!({"name": "fast", "configured": true, "capacity": "0", "available": "0", "volumes": 0,
                       "health": "Unavailable", "message": "vg0 is away; see `vgs`"});
     let mut pv = Pv::clone(&pv());
     pv.spec.csi.as_mut().unwrap().volume_handle = id.as_str().into();
@@ -143,8 +149,8 @@ fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
         (json!({"pools": [pool]}), vec![], true),
         (json!({"pools": [pool]}), vec![Arc::new(removal)], false),
         (json!({"pools": [pool], "volumes": [volume(&id, &[])]}), vec![], false),
-        (json!({"unread": "no"}), vec![], true),
-        (json!({"unread": "of 9 volumes 8 are not listed", "volumeCount": 9}), vec![], false),
+        (gap("no", 0), vec![], true),
+        (gap("of 9 volumes 8 are not listed", 9), vec![], false),
         (json!({}), vec![], false),
     ] {
         let nodes = [node(status)];
@@ -235,7 +241,7 @@ fn a_group_that_has_become_larger_is_told_with_its_sizes() {
     ] {
         let group =
             json!({"name": "vg0", "pool": "fast", "size": format!("{size}Gi"), "free": "1Gi"});
-        let facts = sizes.extended(&[node(json!({"groups": [group]}))]);
+        let facts = sizes.extended(&[node(json!({"volumeGroups": [group]}))]);
         assert_eq!(facts.len(), usize::from(told.is_some()), "{size} GiB: {facts:?}");
         let text = facts.first().map_or("", |fact| &fact.text);
         assert!(text.contains(told.unwrap_or_default()), "{text}");
