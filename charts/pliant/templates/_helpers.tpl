@@ -1,4 +1,4 @@
-{{/* A cluster has this driver once, so its name is fixed, and names of objects do not begin with that of the release. */}}
+{{/* A cluster runs one instance of this driver, so its name is fixed. Object names do not contain the name of the release. */}}
 
 {{- define "pliant.driver" -}}lvm.csi.pliant.io{{- end }}
 
@@ -6,7 +6,7 @@
 {{- .Values.fullnameOverride | default .Values.nameOverride | default "pliant" -}}
 {{- end }}
 
-{{/* Labels of a workload's pods: dict component. No version in them, so that pods change only when they must. */}}
+{{/* Selector labels of a workload's pods: dict component. They contain no version, so an upgrade replaces pods only if necessary. */}}
 {{- define "pliant.selector" -}}
 app.kubernetes.io/name: pliant
 app.kubernetes.io/component: {{ .component }}
@@ -17,7 +17,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- include "pliant.labelsWith" (dict "root" . "labels" dict) -}}
 {{- end }}
 
-{{/* The same with further ones, which win over commonLabels: dict root, labels. */}}
+{{/* Labels of every object and additional labels, which take precedence over commonLabels: dict root, labels. */}}
 {{- define "pliant.labelsWith" -}}
 app.kubernetes.io/name: pliant
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -43,7 +43,7 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* The account of a workload's pods: dict root, component, account. */}}
+{{/* ServiceAccount of a workload's pods: dict root, component, account. */}}
 {{- define "pliant.serviceAccount" -}}
 apiVersion: v1
 kind: ServiceAccount
@@ -59,7 +59,7 @@ metadata:
 automountServiceAccountToken: false
 {{- end }}
 
-{{/* Where a workload's pods run: dict root, component. */}}
+{{/* Scheduling constraints of a workload's pods: dict root, component. */}}
 {{- define "pliant.scheduling" -}}
 {{- $values := get .root.Values .component -}}
 {{- if ne .component "node" }}
@@ -83,7 +83,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end }}
 
-{{/* Who the containers of a pod are: dict root, context. OpenShift gives each namespace its own users, and refuses others. */}}
+{{/* Security context of a pod: dict root, context. OpenShift assigns users to each namespace, and rejects others. */}}
 {{- define "pliant.podSecurityContext" -}}
 {{- $context := .context | default dict -}}
 {{- if .root.Values.openshift.enabled }}{{ $context = omit $context "runAsUser" "runAsGroup" "fsGroup" }}{{ end -}}
@@ -91,7 +91,7 @@ securityContext:
   {{- toYaml $context | nindent 2 }}
 {{- end }}
 
-{{/* How many pods of a workload may be taken away at a time: dict root, component. */}}
+{{/* PodDisruptionBudget of a workload: dict root, component. */}}
 {{- define "pliant.podDisruptionBudget" -}}
 {{- with (get .root.Values .component).podDisruptionBudget }}
 {{- if .enabled }}
@@ -104,7 +104,7 @@ metadata:
   labels:
     {{- include "pliant.labels" $.root | nindent 4 }}
 spec:
-  # Not `minAvailable: 1`: with one replica that would hold up every drain.
+  # `minAvailable: 1` would block every drain if there is only one replica.
   maxUnavailable: {{ include "pliant.intOrShare" .maxUnavailable }}
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
@@ -114,7 +114,7 @@ spec:
 {{- end }}
 {{- end }}
 
-{{/* What all pods that fill volumes have, for the operator; a dollar would be a variable of its container. */}}
+{{/* JSON settings of populator pods, for the operator. Kubernetes expands `$(NAME)` in arguments, so each `$` is escaped. */}}
 {{- define "pliant.populatorPod" -}}
 {{- $pod := pick .Values.populator "annotations" "nodeSelector" "tolerations" "priorityClassName" -}}
 {{- $labels := merge dict (.Values.populator.labels | default dict) (.Values.commonLabels | default dict) -}}
@@ -123,7 +123,7 @@ spec:
 {{- $pod | toJson | replace "$" "$$" -}}
 {{- end }}
 
-{{/* An image by its digest, else by its tag: dict root, image. global.imageRegistry takes the place of its registry. */}}
+{{/* Image reference with the digest, or else the tag: dict root, image. global.imageRegistry replaces the registry. */}}
 {{- define "pliant.image" -}}
 {{- $repository := .image.repository -}}
 {{- with .root.Values.global.imageRegistry -}}
@@ -139,7 +139,7 @@ spec:
 {{- include "pliant.image" (dict "root" . "image" $image) }}
 {{- end }}
 
-{{/* Secrets for all images of a pod. */}}
+{{/* Image pull secrets of a pod. */}}
 {{- define "pliant.imagePullSecrets" -}}
 {{- with .Values.imagePullSecrets -}}
 imagePullSecrets:
@@ -147,18 +147,18 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* Where something is served: dict root, port. An IPv6 address stands in brackets. */}}
+{{/* Listen address: dict root, port. An IPv6 address needs brackets. */}}
 {{- define "pliant.address" -}}
 {{- $address := .root.Values.bindAddress -}}
 {{- if contains ":" $address }}[{{ $address }}]{{ else }}{{ $address }}{{ end }}:{{ .port | int64 }}
 {{- end }}
 
-{{/* Helm reads 1000000 as a float and would print 1e+06. */}}
+{{/* Number or percentage. Helm reads 1000000 as a float and would print 1e+06. */}}
 {{- define "pliant.intOrShare" -}}
 {{- if kindIs "string" . }}{{ . | quote }}{{ else }}{{ . | int64 }}{{ end }}
 {{- end }}
 
-{{/* What can be said to every sidecar. */}}
+{{/* Arguments that every sidecar accepts. */}}
 {{- define "pliant.sidecarArgs" -}}
 - --v={{ .logLevel | int64 }}
 {{- with .extraArgs }}
@@ -166,14 +166,14 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* What makes an object a hook of Helm, which goes when it has done its work: dict hooks, weight. */}}
+{{/* Annotations of a Helm hook, which Helm deletes after success: dict hooks, weight. */}}
 {{- define "pliant.hook" -}}
 helm.sh/hook: {{ .hooks }}
 helm.sh/hook-weight: {{ .weight | quote }}
 helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}
 
-{{/* Of every container but the agent's. */}}
+{{/* Security context of every container except that of the node plugin. */}}
 {{- define "pliant.locked" -}}
 securityContext:
   allowPrivilegeEscalation: false
@@ -183,7 +183,7 @@ securityContext:
     drop: [ALL]
 {{- end }}
 
-{{/* Health by HTTP: dict path, port. */}}
+{{/* Liveness and readiness probes over HTTP: dict path, port. */}}
 {{- define "pliant.probes" -}}
 livenessProbe:
   httpGet:
@@ -201,7 +201,7 @@ readinessProbe:
   timeoutSeconds: 5
 {{- end }}
 
-{{/* Endpoints of a PodMonitor or ServiceMonitor, with the names that the alerts and the dashboard expect: dict component, ports, interval. */}}
+{{/* Endpoints of a PodMonitor or ServiceMonitor, with the labels that the alerts and the dashboard expect: dict component, ports, interval. */}}
 {{- define "pliant.scraped" -}}
 {{- $dot := . -}}
 {{- range .ports }}
@@ -215,14 +215,14 @@ readinessProbe:
 {{- end }}
 {{- end }}
 
-{{/* The number of a port: dict component, name. */}}
+{{/* Number of a metrics port: dict component, name. */}}
 {{- define "pliant.metricsPort" -}}
 {{- get (dict "provisioner" 9810 "resizer" 9811 "metrics" (ternary 9808 9809 (eq .component "node"))) .name -}}
 {{- end }}
 
 {{/*
-The pool of a class: dict class, root. Without a word of its own the class takes the pool called default, else the first
-one, so that another pool beside it changes nothing. A class that exists keeps what it has: Kubernetes refuses another.
+Pool of a StorageClass: dict class, root. A StorageClass without a pool uses the pool `default`, or else the first one, so an
+additional pool changes nothing. An existing StorageClass retains its pool, because Kubernetes rejects a change.
 */}}
 {{- define "pliant.poolOf" -}}
 {{- $class := .class -}}
@@ -232,7 +232,7 @@ one, so that another pool beside it changes nothing. A class that exists keeps w
 {{- if or (hasKey $class "pool") (hasKey $parameters "pool") -}}
 {{- $named := $class.pool | default $parameters.pool | default "" -}}
 {{- if and $named $pools (not (hasKey $pools $named)) (not (lookup "pliant.io/v1alpha1" "StoragePool" "" $named)) -}}
-{{- fail (printf "storageClasses: class %s names pool %s, which is not among pools: %s" $class.name $named (keys $pools | sortAlpha | join ", ")) -}}
+{{- fail (printf "storageClasses: class %s uses pool %s, which is not one of pools: %s" $class.name $named (keys $pools | sortAlpha | join ", ")) -}}
 {{- end -}}
 {{- $class.pool | default "" -}}
 {{- else -}}
