@@ -1,6 +1,7 @@
 //! What people ask of a cluster: how it is and why, that a claim grow, that a volume be taken back. A
 //! client of the API server, as `kubectl` is one; called `kubectl-pliant` the program is its plugin.
 
+mod address;
 pub mod adopt;
 pub mod changes;
 pub mod checkup;
@@ -16,18 +17,23 @@ pub mod report;
 mod status;
 mod version;
 
+pub use address::{Whose, node};
+pub use columns::TableOptions;
 pub use definitions::apply_definitions;
 pub use explain::explain;
-pub use grow::grow;
+pub use grow::{await_growth, grow};
 pub use status::{Record, Status, names, status, table};
-pub use version::{Versions, versions};
+pub use version::{Server, Versions, versions};
 
 use std::fmt::Display;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use kube::Resource;
+use tokio::time::timeout;
 
 use crate::causes::in_full;
-use crate::doctor::{WIDTH, wrapped};
+use crate::doctor::{WIDTH, harmless, wrapped};
 
 /// Why an answer cannot be given.
 #[derive(Debug, thiserror::Error)]
@@ -54,21 +60,6 @@ pub enum AskError {
     },
 }
 
-/// Read `KIND/NAME`, or `NAME` for a claim; both names have something in them, or it says `write` what.
-fn kind_and_name<'a>(text: &'a str, write: &str) -> Result<(&'a str, &'a str), String> {
-    let (kind, name) = text.split_once('/').unwrap_or(("pvc", text));
-    let kind = match kind {
-        "persistentvolumeclaim" | "persistentvolumeclaims" => "pvc",
-        "persistentvolume" | "persistentvolumes" => "pv",
-        "statefulset" | "statefulsets" => "sts",
-        other => other,
-    };
-    if name.is_empty() || name.contains('/') {
-        return Err(write.to_owned());
-    }
-    Ok((kind, name))
-}
-
 fn asked(what: &'static str) -> impl Fn(kube::Error) -> AskError {
     move |error| match &error {
         kube::Error::Api(status) if status.is_forbidden() => {
@@ -85,6 +76,22 @@ fn may_not_list(kind: &str, place: &str) -> AskError {
          {kind} allows it"
     );
     AskError::Forbidden { reason }
+}
+
+/// A line `TYPE.GROUP/NAME`.
+fn resource_name<K: Resource<DynamicType = ()>>(name: &str) -> String {
+    format!("{}.{}/{}\n", K::kind(&()).to_lowercase(), K::group(&()), harmless(name))
+}
+
+/// What a future gives, or the limit if it takes longer.
+async fn within<T>(
+    limit: Option<Duration>,
+    future: impl Future<Output = T>,
+) -> Result<T, Duration> {
+    match limit {
+        Some(limit) => timeout(limit, future).await.map_err(|_| limit),
+        None => Ok(future.await),
+    }
 }
 
 fn in_namespace(namespace: &str) -> String {

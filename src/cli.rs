@@ -10,13 +10,14 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::bytes::Bytes;
 use crate::config::{
-    Address, DiskPath, Expansion, Flags, Layer, LogFilter, LogFormat, NodeName, PoolFlag, Rate,
-    SocketPath, Span, SpareFlag, StateDir,
+    Address, DiskPath, FilesystemExpansion, Flags, Layer, LogFilter, LogFormat, NodeName, PoolFlag,
+    Rate, SocketPath, Span, SpareFlag, StateDir,
 };
 use crate::volume::{FsKind, Mode, PoolName};
 
 mod carry;
 mod cluster;
+mod help;
 mod operator;
 mod pages;
 mod people;
@@ -24,15 +25,16 @@ mod tell;
 
 pub use carry::{CarryFlags, CompareFlag, CopyRole, SendRole, SocketsFlag, UnpackRole};
 pub use cluster::ClusterFlags;
+pub use help::examples;
 pub use operator::{OperatorRole, ProxyFlags, WebhookFlags};
 pub use pages::{candidates, completion, manual, to_complete};
 pub use people::{
-    Abort, Adopt, Completion, Crds, Doctor, Edit, Explain, Grow, Man, Move, Output, Plan, Report,
-    Rollback, Shrink, Status, TableOutput, Version,
+    Abort, Completion, Crds, Doctor, Edit, Expand, Explain, ListFlags, ListOutput, Man, Migrate,
+    Output, Plan, Recover, Report, Rollback, Shrink, Status, Version,
 };
 pub use tell::TellFlags;
 
-/// LVM storage driver (CSI): volumes that grow while they are in use.
+/// Pliant: a CSI driver for LVM whose volumes expand while they are in use.
 #[derive(Debug, Parser)]
 #[command(name = "pliant", version, max_term_width = 100)]
 pub struct Cli {
@@ -44,68 +46,63 @@ pub struct Cli {
 /// What this process is.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve CSI on one machine: Identity, Controller and Node on one Unix socket.
-    Standalone(Standalone),
-    /// Serve CSI Node on a node of a cluster, and carry out what the controller asks of the node.
-    Node(NodeRole),
-    /// Serve CSI Controller for a whole cluster: each node's agent does the work.
-    Controller(ControllerRole),
-    /// Fill claims of a whole cluster from archives and other claims, and tell those that nobody fills.
-    Operator(Box<OperatorRole>),
-    /// Show how much room the nodes of a cluster have, and what is wrong with it.
+    /// Show storage pools and PvcAutoscalers: capacity, health, state.
     Status(Status),
-    /// Say why a claim of a cluster is as it is, and what to do about it.
+    /// Explain why a PVC, workload, node or pool is in its state.
     Explain(Explain),
-    /// Have a claim of a cluster grow, and wait until it has.
-    Grow(Grow),
-    /// Have the claims of a PvcAutoscaler be smaller: by new ones with a verified copy, a pod at a time.
-    Shrink(Shrink),
-    /// Have the claims of a PvcAutoscaler be of another class: by new ones with a verified copy, a pod
-    /// at a time.
-    Move(Move),
-    /// Have pods get again what they had before their last swap, as it was then: what they have written
-    /// since is left behind.
-    Rollback(Rollback),
-    /// Have swaps given up that go on, and nothing else: their pods keep what they have.
-    Abort(Abort),
-    /// Show what each PvcAutoscaler does with its claims, and would do next.
+    /// Show what each PvcAutoscaler does with its PVCs, and does next.
     Plan(Plan),
-    /// Gather what is needed to look into a fault, for a bug report: no secrets, and it says what is
-    /// in it.
-    Report(Report),
-    /// Give volumes that no PersistentVolume names a PersistentVolume and a claim again.
-    Adopt(Adopt),
-    /// Check settings and print those in effect as TOML, or everything that is wrong with them.
-    CheckConfig(CheckConfig),
-    /// Look at this machine, or at a cluster: what is there, what is missing, what to type. Changes
-    /// nothing.
+    /// Check this host, a node or the cluster for problems.
     Doctor(Doctor),
-    /// Walk a volume through its whole life against a running driver: create, write, grow, delete.
-    Try(Try),
-    /// Copy all of one volume into another, and compare: content, owners, modes, times, attributes,
-    /// links and holes.
-    Copy(CopyRole),
-    /// Send a volume to `pliant copy --from` on another machine, until it is told to end: it reads, and
-    /// answers only who has the key.
-    Send(SendRole),
-    /// Unpack an archive into an empty volume, if it is the one that was asked for.
-    Unpack(UnpackRole),
-    /// Show the version of this program, and those that the nodes of a cluster run.
+    /// Collect diagnostics for a bug report, without secrets.
+    Report(Report),
+    /// Expand a PVC, or all PVCs of a workload.
+    #[command(visible_alias = "grow")]
+    Expand(Expand),
+    /// Shrink the PVCs of a workload, in place or by PVC swap.
+    Shrink(Shrink),
+    /// Migrate the PVCs of a workload to another StorageClass.
+    Migrate(Migrate),
+    /// Roll back pods to the PVCs they had before their last PVC swap.
+    Rollback(Rollback),
+    /// Abort PVC swaps that are in progress.
+    Abort(Abort),
+    /// Recover orphaned volumes: create a PersistentVolume and a PVC.
+    Recover(Recover),
+    /// Show the versions of this program and of the nodes.
     Version(Version),
-    /// Print the definitions of the records that Pliant keeps in Kubernetes, as YAML, or write them to the cluster.
+    /// Print the CustomResourceDefinitions (CRDs), or apply them.
     Crds(Crds),
-    /// Print the rules for the udev of a host that keep mdadm, LVM and btrfs off what is on volumes.
+    /// Validate settings, and print the effective ones as TOML.
+    CheckConfig(CheckConfig),
+    /// Test a running driver: exercise the full volume lifecycle.
+    SelfTest(SelfTest),
+    /// Print udev rules that keep host tools off volume contents.
     UdevRules,
-    /// Print what a shell needs to complete these commands.
+    /// Generate the completion script of a shell.
     Completion(Completion),
-    /// Write the manual, a page for each command.
+    /// Generate the manual pages.
     Man(Man),
+    /// Copy a volume into another one, and verify the copy.
+    Copy(CopyRole),
+    /// Send a volume to `pliant copy --from` on another node.
+    Send(SendRole),
+    /// Unpack an archive of a known checksum into an empty volume.
+    Unpack(UnpackRole),
+    /// Serve CSI on one host, without Kubernetes.
+    Standalone(Standalone),
+    /// Run the node plugin of a cluster.
+    Node(NodeRole),
+    /// Run the controller plugin of a cluster.
+    Controller(ControllerRole),
+    /// Run the operator: populators, PvcAutoscalers, webhook.
+    Operator(Box<OperatorRole>),
 }
 
 /// `pliant standalone`.
 #[derive(Debug, Args)]
 pub struct Standalone {
-    /// Settings file, TOML or YAML by its ending; flags and environment lie over it
+    /// Read settings from this file, TOML or YAML by its extension; flags and variables override it
     #[arg(long, value_name = "FILE", env = "PLIANT_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
     /// Everything that a settings file can say too.
@@ -116,11 +113,11 @@ pub struct Standalone {
 /// `pliant node`.
 #[derive(Debug, Args)]
 pub struct NodeRole {
-    /// Settings file, TOML or YAML by its ending; flags and environment lie over it
+    /// Read settings from this file, TOML or YAML by its extension; flags and variables override it
     #[arg(long, value_name = "FILE", env = "PLIANT_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
-    /// Socket at which the kubelet of this node finds the driver, in the directory that it watches;
-    /// its name has to contain an @
+    /// Serve registration to the kubelet on this socket, in the directory that the kubelet watches; the name
+    /// must contain an @
     #[arg(
         long,
         value_name = "SOCKET",
@@ -129,16 +126,15 @@ pub struct NodeRole {
         default_value = "/var/lib/kubelet/plugins_registry/node@lvm.csi.pliant.io-reg.sock"
     )]
     pub registration: SocketPath,
-    /// Leave the registration with the kubelet to another process, such as node-driver-registrar
+    /// Leave registration to another process, such as node-driver-registrar
     #[arg(long, env = "PLIANT_NO_REGISTRATION")]
     pub no_registration: bool,
-    /// How often mounted file systems are asked how full they are; what matters of it is written to the
-    /// node's record at most so often. In s, m or h, at least 10s
-    #[arg(long, value_name = "TIME", env = "PLIANT_USAGE_PERIOD", hide_env_values = true,
-        default_value = "30s", value_parser = usage_period)]
-    pub usage_period: Span,
-    /// Directory of the host's udev rules, such as /run/udev/rules.d, into which rules are written that
-    /// keep the host's mdadm, LVM and btrfs off what is on volumes [default: none are written]
+    /// Measure the usage of mounted file systems at this interval; in s, m or h, at least 10s
+    #[arg(long, value_name = "TIME", env = "PLIANT_VOLUME_STATS_INTERVAL", hide_env_values = true,
+        default_value = "30s", value_parser = volume_stats_interval)]
+    pub volume_stats_interval: Span,
+    /// Write udev rules that keep the host's mdadm, LVM and btrfs off volume contents to this directory, such as
+    /// /run/udev/rules.d [default: none]
     #[arg(long, value_name = "DIR", env = "PLIANT_UDEV_RULES_DIR", hide_env_values = true)]
     pub udev_rules_dir: Option<PathBuf>,
     /// Everything that a settings file can say too.
@@ -149,7 +145,7 @@ pub struct NodeRole {
 /// `pliant controller`.
 #[derive(Debug, Args)]
 pub struct ControllerRole {
-    /// Socket to serve to the sidecars of the same pod
+    /// Serve the sidecars of the pod on this socket
     #[arg(
         long,
         value_name = "SOCKET",
@@ -158,7 +154,7 @@ pub struct ControllerRole {
         default_value = "unix:///csi/csi.sock"
     )]
     pub endpoint: SocketPath,
-    /// File system where neither the request nor the class names one
+    /// Use this file system if neither the request nor the StorageClass names one
     #[arg(long, value_name = "FS", env = "PLIANT_DEFAULT_FS", hide_env_values = true,
         default_value_t = FsKind::Ext4)]
     pub default_fs: FsKind,
@@ -170,7 +166,7 @@ pub struct ControllerRole {
 /// `pliant check-config`.
 #[derive(Debug, Args)]
 pub struct CheckConfig {
-    /// Settings file, TOML or YAML by its ending
+    /// Settings file, TOML or YAML by its extension
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// What will be given besides the file.
@@ -191,11 +187,11 @@ pub struct SettingsFlags {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Pools")]
 pub struct PoolFlags {
-    /// Pool of volume groups [at least one is required; repeat it for several groups or pools]
+    /// Define a storage pool of volume groups [at least one is required; repeatable]
     ///
-    /// NAME=VG takes an existing volume group; the same NAME again adds a group to the pool.
-    /// NAME=create:/dev/sdb,/dev/sdc makes one group of each disk, if it is blank. If the flag is
-    /// given, pools of the settings file are not taken.
+    /// NAME=VG uses an existing volume group; the same NAME again adds a volume group to the pool.
+    /// NAME=create:/dev/sdb,/dev/sdc creates a volume group on each disk, if the disk is blank. If the flag
+    /// is given, the pools of the settings file are ignored.
     #[arg(
         long = "pool",
         value_name = "NAME=VG|NAME=create:DISK[,DISK]",
@@ -205,7 +201,7 @@ pub struct PoolFlags {
     )]
     pools: Vec<PoolFlag>,
 
-    /// Blank disk that joins a pool when it is full [repeatable; default: none]
+    /// Add this blank disk to a pool when the pool is full [repeatable; default: none]
     #[arg(
         long = "spare",
         value_name = "NAME=DISK",
@@ -215,8 +211,8 @@ pub struct PoolFlags {
     )]
     spares: Vec<SpareFlag>,
 
-    /// Disk of --pool or --spare that may be initialised although it is not blank: what is on it
-    /// is lost [repeatable; default: none]
+    /// Allow this disk of --pool or --spare to be initialized although it is not blank: its data is lost
+    /// [repeatable; default: none]
     #[arg(
         long = "allow-wipe-disk",
         value_name = "DISK",
@@ -232,55 +228,55 @@ pub struct PoolFlags {
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Settings")]
 pub struct MachineFlags {
-    /// Socket to serve, a path with or without unix:// [default: unix:///run/pliant/csi.sock]
+    /// Serve CSI on this socket, a path with or without unix:// [default: unix:///run/pliant/csi.sock]
     #[arg(long, value_name = "SOCKET", env = "PLIANT_ENDPOINT", hide_env_values = true)]
     endpoint: Option<SocketPath>,
 
-    /// Name of this node in the cluster, 1 to 63 characters; volume ids contain a digest of it, so
-    /// it stays the same for ever [required, no default]
+    /// Name of this node in the cluster, 1 to 63 characters; never change it, volume IDs contain its hash
+    /// [required, no default]
     #[arg(long, value_name = "NAME", env = "PLIANT_NODE_ID", hide_env_values = true)]
     node_id: Option<NodeName>,
 
-    /// Whether ControllerExpandVolume grows the file system too, or leaves it to NodeExpandVolume
-    /// [one-step or two-step; default: one-step]
-    #[arg(long, value_name = "STEPS", env = "PLIANT_EXPANSION", hide_env_values = true,
-        value_parser = str::parse::<Expansion>)]
-    expansion: Option<Expansion>,
+    /// Expand file systems by the controller plugin, in ControllerExpandVolume, or by the node plugin, in
+    /// NodeExpandVolume [controller or node; default: controller]
+    #[arg(long, value_name = "PLUGIN", env = "PLIANT_FILESYSTEM_EXPANSION", hide_env_values = true,
+        value_parser = str::parse::<FilesystemExpansion>)]
+    filesystem_expansion: Option<FilesystemExpansion>,
 
-    /// File system where neither the request nor the class names one [ext4, xfs, btrfs, ext3 or
+    /// Use this file system if neither the request nor the StorageClass names one [ext4, xfs, btrfs, ext3 or
     /// ext2; default: ext4]
     #[arg(long, value_name = "FS", env = "PLIANT_DEFAULT_FS", hide_env_values = true)]
     default_fs: Option<FsKind>,
 
-    /// How many volumes this node takes; 0 leaves it to the caller [default: 0]
+    /// Limit the number of volumes of this node; 0 reports no limit [default: 0]
     #[arg(long, value_name = "COUNT", env = "PLIANT_MAX_VOLUMES", hide_env_values = true,
         value_parser = count)]
     max_volumes: Option<u32>,
 
-    /// Directory for the driver's own lvm.conf and links to devices; may be lost at a reboot
+    /// Keep the driver's lvm.conf and device links in this directory; it may be lost at a reboot
     /// [default: /run/pliant]
     #[arg(long, value_name = "DIR", env = "PLIANT_STATE_DIR", hide_env_values = true)]
     state_dir: Option<StateDir>,
 
-    /// Address and port to serve /metrics and /healthz on, such as 127.0.0.1:9808 [default: off]
+    /// Serve /metrics and /healthz on this address and port, such as 127.0.0.1:9808 [default: off]
     #[arg(long, value_name = "ADDRESS", env = "PLIANT_METRICS_ADDRESS", hide_env_values = true)]
     metrics_address: Option<Address>,
 
-    /// Bytes a second that wiping writes at most, such as 200Mi [default: unlimited]
+    /// Limit wiping to this many bytes per second, such as 200Mi [default: unlimited]
     #[arg(long, value_name = "BYTES", env = "PLIANT_WIPE_RATE", hide_env_values = true)]
     wipe_rate: Option<Rate>,
 
-    /// How long CreateVolume and DeleteVolume wait for a wipe before they answer ABORTED, which
-    /// asks the caller to come again; in ms, s, m or h [default: 20s]
-    #[arg(long, value_name = "TIME", env = "PLIANT_WIPE_PATIENCE", hide_env_values = true)]
-    wipe_patience: Option<Span>,
+    /// Let CreateVolume and DeleteVolume wait this long for a wipe before they return ABORTED, and are
+    /// retried; in ms, s, m or h [default: 20s]
+    #[arg(long, value_name = "TIME", env = "PLIANT_WIPE_TIMEOUT", hide_env_values = true)]
+    wipe_timeout: Option<Span>,
 
-    /// How log lines are written [text or json; default: text]
+    /// Select the format of log lines [text or json; default: text]
     #[arg(long, value_name = "FORMAT", env = "PLIANT_LOG_FORMAT", hide_env_values = true,
         value_parser = str::parse::<LogFormat>)]
     log_format: Option<LogFormat>,
 
-    /// Which log lines are written: a level, or directives such as warn,pliant::lvm=debug
+    /// Select log lines by level, or by directives such as warn,pliant::lvm=debug
     /// [error, warn, info, debug or trace; default: info]
     #[arg(long, value_name = "LEVEL", env = "PLIANT_LOG_LEVEL", hide_env_values = true)]
     log_level: Option<LogFilter>,
@@ -300,13 +296,13 @@ impl From<MachineFlags> for Flags {
                 endpoint: flags.endpoint,
                 node_id: flags.node_id,
                 pools: Vec::new(),
-                expansion: flags.expansion,
+                filesystem_expansion: flags.filesystem_expansion,
                 default_fs: flags.default_fs,
                 max_volumes: flags.max_volumes,
                 state_dir: flags.state_dir,
                 metrics_address: flags.metrics_address,
                 wipe_rate: flags.wipe_rate,
-                wipe_patience: flags.wipe_patience,
+                wipe_timeout: flags.wipe_timeout,
                 log_format: flags.log_format,
                 log_level: flags.log_level,
             },
@@ -315,31 +311,31 @@ impl From<MachineFlags> for Flags {
     }
 }
 
-/// `pliant try`.
+/// `pliant self-test`.
 #[derive(Debug, Args)]
-pub struct Try {
-    /// Socket of the running driver; a driver that is starting is waited for, up to 10 s
+pub struct SelfTest {
+    /// Connect to the driver on this socket, and wait up to 10 s for a driver that is starting
     #[arg(long, value_name = "SOCKET", env = "PLIANT_ENDPOINT", hide_env_values = true,
         default_value = crate::config::Settings::DEFAULT_ENDPOINT)]
     pub endpoint: SocketPath,
-    /// Pool to take the volume from; without it the driver's default pool
+    /// Create volumes in this pool [default: the default pool of the driver]
     #[arg(long, value_name = "NAME")]
     pub pool: Option<PoolName>,
-    /// What to make: ext4, xfs, btrfs, ext3, ext2, or block for a raw device; repeatable
+    /// Test this file system: ext4, xfs, btrfs, ext3, ext2, or block for a raw block volume; repeatable
     #[arg(long = "fs", value_name = "FS", default_values = ["ext4", "xfs", "btrfs", "block"], value_parser = mode)]
     pub modes: Vec<Mode>,
-    /// Size of the volume at first, such as 320Mi
+    /// Create volumes of this size, such as 320Mi
     #[arg(long, value_name = "SIZE", default_value = "320Mi", value_parser = size)]
     pub size: Bytes,
-    /// Size after growing under a running writer; growing offline adds as much again
+    /// Expand to this size under a running writer; the offline expansion adds as much again
     #[arg(long, value_name = "SIZE", default_value = "512Mi", value_parser = size)]
-    pub grow_to: Bytes,
-    /// Directory below which volumes are staged and mounted; made if it is missing
-    #[arg(long, value_name = "DIR", default_value = "/run/pliant/try")]
+    pub expand_to: Bytes,
+    /// Stage and publish volumes below this directory; created if it does not exist
+    #[arg(long, value_name = "DIR", default_value = "/run/pliant/self-test")]
     pub dir: PathBuf,
 }
 
-fn usage_period(text: &str) -> Result<Span, String> {
+fn volume_stats_interval(text: &str) -> Result<Span, String> {
     let span: Span = text.parse()?;
     if span.0 < Duration::from_secs(10) {
         return Err(format!("{text} is too often for the API server: write 10s or more"));
@@ -393,7 +389,7 @@ fn program_of(path: Option<&OsStr>) -> &'static str {
 
 /// The commands of a program that is called so.
 fn named(program: &'static str) -> clap::Command {
-    Cli::command().bin_name(program).display_name(program)
+    help::with_help(Cli::command().bin_name(program).display_name(program), program)
 }
 
 /// Where a bad value came from an environment variable, let the error name that: clap blames the

@@ -17,7 +17,7 @@ mod words;
 
 pub use names::{DiskPath, GroupName, NodeName, SocketPath, StateDir};
 pub use words::{
-    Address, Expansion, LogFilter, LogFormat, PoolFlag, PoolSource, Rate, Span, SpareFlag,
+    Address, FilesystemExpansion, LogFilter, LogFormat, PoolFlag, PoolSource, Rate, Span, SpareFlag,
 };
 
 /// Everything that the driver is told, checked; prints as the TOML file that says the same.
@@ -29,8 +29,8 @@ pub struct Settings {
     pub node: NodeName,
     /// The pools by name; empty only where the cluster says them.
     pub pools: BTreeMap<PoolName, PoolSettings>,
-    /// Whether ControllerExpandVolume grows the file system too.
-    pub expansion: Expansion,
+    /// Plugin that expands the file system of a volume.
+    pub filesystem_expansion: FilesystemExpansion,
     /// The file system where neither request nor class names one.
     pub default_fs: FsKind,
     /// How many volumes the node takes; 0: the caller decides.
@@ -42,7 +42,7 @@ pub struct Settings {
     /// Bytes a second that wiping writes at most; `None`: as fast as the disk.
     pub wipe_rate: Option<Bytes>,
     /// How long CreateVolume and DeleteVolume wait for a wipe before they answer ABORTED.
-    pub wipe_patience: Duration,
+    pub wipe_timeout: Duration,
     /// How log lines are written.
     pub log_format: LogFormat,
     /// Which log lines are written.
@@ -138,8 +138,8 @@ pub struct Layer {
     pub node_id: Option<NodeName>,
     /// `pools`.
     pub pools: Vec<PoolLayer>,
-    /// `expansion`.
-    pub expansion: Option<Expansion>,
+    /// `filesystem-expansion`.
+    pub filesystem_expansion: Option<FilesystemExpansion>,
     /// `default-fs`.
     pub default_fs: Option<FsKind>,
     /// `max-volumes`.
@@ -150,8 +150,8 @@ pub struct Layer {
     pub metrics_address: Option<Address>,
     /// `wipe-rate`.
     pub wipe_rate: Option<Rate>,
-    /// `wipe-patience`.
-    pub wipe_patience: Option<Span>,
+    /// `wipe-timeout`.
+    pub wipe_timeout: Option<Span>,
     /// `log-format`.
     pub log_format: Option<LogFormat>,
     /// `log-level`.

@@ -14,43 +14,45 @@ pub use judge::{judge, judge_machine};
 pub use look::{Seen, Udev, look, look_at_machine};
 pub use print::{WIDTH, harmless, print, wrapped};
 
-/// How good or bad a finding is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// As it should be.
-    Good,
+pub enum Severity {
+    /// The check passed.
+    Ok,
     /// The driver works, with a limit.
     Warning,
     /// The driver, or a part of it, cannot work.
-    Bad,
+    Error,
 }
 
-/// One thing about the machine.
+/// Result of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How good or bad it is.
-    pub level: Level,
+    /// Severity of the finding.
+    pub severity: Severity,
     /// What was found: a sentence without a full stop.
-    pub what: String,
-    /// What to type or do; always there unless the level is good.
+    pub message: String,
+    /// Command to run or action to take; present unless the severity is ok.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub todo: Option<String>,
+    pub remediation: Option<String>,
 }
 
 impl Finding {
-    /// As it should be.
-    pub fn good(what: impl Into<String>) -> Self {
-        Finding { level: Level::Good, what: what.into(), todo: None }
+    /// The check passed.
+    pub fn ok(message: impl Into<String>) -> Self {
+        Finding { severity: Severity::Ok, message: message.into(), remediation: None }
     }
 
     /// The driver works, with a limit.
-    pub fn warning(what: impl Into<String>, todo: impl Into<String>) -> Self {
-        Finding { level: Level::Warning, what: what.into(), todo: Some(todo.into()) }
+    pub fn warning(message: impl Into<String>, remediation: impl Into<String>) -> Self {
+        let (message, remediation) = (message.into(), Some(remediation.into()));
+        Finding { severity: Severity::Warning, message, remediation }
     }
 
     /// Something cannot work.
-    pub fn bad(what: impl Into<String>, todo: impl Into<String>) -> Self {
-        Finding { level: Level::Bad, what: what.into(), todo: Some(todo.into()) }
+    pub fn error(message: impl Into<String>, remediation: impl Into<String>) -> Self {
+        let (message, remediation) = (message.into(), Some(remediation.into()));
+        Finding { severity: Severity::Error, message, remediation }
     }
 }

@@ -30,6 +30,6 @@ pub mod populators; // fills claims from what they name
 pub mod run; // the wiring; sees every room
 #[cfg(any(test, feature = "testing"))]
 pub mod testing; // a machine in memory
-pub mod trial; // what `pliant try` does, as a client of the driver
+pub mod trial; // what `pliant self-test` does, as a client of the driver
 pub mod volume; // the words of the field
 pub mod wire; // a volume of another node, sent to be copied

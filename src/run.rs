@@ -65,7 +65,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
                     let registration = (!args.no_registration).then_some(args.registration);
                     on_this_machine("node", &settings, |settings| {
                         let rules = args.udev_rules_dir.as_deref();
-                        node::serve(settings, registration, args.usage_period.0, rules)
+                        node::serve(settings, registration, args.volume_stats_interval.0, rules)
                     })
                 }
                 Err(errors) => Ok(refuse(&errors)),
@@ -81,14 +81,14 @@ pub fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Status(args) => runtime()?.block_on(people::status(&args)),
         Command::Explain(args) => runtime()?.block_on(people::explain(&args)),
-        Command::Grow(args) => runtime()?.block_on(people::grow(&args)),
+        Command::Expand(args) => runtime()?.block_on(people::expand(&args)),
         Command::Shrink(args) => runtime()?.block_on(people::shrink(&args)),
-        Command::Move(args) => runtime()?.block_on(people::move_claims(&args)),
+        Command::Migrate(args) => runtime()?.block_on(people::migrate(&args)),
         Command::Rollback(args) => runtime()?.block_on(people::rollback(&args)),
         Command::Abort(args) => runtime()?.block_on(people::abort(&args)),
         Command::Plan(args) => runtime()?.block_on(people::plan(&args)),
         Command::Report(args) => runtime()?.block_on(people::report(&args)),
-        Command::Adopt(args) => runtime()?.block_on(people::adopt(args)),
+        Command::Recover(args) => runtime()?.block_on(people::recover(args)),
         Command::Copy(args) => carry::copy(&args),
         Command::Send(args) => carry::send(&args),
         Command::Unpack(args) => carry::unpack(&args),
@@ -102,8 +102,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
             runtime()?.block_on(people::check_up(&args))
         }
         Command::Doctor(args) => examine(&args),
-        Command::Try(args) => {
-            must_be_root("try", geteuid())?;
+        Command::SelfTest(args) => {
+            must_be_root("self-test", geteuid())?;
             runtime()?.block_on(async { trial::run(&args).await.map(|()| ExitCode::SUCCESS) })
         }
     }
@@ -214,8 +214,8 @@ mod tests {
 
     #[test]
     fn who_is_not_root_is_told_what_to_type() {
-        must_be_root("try", Uid::from_raw(0)).unwrap();
-        let said = must_be_root("try", Uid::from_raw(1000)).unwrap_err().to_string();
-        assert!(said.contains("this is user 1000: sudo pliant try"), "{said}");
+        must_be_root("self-test", Uid::from_raw(0)).unwrap();
+        let said = must_be_root("self-test", Uid::from_raw(1000)).unwrap_err().to_string();
+        assert!(said.contains("this is user 1000: sudo pliant self-test"), "{said}");
     }
 }

@@ -1,4 +1,4 @@
-//! `pliant try`: walk a volume through its whole life against a running driver, and say each step.
+//! `pliant self-test`: walk a volume through its whole life against a running driver, and say each step.
 //!
 //! It speaks CSI over the driver's socket as a kubelet and its sidecars would, and believes nothing:
 //! it writes, reads back and compares.
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::bytes::Bytes;
-use crate::cli::Try;
+use crate::cli::SelfTest;
 use crate::csi::pb;
 use crate::volume::Mode;
 
@@ -25,8 +25,8 @@ use tell::Tell;
 ///
 /// # Errors
 /// The first step that did not do what it should; what was made until then is removed if possible.
-pub async fn run(args: &Try) -> Result<()> {
-    ensure!(args.grow_to > args.size, "--grow-to must be above --size");
+pub async fn run(args: &SelfTest) -> Result<()> {
+    ensure!(args.expand_to > args.size, "--expand-to must be above --size");
     let mut client = Client::connect(args.endpoint.as_path()).await?;
     let tell = Tell::new();
     Tell::line(&client.describe().await?);
@@ -44,7 +44,7 @@ pub async fn run(args: &Try) -> Result<()> {
 /// One volume's life.
 struct Life<'a> {
     client: &'a mut Client,
-    args: &'a Try,
+    args: &'a SelfTest,
     mode: Mode,
     tell: &'a Tell,
     staging: PathBuf,
@@ -56,12 +56,12 @@ struct Life<'a> {
 
 /// The size to grow to from `now`: the one that was asked for if that is a growth, else as much more.
 /// A volume may have been made larger than asked for, so that its file system fits.
-fn larger(now: Bytes, args: &Try) -> Bytes {
-    if args.grow_to > now { args.grow_to } else { now + (args.grow_to - args.size) }
+fn larger(now: Bytes, args: &SelfTest) -> Bytes {
+    if args.expand_to > now { args.expand_to } else { now + (args.expand_to - args.size) }
 }
 
 impl<'a> Life<'a> {
-    fn new(client: &'a mut Client, args: &'a Try, mode: Mode, tell: &'a Tell) -> Self {
+    fn new(client: &'a mut Client, args: &'a SelfTest, mode: Mode, tell: &'a Tell) -> Self {
         let dir = args.dir.join(mode.to_string());
         let (staging, target) = (dir.join("staging"), dir.join("target"));
         Life { client, args, mode, tell, staging, target, volume: None, size: args.size }
@@ -256,9 +256,11 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn args(size: &str, grow_to: &str) -> Try {
-        match Cli::parse_from(["pliant", "try", "--size", size, "--grow-to", grow_to]).command {
-            Command::Try(args) => args,
+    fn args(size: &str, expand_to: &str) -> SelfTest {
+        match Cli::parse_from(["pliant", "self-test", "--size", size, "--expand-to", expand_to])
+            .command
+        {
+            Command::SelfTest(args) => args,
             other => panic!("{other:?}"),
         }
     }

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
+use clap::{CommandFactory, Parser};
 use nix::unistd::geteuid;
+use pliant::cli::Cli;
 use serde_json::json;
 
 fn pliant(args: &[&str]) -> Command {
@@ -42,18 +44,18 @@ fn each_role_has_help() {
         "standalone",
         "check-config",
         "doctor",
-        "try",
+        "self-test",
         "copy",
         "unpack",
         "crds",
         "status",
         "explain",
-        "grow",
+        "expand",
         "shrink",
-        "move",
+        "migrate",
         "rollback",
         "plan",
-        "adopt",
+        "recover",
         "report",
         "version",
         "completion",
@@ -79,7 +81,7 @@ fn as_a_plugin_of_kubectl_it_calls_itself_as_it_is_called() {
     let (_dir, link) = plugin();
     let (code, help, _) = said(Command::new(&link).args(["explain", "--help"]));
     assert_eq!(code, Some(0));
-    assert!(help.contains("Usage: kubectl pliant explain [OPTIONS] <CLAIM>"), "{help}");
+    assert!(help.contains("Usage: kubectl pliant explain [OPTIONS] <OBJECT>"), "{help}");
     let (_, version, _) = said(Command::new(&link).arg("--version"));
     assert_eq!(version, format!("kubectl pliant {}\n", env!("CARGO_PKG_VERSION")));
     let (code, _, errors) = said(Command::new(&link).args(["check-config", "/nonexistent/x"]));
@@ -96,9 +98,12 @@ fn kubectl_is_told_what_may_follow() {
     let link = dir.path().join("kubectl_complete-pliant");
     std::os::unix::fs::symlink(cargo_bin("pliant"), &link).unwrap();
     for (words, lines) in [
-        (&["expl"][..], &["explain\tSay why a claim", ":4\n"][..]),
-        (&["status", "--output", ""], &["text\tFor people", "json\t", "yaml\t", ":4\n"]),
-        (&["grow", "--na"], &["--namespace\tIts namespace", ":4\n"]),
+        (&["expl"][..], &["explain\tExplain why a PVC", ":4\n"][..]),
+        (
+            &["status", "--output", ""],
+            &["table\tTable for people", "wide\t", "json\t", "yaml\t", "name\t", ":4\n"],
+        ),
+        (&["expand", "--na"], &["--namespace\tUse this namespace", ":4\n"]),
         (&["frobnicate", "x"], &[":0\n"]),
     ] {
         let (code, text, errors) = said(Command::new(&link).args(words));
@@ -106,6 +111,167 @@ fn kubectl_is_told_what_may_follow() {
         for line in lines {
             assert!(text.contains(line), "{words:?}: {line} is not in {text}");
         }
+    }
+}
+
+/// The sections of a help: each heading with the lines below it.
+fn sections(help: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut found: Vec<(&str, Vec<&str>)> = Vec::new();
+    for line in help.lines() {
+        match found.last_mut() {
+            _ if line.ends_with(':') && !line.starts_with(' ') => found.push((line, Vec::new())),
+            Some((_, lines)) => lines.push(line),
+            None => {}
+        }
+    }
+    found
+}
+
+/// The first words of the lines of a section.
+fn names<'a>(help: &'a str, heading: &str) -> Vec<&'a str> {
+    let sections = sections(help);
+    let (_, lines) = sections.iter().find(|(name, _)| *name == heading).unwrap();
+    let words = lines.iter().filter_map(|line| line.split_whitespace().next());
+    words.take_while(|word| *word != "Run").collect()
+}
+
+#[test]
+fn roles_of_servers_have_a_section_of_their_own() {
+    let (_, help, _) = said(&mut pliant(&["--help"]));
+    assert_eq!(names(&help, "Server roles:"), ["standalone", "node", "controller", "operator"]);
+    let commands = names(&help, "Commands:");
+    for one in ["status", "expand", "self-test", "copy", "send", "unpack"] {
+        assert!(commands.contains(&one), "{help}");
+    }
+    assert!(!commands.contains(&"node"), "{help}");
+    assert!(help.contains("Expand a PVC, or all PVCs of a workload [alias: grow]"), "{help}");
+    for line in help.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let (_dir, link) = plugin();
+    let (_, help, _) = said(Command::new(&link).arg("--help"));
+    let commands = names(&help, "Commands:");
+    for one in ["copy", "send", "unpack"] {
+        assert!(!commands.contains(&one), "{help}");
+        let (code, _, _) = said(Command::new(&link).args([one, "--help"]));
+        assert_eq!(code, Some(0), "it is hidden, and works");
+    }
+    assert!(!help.contains('\x1b'), "no colours without a terminal: {help}");
+}
+
+/// Each is typed as it stands.
+#[test]
+fn every_command_has_examples_that_can_be_typed() {
+    let (_dir, link) = plugin();
+    for command in Cli::command().get_subcommands() {
+        let name = command.get_name();
+        let (_, help, _) = said(&mut pliant(&[name, "--help"]));
+        let (_, examples) = help.split_once("\nExamples:\n").unwrap_or_else(|| panic!("{help}"));
+        let lines: Vec<&str> = examples.lines().map(str::trim).collect();
+        let is_comment = |line: &&&str| line.starts_with("# ");
+        let typed: Vec<&&str> = lines.iter().filter(|line| !is_comment(line)).collect();
+        let comments = lines.iter().filter(is_comment).count();
+        assert!(comments > 0 && comments == typed.len(), "{name}: {examples}");
+        for line in typed {
+            assert!(line.starts_with(&format!("pliant {name}")), "{line}");
+            let line = line.replace("$SUM", &"0".repeat(64));
+            let words = line.split(['>', '|']).next().unwrap();
+            let parsed = Cli::try_parse_from(words.split_whitespace());
+            assert!(parsed.is_ok(), "{line}: {}", parsed.err().unwrap());
+        }
+        let (_, help, _) = said(Command::new(&link).args([name, "--help"]));
+        assert!(help.contains(&format!("\n  kubectl pliant {name}")), "{help}");
+    }
+}
+
+/// All that a help says of a command and of its flags.
+fn texts(command: &clap::Command) -> Vec<(String, String)> {
+    let name = command.get_name();
+    let about = command.get_about().map(|about| (name.to_owned(), about.to_string()));
+    let flags = command.get_arguments().filter_map(|arg| {
+        let help = arg.get_long_help().or(arg.get_help())?;
+        Some((format!("{name} {}", arg.get_id()), help.to_string()))
+    });
+    about.into_iter().chain(flags).collect()
+}
+
+/// Each begins with what it does or is, in the words of Kubernetes, CSI and LVM.
+#[test]
+fn help_is_written_in_standard_terms() {
+    let own = [
+        "room",
+        "fill",
+        "fills",
+        "filled",
+        "told",
+        "tells",
+        "anew",
+        "agent",
+        "somebody",
+        "nobody",
+        "kept",
+        "keeps",
+        "shall",
+        "lies",
+        "besides",
+        "heal",
+        "record",
+        "records",
+        "wish",
+        "figures",
+        "definitions",
+        "compared",
+        "machine",
+        "round",
+        "patience",
+        "adopt",
+        "group",
+    ];
+    for command in Cli::command().get_subcommands() {
+        for (what, help) in texts(command) {
+            let starts = help.chars().next().unwrap();
+            assert!(starts.is_ascii_uppercase() || starts == '/', "{what}: {help}");
+            let lower = help.to_lowercase().replace("volume group", "vg").replace("as-group", "");
+            let words = lower.split(|c: char| !c.is_ascii_alphabetic());
+            let found: Vec<&str> = words.filter(|word| own.contains(word)).collect();
+            let found: Vec<&&str> = found
+                .iter()
+                .filter(|word| !(what.contains("as_groups") && **word == "group"))
+                .collect();
+            assert!(found.is_empty(), "{what}: {found:?} in {help}");
+        }
+    }
+}
+
+#[test]
+fn the_older_word_for_expand_is_taken_too() {
+    let (code, help, _) = said(&mut pliant(&["grow", "--help"]));
+    assert_eq!(code, Some(0));
+    assert!(help.contains("Usage: pliant expand"), "{help}");
+}
+
+#[test]
+fn a_timeout_is_that_of_a_wait() {
+    let (code, _, errors) = said(&mut pliant(&["expand", "db", "1Gi", "--timeout", "5m"]));
+    assert_eq!(code, Some(2));
+    assert!(errors.contains("--wait"), "{errors}");
+}
+
+#[test]
+fn an_address_of_a_type_that_a_command_cannot_take_is_answered_with_those_that_it_can() {
+    for (args, words) in [
+        (
+            &["explain", "pod/x"][..],
+            "`pod` is not a type that this command takes: write pvc/NAME, pv/NAME",
+        ),
+        (&["expand", "node/n1", "1Gi"], "write pvc/NAME, sts/NAME, deploy/NAME or pvcas/NAME"),
+        (&["expand", "pvc/", "1Gi"], "write pvc/NAME, sts/NAME, deploy/NAME or pvcas/NAME"),
+        (&["plan", "pv/x"], "write pvcas/NAME, sts/NAME, deploy/NAME or pvc/NAME"),
+        (&["doctor", "pvc/x"], "write node/NAME"),
+    ] {
+        let (code, _, errors) = said(&mut pliant(args));
+        assert_eq!(code, Some(2), "{args:?}: {errors}");
+        assert!(errors.contains(words), "{args:?}: {errors}");
     }
 }
 
@@ -190,26 +356,29 @@ fn a_missing_file_is_told() {
 
 #[test]
 fn a_bad_flag_is_told_by_its_name() {
-    let (code, _, errors) = said(&mut pliant(&["standalone", "--expansion=three-step"]));
+    let (code, _, errors) = said(&mut pliant(&["standalone", "--filesystem-expansion=agent"]));
     assert_eq!(code, Some(2));
-    let expected = "error: invalid value 'three-step' for '--expansion <STEPS>': `three-step` is not \
-                    a way to expand: use one-step or two-step\n";
+    let expected = "error: invalid value 'agent' for '--filesystem-expansion <PLUGIN>': `agent` is not a \
+                    component that expands file systems: use controller or node\n";
     assert!(errors.starts_with(expected), "{errors}");
 }
 
 #[test]
 fn a_bad_value_of_the_environment_is_told_by_its_variable() {
     let mut command = pliant(&["standalone"]);
-    let (code, _, errors) = said(command.env("PLIANT_EXPANSION", "three-step"));
+    let (code, _, errors) = said(command.env("PLIANT_FILESYSTEM_EXPANSION", "agent"));
     assert_eq!(code, Some(2));
-    let expected = "error: invalid value 'three-step' for 'PLIANT_EXPANSION, the variable of \
-                    --expansion <STEPS>': `three-step` is not a way to expand: use one-step or \
-                    two-step\n";
+    let expected = "error: invalid value 'agent' for 'PLIANT_FILESYSTEM_EXPANSION, the variable of \
+                    --filesystem-expansion <PLUGIN>': `agent` is not a component that expands file \
+                    systems: use controller or node\n";
     assert!(errors.starts_with(expected), "{errors}");
     // The flag wins over the variable, so it is the flag's value that is wrong.
-    let mut command = pliant(&["standalone", "--expansion", "no-step"]);
-    let (_, _, errors) = said(command.env("PLIANT_EXPANSION", "three-step"));
-    assert!(errors.starts_with("error: invalid value 'no-step' for '--expansion"), "{errors}");
+    let mut command = pliant(&["standalone", "--filesystem-expansion", "kubelet"]);
+    let (_, _, errors) = said(command.env("PLIANT_FILESYSTEM_EXPANSION", "agent"));
+    assert!(
+        errors.starts_with("error: invalid value 'kubelet' for '--filesystem-expansion"),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -218,9 +387,9 @@ fn a_value_of_the_wrong_shape_is_answered_with_a_right_one() {
         (["standalone", "--metrics-address=9808"], "write 127.0.0.1:9808"),
         (["standalone", "--metrics-address=:9808"], "write 127.0.0.1:9808"),
         (["standalone", "--max-volumes=many"], "`many` is not a count: write a whole number"),
-        (["try", "--fs=zfs"], "use ext4, xfs, btrfs, ext3, ext2 or block"),
-        (["try", "--size=0"], "write a size above 0, such as 320Mi"),
-        (["try", "--grow-to=0"], "write a size above 0, such as 320Mi"),
+        (["self-test", "--fs=zfs"], "use ext4, xfs, btrfs, ext3, ext2 or block"),
+        (["self-test", "--size=0"], "write a size above 0, such as 320Mi"),
+        (["self-test", "--expand-to=0"], "write a size above 0, such as 320Mi"),
     ] {
         let (code, _, errors) = said(&mut pliant(&args));
         assert_eq!(code, Some(2), "{args:?}: {errors}");
@@ -229,11 +398,14 @@ fn a_value_of_the_wrong_shape_is_answered_with_a_right_one() {
 }
 
 #[test]
-fn try_says_what_it_waits_for_and_what_it_can_make() {
-    let (_, help, _) = said(pliant(&["try", "--help"]).env("COLUMNS", "200"));
+fn self_test_says_what_it_waits_for_and_what_it_can_make() {
+    let (_, help, _) = said(pliant(&["self-test", "--help"]).env("COLUMNS", "200"));
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(help.contains("a driver that is starting is waited for, up to 10 s"), "{help}");
-    assert!(help.contains("ext4, xfs, btrfs, ext3, ext2, or block for a raw device"), "{help}");
+    assert!(help.contains("wait up to 10 s for a driver that is starting"), "{help}");
+    assert!(
+        help.contains("ext4, xfs, btrfs, ext3, ext2, or block for a raw block volume"),
+        "{help}"
+    );
 }
 
 #[test]
@@ -246,9 +418,9 @@ fn doctor_tells_programs_and_people_the_same() {
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut bad = false;
     for finding in findings.as_array().unwrap() {
-        bad |= finding["level"] == "bad";
-        assert!(words.contains(finding["what"].as_str().unwrap()), "{text}");
-        assert_eq!(finding["level"] == "good", finding["todo"].is_null(), "{finding}");
+        bad |= finding["severity"] == "error";
+        assert!(words.contains(finding["message"].as_str().unwrap()), "{text}");
+        assert_eq!(finding["severity"] == "ok", finding["remediation"].is_null(), "{finding}");
     }
     assert_eq!(code, Some(i32::from(bad)));
     assert!(!text.contains('\x1b'), "no colours without a terminal: {text}");

@@ -136,7 +136,7 @@ fn every_command_is_documented() {
 }
 
 #[test]
-fn every_state_of_a_claim_is_documented_with_its_level() {
+fn every_state_of_a_claim_is_documented_with_its_severity() {
     let code = read("src/ask/explain.rs");
     let states = code.split_once("pub enum State {").unwrap().1.split_once('}').unwrap().0;
     let states: BTreeSet<String> =
@@ -145,15 +145,16 @@ fn every_state_of_a_claim_is_documented_with_its_level() {
     let page = read("docs/src/reference/commands.md");
     let table = page.split("\n## ").find(|part| part.starts_with("What `explain`")).unwrap();
     assert_eq!(rows(table), states);
-    let levels = code.split_once("fn level(self)").unwrap().1;
+    let severities = code.split_once("fn severity(self)").unwrap().1;
     let mut state_words: Vec<&str> = Vec::new();
-    for word in levels.split(|c: char| !c.is_ascii_alphanumeric() && c != ':') {
+    for word in severities.split(|c: char| !c.is_ascii_alphanumeric() && c != ':') {
         if let Some(state) = word.strip_prefix("State::") {
             state_words.push(state);
-        } else if let Some(level) = word.strip_prefix("Level::").filter(|_| !state_words.is_empty())
+        } else if let Some(severity) =
+            word.strip_prefix("Severity::").filter(|_| !state_words.is_empty())
         {
             for state in state_words.drain(..) {
-                let row = format!("| `{state}` | {} |", level.to_lowercase());
+                let row = format!("| `{state}` | {} |", severity.to_lowercase());
                 assert!(table.contains(&row), "{row}");
             }
         }

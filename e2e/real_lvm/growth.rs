@@ -179,7 +179,7 @@ fn is_sound(volume: &Volume) {
 fn in_two_steps_the_file_system_waits_for_the_node_step() {
     let disk = Disk::of(1 << 30);
     group("vg0", &[&disk]);
-    let mut rig = Rig::with(&["--pool", "default=vg0", "--expansion", "two-step"]);
+    let mut rig = Rig::with(&["--pool", "default=vg0", "--filesystem-expansion", "node"]);
     for mode in [EXT4, Mode::Filesystem(FsKind::Xfs)] {
         let first = first_size(mode);
         let volume = rig.calls.create("steps", Bytes::mib(first), mode, "").expect("create");

@@ -168,7 +168,7 @@ pub fn judge(seen: &Seen, program: &str, node: Option<&str>) -> Result<Vec<Findi
     }
     findings.extend(seen.unreadable.iter().map(|one| {
         let todo = "let all parts of the driver and its definitions be of one version, or correct the field";
-        Finding::bad(format!("{one}; nothing is done about it"), todo)
+        Finding::error(format!("{one}; nothing is done about it"), todo)
     }));
     let names = node::names(seen);
     match node {
@@ -194,6 +194,24 @@ pub fn judge(seen: &Seen, program: &str, node: Option<&str>) -> Result<Vec<Findi
     findings.extend(cluster::differences(seen, program, node));
     findings.extend(cluster::released(seen, program, node));
     Ok(findings)
+}
+
+/// Say what it means for one pool, on all nodes that have it; `program` is how the caller calls this program.
+///
+/// # Errors
+/// [`AskError::Refused`] if there is no such pool, [`AskError::Forbidden`] if that may not be seen.
+pub fn judge_pool(seen: &Seen, program: &str, name: &str) -> Result<Vec<Finding>, AskError> {
+    let Some(pool) = seen.pools.iter().find(|one| one.metadata.name.as_deref() == Some(name))
+    else {
+        if seen.unseen.contains(&POOLS) {
+            return Err(may_not_list(POOLS, "in this cluster"));
+        }
+        let reason = format!("there is no pool {name}; `kubectl get storagepools` lists them");
+        return Err(AskError::Refused { reason });
+    };
+    let nodes = node::names(seen).into_iter();
+    let on_nodes = nodes.flat_map(|node| node::of_pool(seen, program, node, name));
+    Ok(std::iter::once(cluster::pool(pool)).chain(on_nodes).collect())
 }
 
 #[cfg(test)]

@@ -2,9 +2,29 @@
 
 use crate::doctor::harmless;
 
+/// Options of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableOptions {
+    /// Show more columns.
+    pub wide: bool,
+    /// Show the names of the columns.
+    pub headers: bool,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        TableOptions { wide: false, headers: true }
+    }
+}
+
 /// Lay out rows, the first of which is the head: a column to the right where it says so, the last one as
 /// long as it is. Each row is one line, whoever wrote what is in it.
-pub(super) fn columns<const N: usize>(rows: &[[String; N]], to_the_right: [bool; N]) -> String {
+pub(super) fn columns<const N: usize>(
+    rows: &[[String; N]],
+    to_the_right: [bool; N],
+    headers: bool,
+) -> String {
+    let rows = if headers { rows } else { rows.get(1..).unwrap_or_default() };
     let rows: Vec<[String; N]> =
         rows.iter().map(|row| std::array::from_fn(|column| harmless(&row[column]))).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();

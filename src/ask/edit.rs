@@ -4,8 +4,6 @@
 //! [`observe`] asks the API server, [`judge`] decides, [`apply`] writes, [`follow`] waits: only the second
 //! needs no cluster.
 
-use std::str::FromStr;
-
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
@@ -14,7 +12,7 @@ use serde_json::{Value, json};
 use crate::api::{PvcAutoscaler, Quantity, RollBack};
 use crate::ask::plan::{Around, Plan};
 use crate::ask::read::Reader;
-use crate::ask::{AskError, CLAIMS, CLASSES, EDITOR, PODS, PVC_AUTOSCALERS, kept, kind_and_name};
+use crate::ask::{AskError, CLAIMS, CLASSES, EDITOR, PODS, PVC_AUTOSCALERS, kept};
 use crate::bytes::Bytes;
 
 mod abort;
@@ -25,35 +23,10 @@ mod judge;
 mod tests;
 mod unkept;
 
+pub use super::address::Whose;
 pub use abort::Aborts;
 pub use follow::follow;
 pub use judge::judge;
-
-/// Whose claims are to be changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Whose {
-    /// Those of the PvcAutoscaler that keeps this claim.
-    Claim(String),
-    /// Those of the one PvcAutoscaler of this StatefulSet.
-    StatefulSet(String),
-    /// That of the one PvcAutoscaler of this Deployment.
-    Deployment(String),
-}
-
-/// Reads `NAME` or `pvc/NAME` for a claim, `sts/NAME` for a StatefulSet, `deploy/NAME` for a Deployment.
-impl FromStr for Whose {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let write = "write pvc/NAME, sts/NAME or deploy/NAME";
-        match kind_and_name(text, write)? {
-            ("pvc", name) => Ok(Whose::Claim(name.to_owned())),
-            ("sts", name) => Ok(Whose::StatefulSet(name.to_owned())),
-            ("deploy", name) => Ok(Whose::Deployment(name.to_owned())),
-            (other, _) => Err(format!("`{other}` has no claims: {write}")),
-        }
-    }
-}
 
 /// What is to become of them.
 #[derive(Debug, Clone, PartialEq, Eq)]

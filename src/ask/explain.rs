@@ -7,9 +7,10 @@ use std::str::FromStr;
 use kube::Client;
 use serde::Serialize;
 
-use crate::ask::{AskError, kind_and_name};
+use crate::ask::address::{Kind, Whose, address};
+use crate::ask::{AskError, checkup};
 use crate::cluster::{ClaimSizes, UnreadableSize};
-use crate::doctor::Level;
+use crate::doctor::{Finding, Severity};
 
 mod bound;
 mod fit;
@@ -20,74 +21,128 @@ mod pending;
 mod print;
 mod release;
 mod room;
+mod workload;
 
 use gather::Facts;
-pub use print::print;
+pub use print::{print, print_answer};
 pub use room::{NodeSays, Verdict};
 
-/// What is asked about.
+/// What can be explained.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
+    /// One claim or PersistentVolume.
+    Volume(About),
+    /// The claims of a workload or of a PvcAutoscaler.
+    Claims(Whose),
+    /// A node, by its name.
+    Node(String),
+    /// A pool, by its name.
+    Pool(String),
+}
+
+/// A claim or a PersistentVolume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum About {
     /// A claim, by its name.
     Claim(String),
     /// A PersistentVolume, by its name.
     Volume(String),
 }
 
-/// Reads `pvc/NAME`, `pv/NAME`, or `NAME` for a claim.
+/// Reads `pvc/NAME` or `NAME` for a claim, `pv/NAME`, `sts/NAME`, `deploy/NAME`, `pvcas/NAME`, `node/NAME` or
+/// `pool/NAME`.
 impl FromStr for Subject {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let write = "write pvc/NAME or pv/NAME";
-        match kind_and_name(text, write)? {
-            ("pvc", name) => Ok(Subject::Claim(name.to_owned())),
-            ("pv", name) => Ok(Subject::Volume(name.to_owned())),
-            (other, _) => Err(format!("`{other}` is not explained: {write}")),
-        }
+        let kinds = [
+            Kind::Claim,
+            Kind::Volume,
+            Kind::StatefulSet,
+            Kind::Deployment,
+            Kind::Autoscaler,
+            Kind::Node,
+            Kind::Pool,
+        ];
+        let (kind, name) = address(text, &kinds)?;
+        Ok(match kind {
+            Kind::Claim => Subject::Volume(About::Claim(name)),
+            Kind::Volume => Subject::Volume(About::Volume(name)),
+            Kind::StatefulSet => Subject::Claims(Whose::StatefulSet(name)),
+            Kind::Deployment => Subject::Claims(Whose::Deployment(name)),
+            Kind::Autoscaler => Subject::Claims(Whose::Autoscaler(name)),
+            Kind::Node => Subject::Node(name),
+            Kind::Pool => Subject::Pool(name),
+        })
     }
+}
+
+/// Reads `pvc/NAME` or `NAME` for a claim, or `pv/NAME`.
+impl FromStr for About {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, name) = address(text, &[Kind::Claim, Kind::Volume])?;
+        Ok(if kind == Kind::Volume { About::Volume(name) } else { About::Claim(name) })
+    }
+}
+
+/// The explanation of a subject.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Answer {
+    /// Of a claim or a PersistentVolume.
+    One(Box<Explanation>),
+    /// Of each claim of a workload.
+    Each(Vec<Explanation>),
+    /// What is right and wrong with a node or a pool.
+    Findings(Vec<Finding>),
 }
 
 /// How a claim or a PersistentVolume is, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// What it is about: `namespace/claim`, or the name of a PersistentVolume.
+    /// What is explained: `namespace/claim`, or the name of a PersistentVolume.
+    #[serde(rename = "subject")]
     pub about: String,
-    /// One word for programs.
+    /// State, for programs.
     pub state: State,
-    /// How good or bad that is.
-    pub level: Level,
-    /// Sentences for people, the first of which goes on after what it is about.
+    /// Severity of the state.
+    pub severity: Severity,
+    /// Sentences for people, the first of which continues the subject.
+    #[serde(rename = "message")]
     pub why: String,
-    /// What each node says to it, where that matters.
+    /// Verdict of each node, where that matters.
     pub nodes: Vec<NodeSays>,
     /// What to do; any one of them.
-    pub todo: Vec<Todo>,
+    pub remediation: Vec<Remediation>,
     /// What the caller may not read, so that something may be missing above.
+    #[serde(rename = "forbidden")]
     pub unseen: Vec<String>,
     /// What this version cannot decode, so that something may be missing above.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "undecodable", skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
 }
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Todo {
-    /// What it is.
+pub struct Remediation {
+    /// Description of the action.
+    #[serde(rename = "description")]
     pub what: String,
-    /// What to type.
+    /// Command to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
 
-impl Todo {
-    fn hint(what: impl Into<String>) -> Todo {
-        Todo { what: what.into(), command: None }
+impl Remediation {
+    fn hint(what: impl Into<String>) -> Remediation {
+        Remediation { what: what.into(), command: None }
     }
 
-    fn command(what: impl Into<String>, command: impl Into<String>) -> Todo {
-        Todo { what: what.into(), command: Some(command.into()) }
+    fn command(what: impl Into<String>, command: impl Into<String>) -> Remediation {
+        Remediation { what: what.into(), command: Some(command.into()) }
     }
 }
 
@@ -95,85 +150,118 @@ impl Todo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)] // Each is explained by its sentence.
 pub enum State {
-    Fine,
-    BeingMade,
-    BeingFilled,
+    Healthy,
+    Provisioning,
+    Populating,
     Superseded,
     Swapping,
-    MakingFailed,
-    WaitsForPod,
-    WaitsForScheduler,
-    PodHeldBack,
-    PodNamesNode,
-    NoNodeForPod,
-    NoRoom,
-    NoPool,
+    ProvisioningFailed,
+    WaitForFirstConsumer,
+    WaitForPodScheduled,
+    PodSchedulingGated,
+    PodNodeNameSet,
+    PodUnschedulable,
+    InsufficientCapacity,
+    PoolNotFound,
     PoolUnavailable,
-    NoAgent,
-    NoClass,
-    ClassMissing,
-    ClassInvalid,
+    NodePluginUnavailable,
+    StorageClassNotSet,
+    StorageClassNotFound,
+    StorageClassInvalid,
     OtherDriver,
-    VolumeTaken,
-    Growing,
-    SizeUnreadable,
-    GrowthFailed,
-    GrowthRefused,
-    GrowthWaitsForPod,
-    GrowthWaitsForKubelet,
-    VolumeAiling,
+    VolumeConflict,
+    Expanding,
+    InvalidSize,
+    ExpansionRetrying,
+    ExpansionFailed,
+    OfflineExpansionPending,
+    NodeExpansionPending,
+    VolumeUnhealthy,
     VolumeFenced,
-    VolumeGone,
-    VolumeUnread,
+    VolumeNotFound,
+    VolumeStatusUnknown,
     Lost,
-    BeingDeleted,
+    Deleting,
     Available,
-    Kept,
+    Retained,
     DeletionFailed,
-    Unseen,
+    Forbidden,
 }
 
 impl State {
-    fn level(self) -> Level {
+    fn severity(self) -> Severity {
         match self {
-            State::Fine
+            State::Healthy
             | State::Superseded
-            | State::WaitsForPod
-            | State::GrowthWaitsForPod
-            | State::Available => Level::Good,
-            State::BeingMade
-            | State::BeingFilled
+            | State::WaitForFirstConsumer
+            | State::OfflineExpansionPending
+            | State::Available => Severity::Ok,
+            State::Provisioning
+            | State::Populating
             | State::Swapping
-            | State::WaitsForScheduler
-            | State::PodHeldBack
-            | State::Growing
-            | State::GrowthWaitsForKubelet
-            | State::BeingDeleted
-            | State::Kept
+            | State::WaitForPodScheduled
+            | State::PodSchedulingGated
+            | State::Expanding
+            | State::NodeExpansionPending
+            | State::Deleting
+            | State::Retained
             | State::OtherDriver
-            | State::Unseen => Level::Warning,
-            State::MakingFailed
-            | State::PodNamesNode
-            | State::NoNodeForPod
-            | State::NoRoom
-            | State::NoPool
+            | State::Forbidden => Severity::Warning,
+            State::ProvisioningFailed
+            | State::PodNodeNameSet
+            | State::PodUnschedulable
+            | State::InsufficientCapacity
+            | State::PoolNotFound
             | State::PoolUnavailable
-            | State::NoAgent
-            | State::NoClass
-            | State::ClassMissing
-            | State::ClassInvalid
-            | State::VolumeTaken
-            | State::SizeUnreadable
-            | State::GrowthFailed
-            | State::GrowthRefused
-            | State::VolumeAiling
+            | State::NodePluginUnavailable
+            | State::StorageClassNotSet
+            | State::StorageClassNotFound
+            | State::StorageClassInvalid
+            | State::VolumeConflict
+            | State::InvalidSize
+            | State::ExpansionRetrying
+            | State::ExpansionFailed
+            | State::VolumeUnhealthy
             | State::VolumeFenced
-            | State::VolumeGone
-            | State::VolumeUnread
+            | State::VolumeNotFound
+            | State::VolumeStatusUnknown
             | State::Lost
-            | State::DeletionFailed => Level::Bad,
+            | State::DeletionFailed => Severity::Error,
         }
     }
+}
+
+/// Explain a subject; `program` is how the caller calls this program.
+///
+/// # Errors
+/// [`AskError::Refused`] if there is none of this name.
+pub async fn answer(
+    client: &Client,
+    program: &str,
+    namespace: Option<&str>,
+    subject: &Subject,
+) -> Result<Answer, AskError> {
+    Ok(match subject {
+        Subject::Volume(about) => {
+            Answer::One(Box::new(explain(client, program, namespace, about).await?))
+        }
+        Subject::Claims(whose) => {
+            let mut each = Vec::new();
+            for claim in workload::claims_of(client, namespace, whose).await? {
+                let about = About::Claim(claim);
+                each.push(explain(client, program, namespace, &about).await?);
+            }
+            Answer::Each(each)
+        }
+        Subject::Node(name) => {
+            let seen = checkup::observe(client).await?;
+            Answer::Findings(checkup::judge(&seen, program, Some(name))?)
+        }
+        Subject::Pool(name) => {
+            let seen = checkup::observe(client).await?;
+            Answer::Findings(checkup::judge_pool(&seen, program, name)?)
+        }
+    })
 }
 
 /// Explain a claim or a PersistentVolume; `program` is how the caller calls this program.
@@ -184,9 +272,9 @@ pub async fn explain(
     client: &Client,
     program: &str,
     namespace: Option<&str>,
-    subject: &Subject,
+    about: &About,
 ) -> Result<Explanation, AskError> {
-    Ok(judge(&gather::gather(client, program, namespace, subject).await?))
+    Ok(judge(&gather::gather(client, program, namespace, about).await?))
 }
 
 /// Decide: pure.
@@ -213,11 +301,11 @@ fn judge(facts: &Facts) -> Explanation {
 /// That a size of the claim cannot be read: nothing is concluded from it.
 fn unreadable(facts: &Facts, why: &UnreadableSize) -> Explanation {
     let place = facts.place();
-    let todo = Todo::command(
+    let todo = Remediation::command(
         "write a size that a volume can have, such as 10Gi; a claim without a volume has to be made again",
         format!("kubectl edit pvc {place}"),
     );
-    facts.explain(State::SizeUnreadable, format!("cannot be judged: {why}."), vec![todo])
+    facts.explain(State::InvalidSize, format!("cannot be judged: {why}."), vec![todo])
 }
 
 #[cfg(test)]

@@ -7,10 +7,10 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
 use serde_json::json;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::api::Quantity;
-use crate::ask::{AskError, EDITOR, no_claim};
+use crate::ask::{AskError, EDITOR, no_claim, within};
 use crate::bytes::Bytes;
 use crate::causes::in_full;
 use crate::cluster::{self, own_words};
@@ -27,41 +27,57 @@ enum Told {
     Refused(String),
 }
 
-/// Ask for a claim to have at least this size, and wait up to `patience` until it has; `tell` is
-/// called with each line for people, who call this program `program`.
+/// Ask for a claim to have at least this size; `tell` is called with a line for people, who call this
+/// program `program`.
 ///
 /// # Errors
-/// [`AskError::Refused`] with the driver's own sentence if there is no room, or with what to do if it
-/// takes longer.
+/// [`AskError::Refused`] with the API server's own sentence if it does not take the size.
 pub async fn grow(
     client: &Client,
     program: &str,
     namespace: Option<&str>,
     name: &str,
     size: Bytes,
-    patience: Duration,
+    mut tell: impl FnMut(&str),
+) -> Result<(), AskError> {
+    let namespace = namespace.unwrap_or(client.default_namespace());
+    let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    let wish = json!({"spec": {"resources": {"requests": {"storage": Quantity(size)}}}});
+    let params = PatchParams { field_manager: Some(EDITOR.to_owned()), ..PatchParams::default() };
+    let edited = api.patch(name, &params, &Patch::Merge(wish)).await;
+    let shrink = format!("{program} shrink pvc/{name} {} --namespace {namespace}", Quantity(size));
+    edited.map_err(|error| refused_edit(error, namespace, name, &shrink))?;
+    tell(&format!("request     {size}, accepted"));
+    Ok(())
+}
+
+/// Wait until a claim has this size, at most for `limit` if there is one; `tell` is called with each line
+/// for people.
+///
+/// # Errors
+/// [`AskError::Refused`] with the driver's own sentence if there is no room, or with what to do if it
+/// takes longer.
+pub async fn await_growth(
+    client: &Client,
+    namespace: Option<&str>,
+    name: &str,
+    size: Bytes,
+    limit: Option<Duration>,
     mut tell: impl FnMut(&str),
 ) -> Result<(), AskError> {
     let namespace = namespace.unwrap_or(client.default_namespace());
     let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let begun = Instant::now();
-    let wish = json!({"spec": {"resources": {"requests": {"storage": Quantity(size)}}}});
-    let params = PatchParams { field_manager: Some(EDITOR.to_owned()), ..PatchParams::default() };
-    let edited = api.patch(name, &params, &Patch::Merge(wish)).await;
-    let shrink = format!("{program} shrink {name} {} --namespace {namespace}", Quantity(size));
-    edited.map_err(|error| refused_edit(error, namespace, name, &shrink))?;
-    tell(&format!("request     {size}, accepted"));
     let told = |claim: Option<&PersistentVolumeClaim>| claim.and_then(|claim| told(claim, size));
     let waited =
         await_condition(api, name, |claim: Option<&PersistentVolumeClaim>| told(claim).is_some());
-    let Ok(claim) = timeout(patience, waited).await else {
-        let reason = format!(
+    let claim = within(limit, waited).await.map_err(|limit| AskError::Refused {
+        reason: format!(
             "{namespace}/{name} has not grown within {} s; see `kubectl describe pvc {name} \
              --namespace {namespace}`: if it says FileSystemResizePending, the kubelet does the rest",
-            patience.as_secs()
-        );
-        return Err(AskError::Refused { reason });
-    };
+            limit.as_secs()
+        ),
+    })?;
     let claim = claim.map_err(|error| AskError::Refused { reason: in_full(&error) })?;
     if let Some(Told::Refused(reason)) = told(claim.as_ref()) {
         return Err(AskError::Refused { reason });
@@ -157,7 +173,7 @@ mod tests {
     fn who_asks_for_less_is_shown_the_command_for_that() {
         let said = "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity";
         let status = kube::core::Status::failure(said, "Invalid").with_code(422);
-        let shrink = "kubectl pliant shrink db 10Mi --namespace shop";
+        let shrink = "kubectl pliant shrink pvc/db 10Mi --namespace shop";
         let error = refused_edit(kube::Error::Api(Box::new(status)), "shop", "db", shrink);
         let words = error.to_string();
         assert!(words.starts_with(said) && words.ends_with(&format!("`{shrink}`")), "{words}");

@@ -1,6 +1,7 @@
 //! What PvcAutoscalers do with the claims of their workloads, and would do next.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::str::FromStr;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::api::storage::v1::StorageClass;
@@ -10,8 +11,10 @@ use serde::Serialize;
 
 use crate::api::{
     AutoscalerMode, AutoscalerPhase, NodeStorage, OrdinalStatus, PvcAutoscaler, Quantity, Retained,
-    Span, Swap, VolumeOnNode,
+    Span, Swap, VolumeOnNode, Workload,
 };
+use crate::ask::address::{Kind, Whose, address, not_found};
+use crate::ask::kept::Kept;
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLAIMS, CLASSES, PVC_AUTOSCALERS, in_namespace, may_not_list};
 use crate::autoscaler::{
@@ -25,7 +28,7 @@ mod print;
 pub(super) mod tests;
 
 pub(super) use print::table;
-pub use print::{claims_of, print};
+pub use print::{claims_of, print, resource_names};
 
 /// What a PvcAutoscaler does with its claims, and would do next.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -241,32 +244,80 @@ async fn volumes_of(
     ids
 }
 
-/// What the PvcAutoscalers of a namespace do and would do, or the one of this name.
+/// Whose plan is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject(Whose);
+
+/// Reads `pvcas/NAME` or `NAME` for a PvcAutoscaler, `sts/NAME`, `deploy/NAME` or `pvc/NAME`.
+impl FromStr for Subject {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let kinds = [Kind::Autoscaler, Kind::StatefulSet, Kind::Deployment, Kind::Claim];
+        let (kind, name) = address(text, &kinds)?;
+        Ok(Subject(match kind {
+            Kind::StatefulSet => Whose::StatefulSet(name),
+            Kind::Deployment => Whose::Deployment(name),
+            Kind::Claim => Whose::Claim(name),
+            _ => Whose::Autoscaler(name),
+        }))
+    }
+}
+
+impl Subject {
+    fn is_of(&self, around: &Around, autoscaler: &PvcAutoscaler) -> bool {
+        let workload = autoscaler.spec.workload();
+        match &self.0 {
+            Whose::Autoscaler(name) => autoscaler.name_any() == *name,
+            Whose::StatefulSet(name) => workload == Workload::StatefulSet(name),
+            Whose::Deployment(name) => workload == Workload::Deployment(name),
+            Whose::Claim(name) => {
+                let claim = around.claim(name);
+                let kept = claim.and_then(|claim| Kept::find(&around.autoscalers, claim));
+                kept.is_some_and(|kept| kept.by.name_any() == autoscaler.name_any())
+            }
+        }
+    }
+
+    /// That no PvcAutoscaler is its.
+    fn none(&self, namespace: &str) -> AskError {
+        let whose = match &self.0 {
+            Whose::Autoscaler(name) => {
+                return not_found("PvcAutoscaler", name, namespace, "pvcautoscalers");
+            }
+            Whose::StatefulSet(name) => Workload::StatefulSet(name).in_words(),
+            Whose::Deployment(name) => Workload::Deployment(name).in_words(),
+            Whose::Claim(name) => format!("claim {name}"),
+        };
+        let reason = format!(
+            "no PvcAutoscaler in namespace {namespace} manages {whose}; `kubectl get pvcautoscalers \
+             --all-namespaces` lists them"
+        );
+        AskError::Refused { reason }
+    }
+}
+
+/// What the PvcAutoscalers of a namespace do and would do, or those of a subject.
 ///
 /// # Errors
-/// [`AskError::Refused`] if there is none of this name, [`AskError::Forbidden`] if that may not be seen.
+/// [`AskError::Refused`] if there is none, [`AskError::Forbidden`] if that may not be seen.
 pub async fn plan(
     client: &Client,
     namespace: Option<&str>,
-    name: Option<&str>,
+    subject: Option<&Subject>,
 ) -> Result<Vec<Plan>, AskError> {
     let around = Around::observe(client, namespace).await?;
     around.may_see(PVC_AUTOSCALERS)?;
-    let is_asked = |one: &&PvcAutoscaler| name.is_none_or(|name| one.name_any() == name);
+    let is_asked = |one: &&PvcAutoscaler| subject.is_none_or(|subject| subject.is_of(&around, one));
     let asked = around.autoscalers.iter().filter(is_asked);
     let plans: Vec<Plan> = asked.map(|one| plan_of(&around, one)).collect();
     if plans.is_empty() {
         around.sees(PVC_AUTOSCALERS)?;
     }
-    if let (Some(name), []) = (name, plans.as_slice()) {
-        let reason = format!(
-            "there is no PvcAutoscaler {name} in namespace {}; `kubectl get pvcautoscalers \
-             --all-namespaces` lists them",
-            around.namespace
-        );
-        return Err(AskError::Refused { reason });
+    match subject {
+        Some(subject) if plans.is_empty() => Err(subject.none(&around.namespace)),
+        _ => Ok(plans),
     }
-    Ok(plans)
 }
 
 /// What the PvcAutoscalers of all namespaces do and would do.

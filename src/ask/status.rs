@@ -8,11 +8,12 @@ use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 
 use crate::api::{FenceState, Health, LayoutRoom, NodeStorage, PoolOnNode, PvcAutoscaler};
-use crate::ask::columns::columns;
+use crate::ask::columns::{TableOptions, columns};
 use crate::ask::kept::retained;
 use crate::ask::read::{Reader, believed};
 use crate::ask::{
     AskError, NODES, PVC_AUTOSCALERS, STORAGES, VOLUMES, asked, cannot_decode, may_not_read, plan,
+    resource_name,
 };
 use crate::bytes::Bytes;
 use crate::cluster::{Pv, Unreadable, list};
@@ -66,16 +67,24 @@ impl Status {
         if text.is_empty() { text } else { format!("\n{text}") }
     }
 
-    /// All of them, for people; `wide` with more columns.
-    pub fn text(&self, wide: bool) -> String {
+    /// The names of all of them, as `kubectl get --output name` prints them.
+    pub fn resource_names(&self) -> String {
+        let nodes = self.nodes.iter().map(|one| resource_name::<NodeStorage>(&one.name_any()));
+        let claims =
+            self.autoscalers.iter().map(|one| resource_name::<PvcAutoscaler>(&one.name_any()));
+        nodes.chain(claims).collect()
+    }
+
+    /// All of them, for people.
+    pub fn text(&self, options: TableOptions) -> String {
         let nodes = if self.unseen.contains(&STORAGES) || self.nodes.is_empty() && self.lacks_nodes
         {
             String::new()
         } else {
-            table_of(&self.nodes, self.there.as_deref(), &self.retained, wide)
+            table_of(&self.nodes, self.there.as_deref(), &self.retained, options)
         };
         let unseen: Vec<String> = self.unseen.iter().map(|what| (*what).to_owned()).collect();
-        let claims = plan::claims_of(&self.autoscalers, wide);
+        let claims = plan::claims_of(&self.autoscalers, options);
         nodes + &claims + &may_not_read(&unseen) + &self.undecoded()
     }
 }
@@ -138,7 +147,7 @@ pub fn names(nodes: &[Node]) -> Vec<String> {
 /// The records as a table: a line for each pool of each node. Whose node is not `there` is gone; where
 /// that is not known none is.
 pub fn table(nodes: &[NodeStorage], there: Option<&[String]>) -> String {
-    table_of(nodes, there, &BTreeMap::new(), false)
+    table_of(nodes, there, &BTreeMap::new(), TableOptions::default())
 }
 
 /// The same, with what is said of volumes that swaps retain.
@@ -146,7 +155,7 @@ fn table_of(
     nodes: &[NodeStorage],
     there: Option<&[String]>,
     retained: &BTreeMap<String, String>,
-    wide: bool,
+    TableOptions { wide, headers }: TableOptions,
 ) -> String {
     let head = [
         "NODE", "POOL", "SIZE", "USED", "FREE", "LARGEST", "GROUPS", "VOLUMES", "VERSION", "HEALTH",
@@ -179,10 +188,10 @@ fn table_of(
     }
     let to_the_right = [false, false, true, false, true, false, false, true, false, false];
     let table = if wide {
-        columns(&rows, to_the_right)
+        columns(&rows, to_the_right, headers)
     } else {
         let usual = |row: &[String; 10]| without_wide(row.clone());
-        columns(&rows.iter().map(usual).collect::<Vec<_>>(), without_wide(to_the_right))
+        columns(&rows.iter().map(usual).collect::<Vec<_>>(), without_wide(to_the_right), headers)
     };
     table + &below(nodes, retained)
 }

@@ -10,35 +10,43 @@ use crate::api::NodeStorage;
 use crate::ask::read::Reader;
 use crate::ask::{AskError, STORAGES, may_not_list};
 
-/// The version of this program, and how many nodes run which.
+/// The version of this program, and those of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {
-    /// That of this program.
+    /// Version of this program.
+    #[serde(rename = "clientVersion")]
     pub client: String,
-    /// How many nodes run a version; `None` if no cluster was asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub nodes: Option<BTreeMap<String, usize>>,
+    /// Versions of the cluster; `None` if no cluster was asked.
+    #[serde(rename = "serverVersion", skip_serializing_if = "Option::is_none")]
+    pub server: Option<Server>,
+}
+
+/// The versions that a cluster runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Server {
+    /// Number of nodes by the version of their node plugin.
+    pub nodes: BTreeMap<String, usize>,
 }
 
 impl Versions {
     /// That of this program alone.
     pub fn of_client() -> Versions {
-        Versions { client: env!("CARGO_PKG_VERSION").to_owned(), nodes: None }
+        Versions { client: env!("CARGO_PKG_VERSION").to_owned(), server: None }
     }
 
     /// For people.
     pub fn text(&self) -> String {
         let client = format!("Client version: {}\n", self.client);
-        let Some(nodes) = &self.nodes else { return client };
+        let Some(Server { nodes }) = &self.server else { return client };
         if nodes.is_empty() {
-            return client + "Node versions: no node runs the driver\n";
+            return client + "Server version: no node runs the driver\n";
         }
         let one = |(version, count): (&String, &usize)| {
             format!("{version} ({count} node{})", if *count == 1 { "" } else { "s" })
         };
         let all: Vec<String> = nodes.iter().map(one).collect();
-        client + &format!("Node versions: {}\n", all.join(", "))
+        client + &format!("Server version: {}\n", all.join(", "))
     }
 }
 
@@ -58,5 +66,5 @@ pub async fn versions(client: &Client) -> Result<Versions, AskError> {
         let version = if version.is_empty() { "unknown".to_owned() } else { version };
         *counts.entry(version).or_default() += 1;
     }
-    Ok(Versions { nodes: Some(counts), ..Versions::of_client() })
+    Ok(Versions { server: Some(Server { nodes: counts }), ..Versions::of_client() })
 }

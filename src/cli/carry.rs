@@ -16,43 +16,41 @@ use crate::copy::Digest;
 #[command(allow_missing_positional = true)]
 #[allow(clippy::struct_excessive_bools)] // Each is a flag that people type.
 pub struct CopyRole {
-    /// Directory whose content is copied, or with --device a block device
+    /// Directory to copy, or with --device a block device
     #[arg(
         value_name = "SOURCE",
         required_unless_present_any = ["from", "probe"],
         conflicts_with_all = ["from", "probe"]
     )]
     pub source: Option<PathBuf>,
-    /// Directory that gets it: empty, or one that an earlier run has marked as its own, where all that the
-    /// source does not have is removed. With
-    /// --device a block device that is as large or larger
+    /// Target directory: empty, or marked by an earlier run, then files that the source lacks are deleted; with
+    /// --device a block device of at least the same size
     #[arg(value_name = "TARGET")]
     pub target: PathBuf,
-    /// Host and port where `pliant send` sends the source, in place of a directory or a device here
+    /// Receive the source from `pliant send` at this host and port
     #[arg(long, value_name = "ADDRESS", requires = "keys")]
     pub from: Option<String>,
-    /// Directory with ca.crt, and with tls.crt and tls.key of who receives
+    /// Read ca.crt, and tls.crt and tls.key of the receiver, from this directory
     #[arg(long, value_name = "DIRECTORY", requires = "from")]
     pub keys: Option<PathBuf>,
     /// Copy a block device, or an image of one, block by block
     #[arg(long)]
     pub device: bool,
-    /// Copy while somebody may be writing: what changes is left to the next run, and nothing is
-    /// compared if --compare does not say so
+    /// Pre-copy while the source may be written to: later changes are left to the next run, and nothing is
+    /// verified unless --compare selects it
     #[arg(long, conflicts_with = "last")]
     pub round: bool,
-    /// Copy what has changed since the last round, and compare all: a change of the source meanwhile
-    /// is an error [the default]
+    /// Copy what changed since the last pass, and verify all; fail if the source changes meanwhile [the default]
     #[arg(long = "final")]
     pub last: bool,
-    /// Copy nothing: only try whether the target can be opened as a copy would
+    /// Copy nothing; check that the target can be opened for a copy
     #[arg(long, conflicts_with_all = ["from", "round", "last"])]
     pub probe: bool,
-    /// Which contents are compared: `all` in the end; `changed` those that have changed, in each round and in
-    /// the end. Devices, and what comes --from elsewhere, are always compared in whole
+    /// Verify these contents: all, at the end; or changed, those that changed, in each pass and at the end.
+    /// Devices, and sources received with --from, are always verified in full
     #[arg(long, value_name = "WHAT", default_value = "all")]
     pub compare: CompareFlag,
-    /// What is done about sockets in the tree
+    /// Handle sockets in the tree this way
     #[arg(long, value_name = "WHAT", default_value = "skip")]
     pub sockets: SocketsFlag,
     /// How it is carried and where its end is told.
@@ -63,14 +61,14 @@ pub struct CopyRole {
 /// `pliant send`.
 #[derive(Debug, Args)]
 pub struct SendRole {
-    /// Directory whose content is sent, or with --device a block device
+    /// Directory to send, or with --device a block device
     #[arg(value_name = "SOURCE")]
     pub source: PathBuf,
-    /// Address to listen on, such as 10.0.0.7 or fd00::7; with another port than 9815 as `10.0.0.7:80`
+    /// Listen on this address, such as 10.0.0.7 or fd00::7; with another port than 9815 as `10.0.0.7:80`
     /// or `[fd00::7]:80`
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]
     pub listen: Listen,
-    /// Directory with ca.crt, and with tls.crt and tls.key of who sends
+    /// Read ca.crt, and tls.crt and tls.key of the sender, from this directory
     #[arg(long, value_name = "DIRECTORY")]
     pub keys: PathBuf,
     /// Send a block device, or an image of one
@@ -82,37 +80,36 @@ pub struct SendRole {
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("origin").required(true)))]
 pub struct UnpackRole {
-    /// Directory that gets it, empty but for a lost+found
+    /// Target directory, empty except for lost+found
     #[arg(value_name = "TARGET")]
     pub target: PathBuf,
-    /// Archive to unpack: tar, or tar in gzip or zstd
+    /// Unpack this archive: tar, or tar compressed with gzip or zstd
     #[arg(long, value_name = "FILE", group = "origin")]
     pub file: Option<PathBuf>,
-    /// Address of the archive, http or https
+    /// Fetch the archive from this URL, http or https
     #[arg(long, value_name = "URL", group = "origin")]
     pub url: Option<Address>,
-    /// Refuse an --url that leads, be it by a redirection, to an address that is not public: private,
-    /// of a link, or of this machine
+    /// Refuse a --url that leads, also by a redirect, to an address that is not public: private, link-local or
+    /// loopback
     #[arg(long, requires = "url")]
     pub public_only: bool,
-    /// Addresses that --public-only lets pass besides, such as 10.2.0.0/16 [repeatable; default: none]
+    /// Allow these addresses in spite of --public-only, such as 10.2.0.0/16 [repeatable; default: none]
     #[arg(long, value_name = "CIDR", requires = "public_only")]
     pub allow_cidr: Vec<Network>,
-    /// Hosts that --public-only lets be fetched by a proxy, which finds their addresses: names such as files.example,
-    /// or all of a domain as *.files.example [repeatable; default: none]
+    /// Allow this host through a proxy, which resolves its address, in spite of --public-only: a name such as
+    /// files.example, or a whole domain as *.files.example [repeatable; default: none]
     #[arg(long, value_name = "HOST", requires = "public_only")]
     pub allow_host: Vec<HostName>,
-    /// Certificates of authorities, as PEM, that are believed besides those of the machine, such as
-    /// "$(cat ca.pem)" [default: none]
+    /// Trust these CA certificates (PEM) as well as those of the system, such as "$(cat ca.pem)" [default: none]
     #[arg(long, value_name = "PEM", env = "PLIANT_CA_BUNDLE", hide_env_values = true)]
     pub ca_bundle: Option<Bundle>,
-    /// SHA-256 of the archive, 64 hexadecimal digits; with another one nothing is kept
+    /// Require this SHA-256 checksum of the archive, 64 hexadecimal digits; otherwise the target is emptied again
     #[arg(long, value_name = "HEX")]
     pub sha256: Digest,
-    /// Leave all files to the user who runs this, in place of the owners that the archive says
+    /// Create all files with the current user as owner, in place of the owners in the archive
     #[arg(long)]
     pub no_owners: bool,
-    /// Bytes that may come out of it [default: what the target has room for]
+    /// Limit the unpacked bytes [default: the free space of the target]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub max_size: Option<Bytes>,
     /// How it is carried and where its end is told.
@@ -123,11 +120,11 @@ pub struct UnpackRole {
 /// What all that carry have.
 #[derive(Debug, Args)]
 pub struct CarryFlags {
-    /// File to write the end to, the last line of the output, at most 4096 bytes; in a pod
+    /// Write the result, the last line of the output, at most 4096 bytes, to this file; in a pod
     /// /dev/termination-log
     #[arg(long, value_name = "FILE")]
     pub result: Option<PathBuf>,
-    /// Bytes a second that are carried at most, such as 200Mi [default: unlimited]
+    /// Limit the transfer to this many bytes per second, such as 200Mi [default: unlimited]
     #[arg(long, value_name = "BYTES")]
     pub max_rate: Option<Rate>,
 }

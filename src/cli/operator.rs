@@ -12,15 +12,19 @@ use crate::populators::validator::Mode;
 /// `pliant operator`.
 #[derive(Debug, Args)]
 pub struct OperatorRole {
-    /// Image of the pods that fill volumes, which is that of this program
-    #[arg(long, value_name = "IMAGE", env = "PLIANT_FILL_IMAGE", hide_env_values = true)]
-    pub fill_image: String,
-    /// Namespace of the pods and claims that fill volumes and need nothing of the claim's own namespace
-    /// [default: that of the claim]
-    #[arg(long, value_name = "NAMESPACE", env = "PLIANT_FILL_NAMESPACE", hide_env_values = true)]
-    pub fill_namespace: Option<String>,
-    /// Names of the Secrets with which the image of those pods is pulled, with commas between them; they have to
-    /// be in the namespace of each such pod [default: those of the ServiceAccount default there]
+    /// Run populator pods with this image, that of this program
+    #[arg(long, value_name = "IMAGE", env = "PLIANT_POPULATOR_IMAGE", hide_env_values = true)]
+    pub populator_image: String,
+    /// Run populator pods that need nothing of the PVC's namespace in this namespace [default: the PVC's]
+    #[arg(
+        long,
+        value_name = "NAMESPACE",
+        env = "PLIANT_POPULATOR_NAMESPACE",
+        hide_env_values = true
+    )]
+    pub populator_namespace: Option<String>,
+    /// Pull the image of populator pods with these Secrets, separated by commas; they must exist in the namespace of
+    /// each pod [default: those of its default ServiceAccount]
     #[arg(
         long,
         value_name = "NAMES",
@@ -29,46 +33,45 @@ pub struct OperatorRole {
         value_delimiter = ','
     )]
     pub populator_image_pull_secrets: Vec<String>,
-    /// Addresses that are not public and from which archives may be fetched in --fill-namespace, such as
-    /// 10.2.0.0/16 [repeatable; default: none]
+    /// Allow archives from these private addresses in --populator-namespace, such as 10.2.0.0/16
+    /// [repeatable; default: none]
     #[arg(
         long = "allowed-archive-cidr",
         value_name = "CIDR",
         env = "PLIANT_ALLOWED_ARCHIVE_CIDR",
         hide_env_values = true,
         value_delimiter = ' ',
-        requires = "fill_namespace"
+        requires = "populator_namespace"
     )]
     pub allowed_archive_cidrs: Vec<Network>,
-    /// Hosts from which a proxy may fetch archives for --fill-namespace, such as files.example, or all of a domain as
-    /// *.files.example [repeatable; default: none]
+    /// Allow archives from this host through a proxy in --populator-namespace, such as files.example, or of a
+    /// whole domain as *.files.example [repeatable; default: none]
     #[arg(
         long = "allowed-archive-host",
         value_name = "HOST",
         env = "PLIANT_ALLOWED_ARCHIVE_HOST",
         hide_env_values = true,
         value_delimiter = ' ',
-        requires = "fill_namespace"
+        requires = "populator_namespace"
     )]
     pub allowed_archive_hosts: Vec<HostName>,
-    /// What those pods have besides, as JSON with labels, annotations, nodeSelector, tolerations, priorityClassName
-    /// and imagePullPolicy [default: nothing]
+    /// Extend populator pods by this JSON: labels, annotations, nodeSelector, tolerations, priorityClassName,
+    /// imagePullPolicy [default: nothing]
     #[arg(long, value_name = "JSON", env = "PLIANT_POPULATOR_POD", hide_env_values = true)]
     pub populator_pod: Option<PodSettings>,
-    /// Certificates of authorities, as PEM, that pods which fetch archives believe besides those of the image
-    /// [default: none]
+    /// Trust these CA certificates (PEM) in populator pods as well as those of the image [default: none]
     #[arg(long, value_name = "PEM", env = "PLIANT_POPULATOR_CA_BUNDLE", hide_env_values = true)]
     pub populator_ca_bundle: Option<Bundle>,
     /// Proxies of those pods.
     #[command(flatten)]
     pub proxies: ProxyFlags,
-    /// Whether claims are told that nobody has registered the kind they are to be filled from: auto,
-    /// unless another validator tells them; on; or off
-    #[arg(long, value_name = "WHEN", env = "PLIANT_VALIDATOR", hide_env_values = true,
+    /// Emit an event on PVCs whose data source kind has no registered populator: auto, unless another validator
+    /// does; on; or off
+    #[arg(long, value_name = "WHEN", env = "PLIANT_DATA_SOURCE_VALIDATOR", hide_env_values = true,
         value_parser = str::parse::<Mode>, default_value_t = Mode::Auto)]
-    pub validator: Mode,
-    /// Namespace of the Lease pliant-operator; of several replicas the one that holds it keeps claims, and all
-    /// serve the webhook [default: none, each replica does all]
+    pub data_source_validator: Mode,
+    /// Elect a leader by the Lease pliant-operator in this namespace; every replica serves the webhook
+    /// [default: no election]
     #[arg(
         long,
         value_name = "NAMESPACE",
@@ -87,14 +90,13 @@ pub struct OperatorRole {
 /// The flags of the proxies by which archives are fetched.
 #[derive(Debug, Args)]
 pub struct ProxyFlags {
-    /// Proxy for archives with an http address, such as `http://proxy.example:3128` [default: none]
+    /// Fetch http archives through this proxy, such as `http://proxy.example:3128` [default: none]
     #[arg(long, value_name = "URL", env = "PLIANT_POPULATOR_HTTP_PROXY", hide_env_values = true)]
     pub populator_http_proxy: Option<String>,
-    /// Proxy for archives with an https address [default: none]
+    /// Fetch https archives through this proxy [default: none]
     #[arg(long, value_name = "URL", env = "PLIANT_POPULATOR_HTTPS_PROXY", hide_env_values = true)]
     pub populator_https_proxy: Option<String>,
-    /// Domains, addresses and ranges of addresses that are asked without a proxy, with commas between them
-    /// [default: none]
+    /// Use no proxy for these domains, addresses and CIDRs, separated by commas [default: none]
     #[arg(long, value_name = "HOSTS", env = "PLIANT_POPULATOR_NO_PROXY", hide_env_values = true)]
     pub populator_no_proxy: Option<String>,
 }
@@ -102,8 +104,8 @@ pub struct ProxyFlags {
 /// The flags of the webhook that gives pods of StatefulSets their claims.
 #[derive(Debug, Args)]
 pub struct WebhookFlags {
-    /// Address and port to serve the webhook on, which gives pods of StatefulSets the claims of their
-    /// PvcAutoscalers, such as 0.0.0.0:10250 [default: off]
+    /// Serve the mutating webhook for the pods of managed StatefulSets on this address and port, such as
+    /// 0.0.0.0:10250 [default: off]
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -112,8 +114,8 @@ pub struct WebhookFlags {
         requires = "webhook_service"
     )]
     pub webhook_address: Option<Address>,
-    /// The Service by which the API server reaches the webhook, as NAMESPACE/NAME. Its Secret, in the same
-    /// namespace, and its MutatingWebhookConfiguration have the same name
+    /// Service of the webhook, as NAMESPACE/NAME; its Secret and its MutatingWebhookConfiguration have the same
+    /// name
     #[arg(
         long,
         value_name = "SERVICE",
@@ -122,8 +124,8 @@ pub struct WebhookFlags {
         requires = "webhook_address"
     )]
     pub webhook_service: Option<Service>,
-    /// Name of a Secret with ca.crt, tls.crt and tls.key, in the namespace of the Service, that another program such as
-    /// cert-manager keeps [default: the operator makes certificates itself]
+    /// Use ca.crt, tls.crt and tls.key of this Secret, managed by another program such as cert-manager
+    /// [default: the operator issues certificates]
     #[arg(
         long,
         value_name = "NAME",

@@ -4,62 +4,31 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::ask::edit::Whose;
 use crate::ask::explain::Subject;
+use crate::ask::{self, TableOptions, Whose};
 use crate::bytes::Bytes;
 use crate::cli::{ClusterFlags, size};
 use crate::config::Span;
 
 /// `pliant status`.
 #[derive(Debug, Args)]
+#[command(mut_arg("namespace", |arg| arg.help("Show the PvcAutoscalers of this namespace [default: of all namespaces]")))]
 pub struct Status {
-    /// Namespace whose PvcAutoscalers are shown [default: those of all]
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-    /// Show the PvcAutoscalers of all namespaces, as without --namespace
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
-    pub all_namespaces: bool,
-    /// How it is printed
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: TableOutput,
-    /// Go on, and print it again whenever something has changed
-    #[arg(short, long)]
-    pub watch: bool,
-    /// Which cluster, and as whom.
+    /// How the list is printed.
+    #[command(flatten)]
+    pub list: ListFlags,
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterFlags,
 }
 
-/// `pliant grow`.
+/// `pliant expand`.
 #[derive(Debug, Args)]
-pub struct Grow {
-    /// The claim, or sts/NAME or deploy/NAME for those of a workload
-    #[arg(value_name = "CLAIM")]
+pub struct Expand {
+    /// PVC to expand: pvc/NAME or NAME; or all PVCs of sts/NAME, deploy/NAME or pvcas/NAME
+    #[arg(value_name = "PVC")]
     pub whose: Whose,
-    /// What it shall have at least, such as 20Gi
-    #[arg(value_name = "SIZE", value_parser = size)]
-    pub size: Bytes,
-    /// Its namespace [default: that of the kubeconfig]
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-    /// How long to wait for it; in ms, s, m or h
-    #[arg(long, value_name = "TIME", default_value = "2m")]
-    pub wait: Span,
-    /// Edit the template of the PvcAutoscaler that keeps the claim, and so all claims of it
-    #[arg(long)]
-    pub yes: bool,
-    /// Which cluster, and as whom.
-    #[command(flatten)]
-    pub cluster: ClusterFlags,
-}
-
-/// `pliant shrink`.
-#[derive(Debug, Args)]
-pub struct Shrink {
-    /// The claim, or sts/NAME or deploy/NAME for those of a workload
-    #[arg(value_name = "CLAIM")]
-    pub whose: Whose,
-    /// What it shall have, such as 20Gi
+    /// New minimum size, such as 20Gi
     #[arg(value_name = "SIZE", value_parser = size)]
     pub size: Bytes,
     /// How it is done.
@@ -67,15 +36,29 @@ pub struct Shrink {
     pub edit: Edit,
 }
 
-/// `pliant move`.
+/// `pliant shrink`.
 #[derive(Debug, Args)]
-pub struct Move {
-    /// The claim, or sts/NAME or deploy/NAME for those of a workload
-    #[arg(value_name = "CLAIM")]
+pub struct Shrink {
+    /// PVC to shrink: pvc/NAME or NAME; or all PVCs of sts/NAME, deploy/NAME or pvcas/NAME
+    #[arg(value_name = "PVC")]
     pub whose: Whose,
-    /// The StorageClass that it shall have
+    /// New size, such as 20Gi
+    #[arg(value_name = "SIZE", value_parser = size)]
+    pub size: Bytes,
+    /// How it is done.
+    #[command(flatten)]
+    pub edit: Edit,
+}
+
+/// `pliant migrate`.
+#[derive(Debug, Args)]
+pub struct Migrate {
+    /// PVC to migrate: pvc/NAME or NAME; or all PVCs of sts/NAME or pvcas/NAME
+    #[arg(value_name = "PVC")]
+    pub whose: Whose,
+    /// Migrate to this StorageClass
     #[arg(long, value_name = "NAME")]
-    pub class: String,
+    pub storage_class: String,
     /// How it is done.
     #[command(flatten)]
     pub edit: Edit,
@@ -84,8 +67,8 @@ pub struct Move {
 /// `pliant rollback`.
 #[derive(Debug, Args)]
 pub struct Rollback {
-    /// The claim of a pod, or sts/NAME for all pods of a workload that have another claim than before
-    #[arg(value_name = "CLAIM")]
+    /// PVC of the pod to roll back: pvc/NAME or NAME; or all swapped pods of sts/NAME or pvcas/NAME
+    #[arg(value_name = "PVC")]
     pub whose: Whose,
     /// How it is done.
     #[command(flatten)]
@@ -95,27 +78,27 @@ pub struct Rollback {
 /// `pliant abort`.
 #[derive(Debug, Args)]
 pub struct Abort {
-    /// The claim of a pod, or sts/NAME for all pods of a workload whose swap goes on
-    #[arg(value_name = "CLAIM")]
+    /// PVC of the pod whose swap is aborted: pvc/NAME or NAME; or all pods of sts/NAME or pvcas/NAME
+    #[arg(value_name = "PVC")]
     pub whose: Whose,
     /// How it is done.
     #[command(flatten)]
     pub edit: Edit,
 }
 
-/// How a PvcAutoscaler is edited.
+/// How a change is made.
 #[derive(Debug, Default, Args)]
 pub struct Edit {
-    /// Its namespace [default: that of the kubeconfig]
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-    /// Do it; without this it is only told what would be done
-    #[arg(long)]
+    /// Apply the change without a question; without this flag a preview is shown first
+    #[arg(short, long)]
     pub yes: bool,
-    /// How long to wait until all claims are so; in ms, s, m or h [default: it is not waited for]
-    #[arg(long, value_name = "TIME", requires = "yes")]
-    pub wait: Option<Span>,
-    /// Which cluster, and as whom.
+    /// Wait until the change is complete, and print its progress
+    #[arg(long)]
+    pub wait: bool,
+    /// Stop waiting after this time, with exit status 1; in ms, s, m or h [default: no limit]
+    #[arg(long, value_name = "TIME", requires = "wait")]
+    pub timeout: Option<Span>,
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterFlags,
 }
@@ -123,39 +106,52 @@ pub struct Edit {
 /// `pliant plan`.
 #[derive(Debug, Args)]
 pub struct Plan {
-    /// The PvcAutoscaler, of which all is told; without it all of the namespace are listed
-    #[arg(value_name = "NAME", conflicts_with = "all_namespaces")]
-    pub name: Option<String>,
-    /// Its namespace [default: that of the kubeconfig]
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-    /// List those of all namespaces
-    #[arg(short = 'A', long, conflicts_with = "namespace")]
-    pub all_namespaces: bool,
-    /// How it is printed
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub output: TableOutput,
-    /// Go on, and print it again whenever something has changed
-    #[arg(short, long)]
-    pub watch: bool,
-    /// Which cluster, and as whom.
+    /// PvcAutoscaler to show in full: pvcas/NAME or NAME, or that of sts/NAME, deploy/NAME or pvc/NAME [default: list
+    /// all of the namespace]
+    #[arg(value_name = "PVCAUTOSCALER", conflicts_with = "all_namespaces")]
+    pub subject: Option<ask::plan::Subject>,
+    /// How the list is printed.
+    #[command(flatten)]
+    pub list: ListFlags,
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterFlags,
+}
+
+/// How a list is printed.
+#[derive(Debug, Args)]
+pub struct ListFlags {
+    /// List the PvcAutoscalers of all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    pub all_namespaces: bool,
+    /// Select the output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub output: ListOutput,
+    /// Omit the names of the columns
+    #[arg(long)]
+    pub no_headers: bool,
+    /// Print the list again after each change, until interrupted
+    #[arg(short, long)]
+    pub watch: bool,
+}
+
+impl ListFlags {
+    /// How a table is printed.
+    pub fn table(&self) -> TableOptions {
+        TableOptions { wide: self.output == ListOutput::Wide, headers: !self.no_headers }
+    }
 }
 
 /// `pliant explain`.
 #[derive(Debug, Args)]
 pub struct Explain {
-    /// What to explain: pvc/NAME, pv/NAME, or NAME for a claim
-    #[arg(value_name = "CLAIM")]
+    /// Object to explain: pvc/NAME or NAME, pv/NAME, sts/NAME, deploy/NAME, pvcas/NAME, node/NAME or pool/NAME
+    #[arg(value_name = "OBJECT")]
     pub subject: Subject,
-    /// The namespace of the claim [default: that of the kubeconfig]
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-    /// How it is printed
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    /// Select the output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: Output,
-    /// Which cluster, and as whom.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterFlags,
 }
@@ -163,39 +159,37 @@ pub struct Explain {
 /// `pliant report`.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// File to write it to, YAML; without it, or with `-`, standard output
+    /// Write the report, as YAML, to this file [default: -, standard output]
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// How many of the last lines of each log are taken
+    /// Include this many of the last lines of each log
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     pub lines: u32,
-    /// Which cluster, and as whom.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterFlags,
 }
 
-/// `pliant adopt`.
+/// `pliant recover`.
 #[derive(Debug, Args)]
-pub struct Adopt {
-    /// Id of the volume, as `kubectl get nodestorages --output yaml` has it
+#[command(mut_arg("namespace", |arg| arg.help("Create the PVC in this namespace; not needed for a PVC in phase Lost")))]
+pub struct Recover {
+    /// ID of the volume, as `pliant doctor --cluster` prints it
     #[arg(value_name = "VOLUME", required_unless_present = "all")]
     pub volume: Option<String>,
-    /// Adopt every volume that no PersistentVolume names
+    /// Recover every orphaned volume, one that no PersistentVolume names
     #[arg(long, conflicts_with_all = ["volume", "claim"])]
     pub all: bool,
-    /// Namespace of the claim that is made; not needed for a claim that is there and Lost
-    #[arg(short, long, value_name = "NAME")]
-    pub namespace: Option<String>,
-    /// Name of the claim that is made [default: that of the volume]
+    /// Create a PVC of this name [default: the name of the volume]
     #[arg(long, value_name = "NAME")]
     pub claim: Option<String>,
-    /// Its class [default: the only one that takes the pool of the volume]
+    /// Create the PVC with this StorageClass [default: the only one with the pool of the volume]
     #[arg(long, value_name = "NAME")]
-    pub class: Option<String>,
-    /// Print what would be made as YAML, and make nothing
+    pub storage_class: Option<String>,
+    /// Print the objects as YAML, and create none
     #[arg(long)]
     pub dry_run: bool,
-    /// Which cluster, and as whom.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterFlags,
 }
@@ -203,10 +197,10 @@ pub struct Adopt {
 /// `pliant crds`.
 #[derive(Debug, Args)]
 pub struct Crds {
-    /// Write them to the cluster and print none, over those of this version and of older ones
+    /// Apply the CRDs to the cluster, over those of this version and of older ones
     #[arg(long)]
     pub apply: bool,
-    /// Which cluster, and as whom.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterFlags,
 }
@@ -214,13 +208,13 @@ pub struct Crds {
 /// `pliant version`.
 #[derive(Debug, Args)]
 pub struct Version {
-    /// Ask no cluster
+    /// Show the version of this program only, and connect to no cluster
     #[arg(long)]
     pub client: bool,
-    /// How it is printed
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    /// Select the output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: Output,
-    /// Which cluster, and as whom.
+    /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterFlags,
 }
@@ -228,7 +222,7 @@ pub struct Version {
 /// `pliant completion`.
 #[derive(Debug, Args)]
 pub struct Completion {
-    /// The shell
+    /// Shell to generate the script for
     #[arg(value_name = "SHELL")]
     pub shell: clap_complete::Shell,
 }
@@ -236,7 +230,7 @@ pub struct Completion {
 /// `pliant man`.
 #[derive(Debug, Args)]
 pub struct Man {
-    /// Directory to write them to; made if it is missing
+    /// Directory to write the pages to; created if it does not exist
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
 }
@@ -244,57 +238,42 @@ pub struct Man {
 /// `pliant doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Look at this node of the cluster, from here, in place of this machine
-    #[arg(value_name = "NODE")]
+    /// Check this node of the cluster: node/NAME or NAME [default: this host]
+    #[arg(value_name = "NODE", value_parser = ask::node)]
     pub node: Option<String>,
-    /// Look at the whole cluster in place of this machine; as a plugin of kubectl it always does
+    /// Check the whole cluster [default: this host; as a kubectl plugin, the cluster]
     #[arg(long, conflicts_with = "node")]
     pub cluster: bool,
-    /// How findings are printed
-    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    /// Select the output format
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     pub output: Output,
-    /// Which cluster, and as whom.
+    /// The cluster.
     #[command(flatten)]
     pub which: ClusterFlags,
 }
 
-/// How a result is printed.
+/// Format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people.
-    Text,
-    /// For programs.
+    /// Text for people
+    Table,
+    /// JSON
     Json,
-    /// For programs and for people.
+    /// YAML
     Yaml,
 }
 
-/// How a table is printed.
+/// Format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TableOutput {
-    /// For people.
-    Text,
-    /// For people, with more of each row.
+pub enum ListOutput {
+    /// Table for people
+    Table,
+    /// Table with more columns
     Wide,
-    /// For programs.
+    /// JSON
     Json,
-    /// For programs and for people.
+    /// YAML
     Yaml,
-}
-
-impl TableOutput {
-    /// Whether more of each row is shown.
-    pub fn is_wide(self) -> bool {
-        self == TableOutput::Wide
-    }
-}
-
-impl From<TableOutput> for Output {
-    fn from(table: TableOutput) -> Output {
-        match table {
-            TableOutput::Text | TableOutput::Wide => Output::Text,
-            TableOutput::Json => Output::Json,
-            TableOutput::Yaml => Output::Yaml,
-        }
-    }
+    /// Names only, as TYPE/NAME
+    Name,
 }

@@ -7,14 +7,14 @@ use crate::config::{Address, LogFilter, LogFormat};
 /// The flags of the controller and of the operator; an agent has them among its settings.
 #[derive(Debug, Args)]
 pub struct TellFlags {
-    /// Address and port to serve /metrics and /healthz on, such as 0.0.0.0:9808 [default: off]
+    /// Serve /metrics and /healthz on this address and port, such as 0.0.0.0:9808 [default: off]
     #[arg(long, value_name = "ADDRESS", env = "PLIANT_METRICS_ADDRESS", hide_env_values = true)]
     pub metrics_address: Option<Address>,
-    /// How log lines are written: text or json
+    /// Select the format of log lines: text or json
     #[arg(long, value_name = "FORMAT", env = "PLIANT_LOG_FORMAT", hide_env_values = true,
         value_parser = str::parse::<LogFormat>, default_value = "text")]
     pub log_format: LogFormat,
-    /// Which log lines are written: a level, or directives such as warn,pliant::cluster=debug
+    /// Select log lines by level, or by directives such as warn,pliant::cluster=debug
     #[arg(
         long,
         value_name = "LEVEL",

@@ -18,7 +18,7 @@ impl Settings {
     /// Where lvm.conf, device links and locks of this driver live.
     pub const DEFAULT_STATE_DIR: &'static str = "/run/pliant";
     /// How long a call waits for a wipe.
-    pub const DEFAULT_WIPE_PATIENCE: Duration = Duration::from_secs(20);
+    pub const DEFAULT_WIPE_TIMEOUT: Duration = Duration::from_secs(20);
 
     /// Read the settings file, if one is named, lay the flags over it, and check the whole.
     ///
@@ -59,15 +59,18 @@ impl Settings {
             pools,
             endpoint: pick(over.endpoint, file.endpoint, "endpoint", Self::DEFAULT_ENDPOINT)?,
             state_dir: pick(over.state_dir, file.state_dir, "state-dir", Self::DEFAULT_STATE_DIR)?,
-            expansion: over.expansion.or(file.expansion).unwrap_or_default(),
+            filesystem_expansion: over
+                .filesystem_expansion
+                .or(file.filesystem_expansion)
+                .unwrap_or_default(),
             default_fs: over.default_fs.or(file.default_fs).unwrap_or(Self::DEFAULT_FS),
             max_volumes: over.max_volumes.or(file.max_volumes).unwrap_or_default(),
             metrics_address: over.metrics_address.or(file.metrics_address).map(|at| at.0),
             wipe_rate: over.wipe_rate.or(file.wipe_rate).map(|rate| rate.0),
-            wipe_patience: over
-                .wipe_patience
-                .or(file.wipe_patience)
-                .map_or(Self::DEFAULT_WIPE_PATIENCE, |span| span.0),
+            wipe_timeout: over
+                .wipe_timeout
+                .or(file.wipe_timeout)
+                .map_or(Self::DEFAULT_WIPE_TIMEOUT, |span| span.0),
             log_format: over.log_format.or(file.log_format).unwrap_or_default(),
             log_level: over.log_level.or(file.log_level).unwrap_or_default(),
         })

@@ -8,7 +8,7 @@ impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         text(f, "node-id", &self.node)?;
         text(f, "endpoint", &self.endpoint)?;
-        text(f, "expansion", &self.expansion)?;
+        text(f, "filesystem-expansion", &self.filesystem_expansion)?;
         text(f, "default-fs", &self.default_fs)?;
         writeln!(f, "max-volumes = {}", self.max_volumes)?;
         text(f, "state-dir", &self.state_dir)?;
@@ -18,7 +18,7 @@ impl fmt::Display for Settings {
         if let Some(rate) = self.wipe_rate {
             text(f, "wipe-rate", &Rate(rate))?;
         }
-        text(f, "wipe-patience", &Span(self.wipe_patience))?;
+        text(f, "wipe-timeout", &Span(self.wipe_timeout))?;
         text(f, "log-format", &self.log_format)?;
         text(f, "log-level", &self.log_level)?;
         for (name, pool) in &self.pools {

@@ -23,13 +23,13 @@ fn settings(words: &[&str], text: &str) -> Settings {
 
 const WHOLE: &str = r#"node-id = "alpha"
 endpoint = "unix:///run/other/csi.sock"
-expansion = "two-step"
+filesystem-expansion = "node"
 default-fs = "xfs"
 max-volumes = 16
 state-dir = "/run/other"
 metrics-address = "127.0.0.1:9808"
 wipe-rate = "100Mi"
-wipe-patience = "5s"
+wipe-timeout = "5s"
 log-format = "json"
 log-level = "warn,pliant::lvm=debug"
 
@@ -53,13 +53,13 @@ fn yaml_says_the_same() {
     let yaml = r"
 node-id: alpha
 endpoint: unix:///run/other/csi.sock
-expansion: two-step
+filesystem-expansion: node
 default-fs: xfs
 max-volumes: 16
 state-dir: /run/other
 metrics-address: 127.0.0.1:9808
 wipe-rate: 100Mi
-wipe-patience: 5s
+wipe-timeout: 5s
 log-format: json
 log-level: warn,pliant::lvm=debug
 pools:
@@ -84,11 +84,11 @@ fn two_flags_are_enough() {
     );
     let expected = r#"node-id = "alpha"
 endpoint = "unix:///run/pliant/csi.sock"
-expansion = "one-step"
+filesystem-expansion = "controller"
 default-fs = "ext4"
 max-volumes = 0
 state-dir = "/run/pliant"
-wipe-patience = "20s"
+wipe-timeout = "20s"
 log-format = "text"
 log-level = "info"
 
@@ -104,13 +104,13 @@ fn flags_lie_over_the_file() {
     let words = [
         "--node-id=beta",
         "--endpoint=/run/x.sock",
-        "--expansion=one-step",
+        "--filesystem-expansion=controller",
         "--default-fs=btrfs",
         "--max-volumes=1",
         "--state-dir=/run/x",
         "--metrics-address=[::1]:1",
         "--wipe-rate=1Ki",
-        "--wipe-patience=1m",
+        "--wipe-timeout=1m",
         "--log-format=text",
         "--log-level=trace",
         "--pool=a=vg5",
@@ -122,13 +122,13 @@ fn flags_lie_over_the_file() {
     ];
     let expected = r#"node-id = "beta"
 endpoint = "unix:///run/x.sock"
-expansion = "one-step"
+filesystem-expansion = "controller"
 default-fs = "btrfs"
 max-volumes = 1
 state-dir = "/run/x"
 metrics-address = "[::1]:1"
 wipe-rate = "1Ki"
-wipe-patience = "1m"
+wipe-timeout = "1m"
 log-format = "text"
 log-level = "trace"
 
@@ -155,13 +155,13 @@ fn spares_join_the_pools_of_the_file() {
 fn every_error_is_told_with_its_line_and_key() {
     let text = r#"nodeid = "alpha"
 endpoint = "tcp://127.0.0.1:1"
-expansion = "three-step"
+filesystem-expansion = "agent"
 default-fs = "ntfs"
 max-volumes = -1
 state-dir = 'run'
 metrics-address = "localhost"
 wipe-rate = 0
-wipe-patience = 20
+wipe-timeout = 20
 log-format = "xml"
 log-level = "loud"
 
@@ -178,13 +178,13 @@ spares = [{ disk = "sdb", wipe = "yes" }, { wipe = true }]
         error("pliant.toml", text),
         "pliant.toml:1: nodeid: there is no such key; did you mean `node-id`?
 pliant.toml:2: endpoint: `tcp://127.0.0.1:1` is not a socket: write unix:// and an absolute path, such as unix:///run/pliant/csi.sock
-pliant.toml:3: expansion: `three-step` is not a way to expand: use one-step or two-step
+pliant.toml:3: filesystem-expansion: `agent` is not a component that expands file systems: use controller or node
 pliant.toml:4: default-fs: `ntfs` is not a supported file system: use ext4, xfs, btrfs, ext3 or ext2
 pliant.toml:5: max-volumes: -1 is not between 0 and 4294967295
 pliant.toml:6: state-dir: `run` cannot be the state directory: write an absolute path of A-Z, a-z, 0-9, ., _ and -, such as /run/pliant
 pliant.toml:7: metrics-address: `localhost` is not an IP address and a port: write 127.0.0.1:9808 for this machine alone, or 0.0.0.0:9808 for all
 pliant.toml:8: wipe-rate: a rate of 0 would never end: leave it out for no limit
-pliant.toml:9: wipe-patience: expected a text in quotes, found the number 20
+pliant.toml:9: wipe-timeout: expected a text in quotes, found the number 20
 pliant.toml:10: log-format: `xml` is not a log format: use text or json
 pliant.toml:11: log-level: `loud` is not a log level: use error, warn, info, debug or trace, or directives such as warn,pliant::lvm=debug
 pliant.toml:14: pools[0].name: `Fast` is not a pool name: use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends
@@ -214,7 +214,7 @@ fn yaml_errors_have_lines_too() {
         ("- a\n", "c.yml:1: expected a table with keys, found a list"),
         (
             "zebra: 1\nnode-id: a\n",
-            "c.yml:1: zebra: there is no such key; known are endpoint, node-id, pools, expansion, default-fs, max-volumes, state-dir, metrics-address, wipe-rate, wipe-patience, log-format, log-level",
+            "c.yml:1: zebra: there is no such key; known are endpoint, node-id, pools, filesystem-expansion, default-fs, max-volumes, state-dir, metrics-address, wipe-rate, wipe-timeout, log-format, log-level",
         ),
     ];
     for (text, message) in cases {

@@ -23,14 +23,14 @@ pub struct Rate(pub Bytes);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address(pub SocketAddr);
 
-/// Whether ControllerExpandVolume grows the file system too.
+/// Plugin that expands the file system of a volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Expansion {
+pub enum FilesystemExpansion {
     /// The logical volume and, where this machine can, its file system in one call.
     #[default]
-    OneStep,
+    Controller,
     /// The logical volume only; NodeExpandVolume grows the file system.
-    TwoStep,
+    Node,
 }
 
 /// How log lines are written.
@@ -175,7 +175,7 @@ macro_rules! choice {
     };
 }
 
-choice!(Expansion, "a way to expand");
+choice!(FilesystemExpansion, "a component that expands file systems");
 choice!(LogFormat, "a log format");
 
 impl Default for LogFilter {

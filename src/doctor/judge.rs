@@ -48,16 +48,16 @@ fn privileges(seen: &Seen) -> Finding {
         .map(|(_, name, purpose)| format!("{name} (for {purpose})"))
         .collect();
     if missing.is_empty() {
-        return Finding::good("this process may mount and use device-mapper");
+        return Finding::ok("this process may mount and use device-mapper");
     }
     let what = format!("this process lacks {}", missing.join(" and "));
-    Finding::bad(what, "run as root: sudo pliant doctor; in a container, grant it there")
+    Finding::error(what, "run as root: sudo pliant doctor; in a container, grant it there")
 }
 
 fn device_mapper(seen: &Seen) -> Finding {
     match seen.device_mapper {
-        Some(true) => Finding::good("kernel: device-mapper is loaded"),
-        Some(false) => Finding::bad("kernel: device-mapper is not loaded", "modprobe dm_mod"),
+        Some(true) => Finding::ok("kernel: device-mapper is loaded"),
+        Some(false) => Finding::error("kernel: device-mapper is not loaded", "modprobe dm_mod"),
         None => Finding::warning(
             "kernel: whether device-mapper is loaded cannot be read in /proc/misc",
             "cat /proc/misc",
@@ -68,11 +68,11 @@ fn device_mapper(seen: &Seen) -> Finding {
 fn modules(seen: &Seen) -> impl Iterator<Item = Finding> {
     MODULES.into_iter().map(|module| {
         if seen.file_systems.iter().any(|name| name == module) {
-            return Finding::good(format!("kernel: {module} is loaded"));
+            return Finding::ok(format!("kernel: {module} is loaded"));
         }
         let load = format!("modprobe {module}");
         match seen.modules.get(module) {
-            Some(true) => Finding::good(format!("kernel: {module} is there")),
+            Some(true) => Finding::ok(format!("kernel: {module} is there")),
             Some(false) => Finding::warning(
                 format!("kernel: {module} is not there, so there will be {}", lost(module)),
                 format!("{load}; if it is not found, install the modules of this kernel"),
@@ -112,17 +112,17 @@ fn programs(seen: &Seen) -> Vec<Finding> {
         .map(|tool| {
             let install = format!("apt-get install {}", tool.package);
             match seen.tools.get(tool.program) {
-                None => Finding::bad(
+                None => Finding::error(
                     format!("{} is not installed; it is needed for {}", tool.program, tool.purpose),
                     install,
                 ),
                 Some(version) if tool.program != "lvm" => {
-                    Finding::good(format!("{} {version}", tool.program).trim_end())
+                    Finding::ok(format!("{} {version}", tool.program).trim_end())
                 }
                 Some(version) if at_least(version, LVM_AT_LEAST) => {
-                    Finding::good(format!("lvm {version}"))
+                    Finding::ok(format!("lvm {version}"))
                 }
-                Some(version) => Finding::bad(
+                Some(version) => Finding::error(
                     format!("lvm is {}, and 2.03.12 is needed", or_unknown(version)),
                     install,
                 ),
@@ -138,9 +138,7 @@ fn or_unknown(version: &str) -> &str {
 fn configuration(seen: &Seen) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.push(if seen.lock_directory {
-        Finding::good(
-            "/run/lock/lvm is there: LVM of the host and of the driver exclude each other",
-        )
+        Finding::ok("/run/lock/lvm is there: LVM of the host and of the driver exclude each other")
     } else {
         Finding::warning(
             "/run/lock/lvm is not there yet; in a container the host's has to be mounted",
@@ -176,7 +174,7 @@ fn udev(udev: &Udev) -> Option<Finding> {
     let acts = udev.acts.join(", ");
     let what = match udev.rules.as_deref() {
         Some(UDEV_RULES) => {
-            return Some(Finding::good(format!("udev keeps {acts} off what is on volumes")));
+            return Some(Finding::ok(format!("udev keeps {acts} off what is on volumes")));
         }
         Some(_) => {
             format!("the rules that keep {acts} off what is on volumes are of another version")
@@ -199,21 +197,21 @@ const READS_ANY_FILE: u64 = 1 << 1 | 1 << 2;
 fn disks(seen: &Seen) -> Vec<Finding> {
     if seen.capabilities.is_some_and(|bits| bits & READS_ANY_FILE == 0) {
         let what = "this process is not root, so there is no telling what is on the disks";
-        return vec![Finding::bad(what, "sudo pliant doctor")];
+        return vec![Finding::error(what, "sudo pliant doctor")];
     }
     let mut findings = Vec::new();
     if let Some(reason) = &seen.no_disks {
         let what = format!("disks could not be listed: {reason}");
-        findings.push(Finding::bad(what, "run as root: sudo pliant doctor"));
+        findings.push(Finding::error(what, "run as root: sudo pliant doctor"));
     }
     for found in &seen.disks {
         let disk = found.disk.display();
         match &found.fault {
-            Some(Fault::Unreadable(reason)) => findings.push(Finding::bad(
+            Some(Fault::Unreadable(reason)) => findings.push(Finding::error(
                 format!("{disk} could not be read: {reason}"),
                 format!("dmesg | grep {}", disk.to_string().trim_start_matches("/dev/")),
             )),
-            Some(Fault::Damaged(reason)) => findings.push(Finding::bad(
+            Some(Fault::Damaged(reason)) => findings.push(Finding::error(
                 format!("{disk} carries damaged LVM metadata: {reason}"),
                 format!("pvck --dump headers {disk}"),
             )),
@@ -269,7 +267,7 @@ fn double_disks(disks: &[Found]) -> Vec<Finding> {
         .into_iter()
         .filter(|(_, disks)| disks.len() > 1)
         .map(|(uuid, disks)| {
-            Finding::bad(
+            Finding::error(
                 format!(
                     "{} carry the same physical volume {uuid}: one is a copy",
                     disks.join(" and ")
@@ -290,7 +288,7 @@ fn double_names(groups: &BTreeMap<&str, Whole<'_>>) -> Vec<Finding> {
         .into_iter()
         .filter(|(_, uuids)| uuids.len() > 1)
         .map(|(name, uuids)| {
-            Finding::bad(
+            Finding::error(
                 format!("{} groups have the name {name}: {}", uuids.len(), uuids.join(" and ")),
                 "see which one is in use: vgs -o vg_uuid,vg_name,pv_name,lv_count; then rename the \
                  other: vgrename UUID NEWNAME"
@@ -340,7 +338,7 @@ fn standing(group: &Group, missing: &[&str]) -> Finding {
     let disks = group.pvs.len();
     let plural = if disks == 1 { "" } else { "s" };
     if !missing.is_empty() {
-        return Finding::bad(
+        return Finding::error(
             format!(
                 "group {name}: {} of {disks} disk{plural} missing: {}; nothing in it can be changed",
                 missing.len(),
@@ -354,14 +352,14 @@ fn standing(group: &Group, missing: &[&str]) -> Finding {
         );
     }
     if group.flags.contains("EXPORTED") {
-        return Finding::bad(format!("group {name} is exported"), format!("vgimport {name}"));
+        return Finding::error(format!("group {name} is exported"), format!("vgimport {name}"));
     }
     if group.extents() == 0 {
         let what = format!("group {name} has no extents: its disks are too small for any volume");
         return Finding::warning(what, format!("vgextend {name} /dev/DISK"));
     }
     let size = group.size_of(group.extents());
-    Finding::good(format!("group {name}: {disks} disk{plural}, {size}"))
+    Finding::ok(format!("group {name}: {disks} disk{plural}, {size}"))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Findings for people and for programs.
+//! Prints findings.
 
 use std::fmt::Write;
 
-use super::{Finding, Level};
+use super::{Finding, Severity};
 
 /// How wide a screen is at least, in characters.
 pub const WIDTH: usize = 80;
@@ -11,28 +11,32 @@ pub const WIDTH: usize = 80;
 pub fn print(findings: &[Finding], styled: bool) -> String {
     let mut text = String::new();
     for finding in findings {
-        let (sign, colour) = match finding.level {
-            Level::Good => ("✓", 32),
-            Level::Warning => ("!", 33),
-            Level::Bad => ("✗", 31),
+        let (sign, colour) = match finding.severity {
+            Severity::Ok => ("✓", 32),
+            Severity::Warning => ("!", 33),
+            Severity::Error => ("✗", 31),
         };
         let sign = if styled { format!("\x1b[{colour}m{sign}\x1b[0m") } else { sign.to_owned() };
-        let found = wrapped(&finding.what, "  ", WIDTH);
+        let found = wrapped(&finding.message, "  ", WIDTH);
         let _ = writeln!(text, "{sign} {}", found.trim());
-        if let Some(todo) = &finding.todo {
+        if let Some(remediation) = &finding.remediation {
             // In one line, so that it can be copied.
-            let _ = writeln!(text, "    → {}", harmless(todo));
+            let _ = writeln!(text, "    → {}", harmless(remediation));
         }
     }
-    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let _ = writeln!(
         text,
-        "{} good, {} to note, {} to put right",
-        count(Level::Good),
-        count(Level::Warning),
-        count(Level::Bad)
+        "{} passed, {}, {}",
+        count(Severity::Ok),
+        counted(count(Severity::Warning), "warning"),
+        counted(count(Severity::Error), "error")
     );
     text
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// Break a text between words, so that no line is longer than `width` characters, if no word is;

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Expansion, Settings};
+use crate::config::{FilesystemExpansion, Settings};
 use crate::csi::RpcObserver;
 use crate::host::{self, Host, RealHost, StateLock};
 use crate::metrics::{self, FigureSource, Metrics};
@@ -142,10 +142,10 @@ fn node_settings(settings: &Settings) -> NodeSettings {
         name: settings.node.as_str().to_owned(),
         key: NodeKey::of(settings.node.as_str()),
         max_volumes: settings.max_volumes,
-        two_step: settings.expansion == Expansion::TwoStep,
+        two_step: settings.filesystem_expansion == FilesystemExpansion::Node,
         guarded_devices: false,
         wipe_rate: settings.wipe_rate,
-        wipe_patience: settings.wipe_patience,
+        wipe_patience: settings.wipe_timeout,
         state_dir: settings.state_dir.as_path().to_owned(),
     }
 }

@@ -18,7 +18,7 @@ use crate::controllers::pools;
 use crate::controllers::storage::{Found, Prerequisites, StorageRecord};
 use crate::controllers::usage;
 use crate::csi::{self, Identity, KubeletDir, Services, registration};
-use crate::doctor::{self, Finding, Level};
+use crate::doctor::{self, Finding, Severity};
 use crate::host::{Host, write_udev_rules};
 use crate::run::client::client;
 use crate::run::machine::{self, Observer, Started};
@@ -27,7 +27,7 @@ use crate::run::machine::{self, Observer, Started};
 pub async fn serve(
     settings: Settings,
     registration: Option<SocketPath>,
-    usage_period: Duration,
+    volume_stats_interval: Duration,
     udev_rules_dir: Option<&Path>,
 ) -> Result<()> {
     let stop = CancellationToken::new();
@@ -53,7 +53,7 @@ pub async fn serve(
                 pools::follow(&name, &wanted, &node, &storage, stop.clone()),
                 storage.clone().run(stop.clone()),
                 agent.run(stop.clone()),
-                usage::tell(node.clone(), storage.clone(), usage_period, stop.clone()),
+                usage::tell(node.clone(), storage.clone(), volume_stats_interval, stop.clone()),
             )
         })
     };
@@ -118,9 +118,10 @@ impl Prerequisites for Doctor {
     async fn look(&self) -> Found {
         let seen = doctor::look_at_machine(self.0.as_ref()).await;
         let findings = doctor::judge_machine(&seen).into_iter();
-        let bad = findings.filter(|finding| finding.level == Level::Bad);
-        let told =
-            |finding: Finding| format!("{}: {}", finding.what, finding.todo.unwrap_or_default());
+        let bad = findings.filter(|finding| finding.severity == Severity::Error);
+        let told = |finding: Finding| {
+            format!("{}: {}", finding.message, finding.remediation.unwrap_or_default())
+        };
         let lvm = seen.tools.get("lvm").filter(|version| !version.is_empty()).cloned();
         Found { lacking: bad.map(told).collect(), lvm, kernel: seen.kernel }
     }

@@ -45,8 +45,8 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
     let figures = Arc::new(Certificate(shown.clone()));
     machine::tell_figures(address, &metrics, figures, &stop).await?;
     let settings = Settings {
-        image: role.fill_image,
-        namespace: role.fill_namespace,
+        image: role.populator_image,
+        namespace: role.populator_namespace,
         pull_secrets: role.populator_image_pull_secrets,
         pod: role.populator_pod.unwrap_or_default(),
         fetching: fetching(&role.proxies, role.populator_ca_bundle.as_ref())?,
@@ -74,7 +74,7 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
                 claims,
                 archives,
                 copies,
-                registered(client, role.validator, watches, tally, &stop),
+                registered(client, role.data_source_validator, watches, tally, &stop),
                 wake_resizer(client, watches.claims(), stop.clone()),
                 topology::tell(client, watches.claims(), stop.clone()),
             );

@@ -1,6 +1,6 @@
 //! The commands for people: ask, and print what was answered.
 
-use std::io;
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use tokio::time::sleep;
 use crate::ask::changes::Changes;
 use crate::ask::edit::{Answer, Whose, Wish};
 use crate::cli::{
-    Abort, Adopt, Crds, Doctor, Edit, Explain, Grow, Move, Output, Plan, Report, Rollback, Shrink,
-    Status, Version,
+    Abort, Crds, Doctor, Edit, Expand, Explain, ListOutput, Migrate, Output, Plan, Recover, Report,
+    Rollback, Shrink, Status, Version,
 };
-use crate::doctor::{self, Finding, Level, harmless};
+use crate::doctor::{self, Finding, Severity, harmless};
 use crate::run::client::client_of;
 use crate::run::{log, print, print_to_listener};
 use crate::{ask, cli};
@@ -37,10 +37,25 @@ fn written<T: Serialize>(
     text: impl FnOnce(bool) -> String,
 ) -> Result<String> {
     Ok(match output {
-        Output::Text => text(cli::styled(&io::stdout())),
+        Output::Table => text(cli::styled(&io::stdout())),
         Output::Json => serde_json::to_string_pretty(result)? + "\n",
         Output::Yaml => serde_saphyr::to_string(result)?,
     })
+}
+
+/// A list as it was asked for; `names` gives the names alone.
+fn listed<T: Serialize>(
+    output: ListOutput,
+    result: &T,
+    names: impl FnOnce() -> String,
+    text: impl FnOnce() -> String,
+) -> Result<String> {
+    match output {
+        ListOutput::Name => Ok(names()),
+        ListOutput::Table | ListOutput::Wide => Ok(text()),
+        ListOutput::Json => written(Output::Json, result, |_| String::new()),
+        ListOutput::Yaml => written(Output::Yaml, result, |_| String::new()),
+    }
 }
 
 fn line(text: &str) -> Result<ExitCode> {
@@ -90,12 +105,12 @@ async fn show_again(
 /// `pliant status`.
 pub async fn status(args: &Status) -> Result<ExitCode> {
     let client = client_of(&args.cluster).await?;
-    let namespace = args.namespace.as_deref();
-    let changes = args.watch.then(|| Changes::of_status(&client, namespace));
+    let (list, namespace) = (&args.list, args.cluster.namespace.as_deref());
+    let changes = list.watch.then(|| Changes::of_status(&client, namespace));
     show_again(changes, async || {
         let status = ask::status(&client, namespace).await?;
-        let wide = args.output.is_wide();
-        written(args.output.into(), &status.records(), |_| status.text(wide))
+        let names = || status.resource_names();
+        listed(list.output, &status.records(), names, || status.text(list.table()))
     })
     .await
 }
@@ -103,64 +118,62 @@ pub async fn status(args: &Status) -> Result<ExitCode> {
 /// `pliant explain`.
 pub async fn explain(args: &Explain) -> Result<ExitCode> {
     let client = client_of(&args.cluster).await?;
-    let namespace = args.namespace.as_deref();
-    let told = ask::explain(&client, cli::program(), namespace, &args.subject).await?;
-    show(args.output, &told, |styled| ask::explain::print(&told, styled))
+    let namespace = args.cluster.namespace.as_deref();
+    let told = ask::explain::answer(&client, cli::program(), namespace, &args.subject).await?;
+    show(args.output, &told, |styled| ask::explain::print_answer(&told, styled))
 }
 
-/// `pliant grow`; a claim that a PvcAutoscaler keeps grows by its template, which else would undo it.
-pub async fn grow(args: &Grow) -> Result<ExitCode> {
-    let client = client_of(&args.cluster).await?;
-    let namespace = args.namespace.as_deref();
+/// `pliant expand`; a claim that a PvcAutoscaler keeps grows by its template, which else would undo it.
+pub async fn expand(args: &Expand) -> Result<ExitCode> {
+    let client = client_of(&args.edit.cluster).await?;
+    let (program, namespace) = (cli::program(), args.edit.cluster.namespace.as_deref());
     if let Whose::Claim(claim) = &args.whose
         && !ask::edit::is_kept(&client, namespace, claim).await?
     {
-        let (program, wait) = (cli::program(), args.wait.0);
-        ask::grow(&client, program, namespace, claim, args.size, wait, tell_line).await?;
+        ask::grow(&client, program, namespace, claim, args.size, tell_line).await?;
+        if args.edit.wait {
+            let limit = args.edit.timeout.map(|time| time.0);
+            ask::await_growth(&client, namespace, claim, args.size, limit, tell_line).await?;
+        } else {
+            let namespace = namespace.unwrap_or(client.default_namespace());
+            tell_line(&format!(
+                "see         {program} explain pvc/{claim} --namespace {namespace}"
+            ));
+        }
         return Ok(ExitCode::SUCCESS);
     }
-    let seen = ask::edit::observe(&client, cli::program(), namespace).await?;
-    let how = Edit { yes: args.yes, wait: Some(args.wait), ..Edit::default() };
-    edit(&client, &seen, &args.whose, &Wish::Grow(args.size), &how).await
+    edit(&client, &args.whose, &Wish::Grow(args.size), &args.edit).await
 }
 
 /// `pliant shrink`.
 pub async fn shrink(args: &Shrink) -> Result<ExitCode> {
     let client = client_of(&args.edit.cluster).await?;
-    let seen = ask::edit::observe(&client, cli::program(), args.edit.namespace.as_deref()).await?;
-    edit(&client, &seen, &args.whose, &Wish::Shrink(args.size), &args.edit).await
+    edit(&client, &args.whose, &Wish::Shrink(args.size), &args.edit).await
 }
 
-/// `pliant move`.
-pub async fn move_claims(args: &Move) -> Result<ExitCode> {
+/// `pliant migrate`.
+pub async fn migrate(args: &Migrate) -> Result<ExitCode> {
     let client = client_of(&args.edit.cluster).await?;
-    let seen = ask::edit::observe(&client, cli::program(), args.edit.namespace.as_deref()).await?;
-    edit(&client, &seen, &args.whose, &Wish::Move(args.class.clone()), &args.edit).await
+    edit(&client, &args.whose, &Wish::Move(args.storage_class.clone()), &args.edit).await
 }
 
 /// `pliant rollback`.
 pub async fn rollback(args: &Rollback) -> Result<ExitCode> {
     let client = client_of(&args.edit.cluster).await?;
-    let seen = ask::edit::observe(&client, cli::program(), args.edit.namespace.as_deref()).await?;
-    edit(&client, &seen, &args.whose, &Wish::RollBack, &args.edit).await
+    edit(&client, &args.whose, &Wish::RollBack, &args.edit).await
 }
 
 /// `pliant abort`.
 pub async fn abort(args: &Abort) -> Result<ExitCode> {
     let client = client_of(&args.edit.cluster).await?;
-    let seen = ask::edit::observe(&client, cli::program(), args.edit.namespace.as_deref()).await?;
-    edit(&client, &seen, &args.whose, &Wish::Abort, &args.edit).await
+    edit(&client, &args.whose, &Wish::Abort, &args.edit).await
 }
 
-/// Edit a PvcAutoscaler, or print what would be done; the status says whether what was asked for is begun.
-async fn edit(
-    client: &Client,
-    seen: &ask::edit::Seen,
-    whose: &Whose,
-    wish: &Wish,
-    how: &Edit,
-) -> Result<ExitCode> {
-    let edit = match ask::edit::judge(seen, whose, wish)? {
+/// Show what an edit of a PvcAutoscaler would do, and make it if that is wanted.
+async fn edit(client: &Client, whose: &Whose, wish: &Wish, how: &Edit) -> Result<ExitCode> {
+    let program = cli::program();
+    let seen = ask::edit::observe(client, program, how.cluster.namespace.as_deref()).await?;
+    let edit = match ask::edit::judge(&seen, whose, wish)? {
         Answer::Edit(edit) => edit,
         Answer::Unkept(unkept) => {
             print(&unkept.objects.iter().map(document).collect::<Result<String>>()?)?;
@@ -168,8 +181,8 @@ async fn edit(
         }
     };
     print(&edit.in_words(wish))?;
-    if !how.yes {
-        bail!("nothing is changed yet: write --yes behind it to have it done");
+    if !how.yes && !is_confirmed()? {
+        return line("Nothing was changed. Run again with --yes to apply.");
     }
     let edited = ask::edit::apply(client, &edit).await?;
     tell_line(match wish {
@@ -177,16 +190,34 @@ async fn edit(
         Wish::Abort => "abort       written",
         Wish::Grow(_) | Wish::Shrink(_) | Wish::Move(_) => "template    edited",
     });
-    match how.wait {
-        Some(wait) => ask::edit::follow(client, &edited, wait.0, tell_line).await?,
-        None => tell_line(&format!(
-            "see         {} plan {} --namespace {}",
-            cli::program(),
-            edit.plan.name,
-            edit.plan.namespace
-        )),
+    if how.wait {
+        let limit = how.timeout.map(|time| time.0);
+        ask::edit::follow(client, program, &edited, limit, tell_line).await?;
+    } else {
+        let (name, namespace) = (&edit.plan.name, &edit.plan.namespace);
+        tell_line(&format!("see         {program} plan {name} --namespace {namespace}"));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// True if somebody at a terminal answers that the change is to be applied; without a terminal nobody is asked.
+fn is_confirmed() -> Result<bool> {
+    if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
+        return Ok(false);
+    }
+    let mut errors = io::stderr();
+    write!(errors, "Apply this change? [y/N] ")?;
+    errors.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    if !answer.ends_with('\n') {
+        writeln!(errors)?;
+    }
+    Ok(is_yes(&answer))
+}
+
+fn is_yes(answer: &str) -> bool {
+    ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
 }
 
 /// Print a line; what it tells of goes on, whoever listens.
@@ -197,40 +228,50 @@ fn tell_line(text: &str) {
 /// `pliant plan`.
 pub async fn plan(args: &Plan) -> Result<ExitCode> {
     let client = client_of(&args.cluster).await?;
-    let (namespace, name) = (args.namespace.as_deref(), args.name.as_deref());
-    let watched = (!args.all_namespaces).then(|| namespace.unwrap_or(client.default_namespace()));
-    let changes = args.watch.then(|| Changes::of_plans(&client, watched));
+    let (list, namespace) = (&args.list, args.cluster.namespace.as_deref());
+    let watched = (!list.all_namespaces).then(|| namespace.unwrap_or(client.default_namespace()));
+    let changes = list.watch.then(|| Changes::of_plans(&client, watched));
     show_again(changes, async || {
-        let plans = if args.all_namespaces {
+        let plans = if list.all_namespaces {
             ask::plan::plan_of_all(&client).await?
         } else {
-            ask::plan::plan(&client, namespace, name).await?
+            ask::plan::plan(&client, namespace, args.subject.as_ref()).await?
         };
-        let place = if args.all_namespaces { "any" } else { "this" };
-        let in_full = name.is_some() || args.output.is_wide();
-        written(args.output.into(), &plans, |_| match plans.as_slice() {
+        let place = if list.all_namespaces { "any" } else { "this" };
+        let table = list.table();
+        let in_full = args.subject.is_some() || table.wide;
+        let names = || ask::plan::resource_names(&plans);
+        listed(list.output, &plans, names, || match plans.as_slice() {
             [] => format!("No PvcAutoscaler keeps claims in {place} namespace.\n"),
-            plans => ask::plan::print(plans, in_full),
+            plans => ask::plan::print(plans, in_full, table.headers),
         })
     })
     .await
 }
 
-/// `pliant version`.
+/// `pliant version`; that of this program also where the cluster does not answer.
 pub async fn version(args: &Version) -> Result<ExitCode> {
-    let versions = if args.client {
-        ask::Versions::of_client()
-    } else {
-        ask::versions(&client_of(&args.cluster).await?).await?
-    };
-    show(args.output, &versions, |_| versions.text())
+    let show = |versions: &ask::Versions| show(args.output, versions, |_| versions.text());
+    if args.client {
+        return show(&ask::Versions::of_client());
+    }
+    let asked =
+        async { Ok::<_, anyhow::Error>(ask::versions(&client_of(&args.cluster).await?).await?) };
+    match asked.await {
+        Ok(versions) => show(&versions),
+        Err(error) => {
+            show(&ask::Versions::of_client())?;
+            Err(error)
+        }
+    }
 }
 
-/// `pliant adopt`; the status says whether all that was asked for is adopted.
-pub async fn adopt(args: Adopt) -> Result<ExitCode> {
+/// `pliant recover`; the status says whether all that was asked for is recovered.
+pub async fn recover(args: Recover) -> Result<ExitCode> {
     let client = client_of(&args.cluster).await?;
     let seen = ask::adopt::observe(&client).await?;
-    let wish = ask::adopt::Wish { namespace: args.namespace, claim: args.claim, class: args.class };
+    let namespace = args.cluster.namespace;
+    let wish = ask::adopt::Wish { namespace, claim: args.claim, class: args.storage_class };
     let ids = args.volume.map_or_else(|| ask::adopt::all(&seen), |id| vec![id]);
     if ids.is_empty() {
         line("every volume has its PersistentVolume")?;
@@ -290,7 +331,7 @@ pub async fn check_up(args: &Doctor) -> Result<ExitCode> {
 /// Print findings; the status says whether something has to be put right.
 pub fn tell(output: Output, findings: &[Finding]) -> Result<ExitCode> {
     show(output, &findings, |styled| doctor::print(findings, styled))?;
-    let bad = findings.iter().any(|finding| finding.level == Level::Bad);
+    let bad = findings.iter().any(|finding| finding.severity == Severity::Error);
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -309,6 +350,16 @@ pub async fn report(args: &Report) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        for answer in ["y\n", "Y", "yes\n", " YES \r\n"] {
+            assert!(is_yes(answer), "{answer:?}");
+        }
+        for answer in ["", "\n", "n\n", "no\n", "yy\n", "y n\n"] {
+            assert!(!is_yes(answer), "{answer:?}");
+        }
+    }
 
     #[test]
     fn lines_of_a_log_stay_lines() {

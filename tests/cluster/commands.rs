@@ -2,11 +2,12 @@
 
 #![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
+use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use pliant::bytes::Bytes;
 use pliant::volume::Volumes;
@@ -51,6 +52,19 @@ impl Desk {
     pub async fn types(&self, args: &[&str]) -> (Option<i32>, String, String) {
         said(self.command(&cargo_bin("pliant"), args)).await
     }
+
+    /// Exit code, and what a terminal shows of the command and of this answer to its question.
+    pub async fn answers(&self, args: &[&str], answer: &str) -> (Option<i32>, String) {
+        let typed = format!("{} {}", cargo_bin("pliant").display(), args.join(" "));
+        let mut command = self.command(Path::new("script"), &["-qec", &typed, "/dev/null"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.as_mut().unwrap().write_all(answer.as_bytes()).unwrap();
+        // The cluster goes on meanwhile.
+        let ended = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap());
+        let ended = ended.await.unwrap();
+        (ended.status.code(), String::from_utf8(ended.stdout).unwrap().replace('\r', ""))
+    }
 }
 
 async fn said(mut command: Command) -> (Option<i32>, String, String) {
@@ -83,7 +97,11 @@ async fn what_is_asked_of_a_cluster_is_answered_in_the_form_that_was_asked_for()
     for form in ["json", "yaml"] {
         let (code, text, _) = desk.types(&["explain", "db", "-o", form]).await;
         let told: Value = serde_saphyr::from_str(&text).unwrap();
-        assert_eq!((code, told["state"].as_str()), (Some(0), Some("NoRoom")), "{text}");
+        assert_eq!(
+            (code, told["state"].as_str()),
+            (Some(0), Some("InsufficientCapacity")),
+            "{text}"
+        );
         let (_, text, _) = desk.types(&["status", "-o", form]).await;
         let told: Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(told[1]["metadata"]["name"], "beta", "{text}");
@@ -109,19 +127,104 @@ async fn doctor_looks_at_the_cluster_when_kubectl_or_a_flag_says_so() {
     assert!(errors.contains("there is no node gamma"), "{errors}");
 }
 
+/// A claim of this name that waits for its first pod.
+fn waiting(name: &str) -> PersistentVolumeClaim {
+    typed(json!({
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
+                 "resources": {"requests": {"storage": "1Gi"}}},
+        "status": {"phase": "Pending"},
+    }))
+}
+
 #[tokio::test(start_paused = true)]
-async fn what_is_adopted_and_reported_is_printed_as_documents() {
+async fn each_claim_of_a_workload_is_explained() {
     let desk = Desk::new().await;
-    let (code, text, _) = desk.types(&["adopt", "--all"]).await;
+    for name in ["data-db-0", "data-db-1", "data-db-1x", "data-dbs-0", "shared", "other"] {
+        desk.world.api.put(&waiting(name));
+    }
+    let named = |claim: &str| json!({"name": "v", "persistentVolumeClaim": {"claimName": claim}});
+    let template = |claim: &str| json!({"spec": {"containers": [], "volumes": [named(claim)]}});
+    desk.world.api.put::<StatefulSet>(&typed(json!({
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"selector": {}, "serviceName": "db", "template": template("shared"),
+                 "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {}}]},
+    })));
+    desk.world.api.put::<Deployment>(&typed(json!({
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {}, "template": template("other")},
+    })));
+    for (address, claims) in [
+        ("sts/db", &["data-db-0", "data-db-1", "shared"][..]),
+        ("StatefulSet/db", &["data-db-0", "data-db-1", "shared"]),
+        ("deploy/web", &["other"]),
+    ] {
+        let (code, text, errors) = desk.types(&["explain", address, "-o", "json"]).await;
+        assert_eq!((code, errors.as_str()), (Some(0), ""), "{address}");
+        let told: Vec<Value> = serde_json::from_str(&text).unwrap();
+        let about: Vec<&str> = told.iter().filter_map(|one| one["subject"].as_str()).collect();
+        let expected: Vec<String> = claims.iter().map(|name| format!("default/{name}")).collect();
+        assert_eq!(about, expected, "{address}");
+        assert!(told.iter().all(|one| one["state"] == "WaitForFirstConsumer"), "{text}");
+    }
+    let (_, text, _) = desk.types(&["explain", "sts/db"]).await;
+    assert_eq!(text.matches("is Pending: waiting for a pod").count(), 3, "{text}");
+    for (address, words) in [
+        ("sts/none", "there is no StatefulSet none in namespace default"),
+        ("deploy/none", "there is no Deployment none in namespace default"),
+        ("pvcas/none", "there is no PvcAutoscaler none in namespace default"),
+        ("node/none", "there is no node none"),
+        ("pool/none", "there is no pool none"),
+    ] {
+        let (code, _, errors) = desk.types(&["explain", address]).await;
+        assert_eq!((code, errors.contains(words)), (Some(1), true), "{address}: {errors}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_and_a_pool_are_explained_by_their_findings() {
+    let desk = Desk::new().await;
+    let (code, text, errors) = desk.types(&["explain", "node/alpha"]).await;
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    assert_eq!(text, desk.types(&["doctor", "node/alpha"]).await.1);
+    assert_eq!(text, desk.types(&["doctor", "alpha"]).await.1);
+    let (code, text, errors) = desk.types(&["explain", "pool/fast"]).await;
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    for node in ["alpha", "beta"] {
+        let line = format!("✓ node {node}, pool fast: 880 MiB of 880 MiB free, volumes: 0\n");
+        assert!(text.contains(&line), "{text}");
+    }
+    let (_, text, _) = desk.types(&["explain", "pool/fast", "-o", "json"]).await;
+    let findings: Vec<Value> = serde_json::from_str(&text).unwrap();
+    assert_eq!(findings[1]["severity"], "ok", "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_are_those_of_the_client_and_of_the_server() {
+    let desk = Desk::new().await;
+    let version = env!("CARGO_PKG_VERSION");
+    let (_, text, _) = desk.types(&["version", "-o", "json"]).await;
+    let told: Value = serde_json::from_str(&text).unwrap();
+    let expected = json!({"clientVersion": version, "serverVersion": {"nodes": {version: 2}}});
+    assert_eq!(told, expected);
+    let (code, text, errors) = desk.types(&["version", "--context", "nowhere"]).await;
+    assert_eq!((code, text), (Some(1), format!("Client version: {version}\n")));
+    assert!(errors.contains("no context nowhere"), "{errors}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_recovered_and_reported_is_printed_as_documents() {
+    let desk = Desk::new().await;
+    let (code, text, _) = desk.types(&["recover", "--all"]).await;
     assert_eq!((code, text.as_str()), (Some(0), "every volume has its PersistentVolume\n"));
     let made = desk.cluster.ensure(&want("pvc-1", 100, &["beta"])).await.unwrap().id.to_string();
     desk.world
         .api
         .delete::<pliant::api::VolumeRequest>(&desk.world.request().metadata.name.unwrap());
-    let (code, text, errors) = desk.types(&["adopt", "--all", "--dry-run"]).await;
+    let (code, text, errors) = desk.types(&["recover", "--all", "--dry-run"]).await;
     assert_eq!((code, text.as_str()), (Some(1), ""), "nobody told the namespace");
     assert!(errors.contains("name one with --namespace and --claim"), "{errors}");
-    let (_, text, _) = desk.types(&["adopt", &made, "-n", "default", "--dry-run"]).await;
+    let (_, text, _) = desk.types(&["recover", &made, "-n", "default", "--dry-run"]).await;
     let kinds = text.split("---\n").skip(1).map(|one| {
         let object: Value = serde_saphyr::from_str(one).unwrap();
         object["kind"].as_str().unwrap().to_owned()
@@ -163,21 +266,21 @@ async fn every_size_that_kubernetes_takes_can_be_asked_for() {
         ("+1Gi", 1 << 30),
         ("1073741824", 1 << 30),
     ] {
-        // It has as much, so that nothing is waited for.
         let mut bound = claim("1Mi");
         bound.status = typed(json!({"phase": "Bound", "capacity": {"storage": size}}));
         desk.world.api.delete::<PersistentVolumeClaim>("default/db");
         desk.world.api.put(&bound);
-        let (code, text, errors) = desk.types(&["grow", "db", size]).await;
+        let (code, text, errors) = desk.types(&["expand", "db", size]).await;
         assert_eq!((code, errors.as_str()), (Some(0), ""), "{size}");
         let line = format!("request     {}, accepted\n", Bytes::new(bytes));
-        assert!(text.starts_with(&line), "{size}: {text}");
+        let see = "see         pliant explain pvc/db --namespace default\n";
+        assert_eq!(text, format!("{line}{see}"), "{size}");
         let claim: PersistentVolumeClaim = desk.world.api.get("default/db").unwrap();
         let asked = &claim.spec.unwrap().resources.unwrap().requests.unwrap()["storage"].0;
         assert_eq!(asked.parse(), Ok(Bytes::new(bytes)), "{size}: {asked}");
     }
     for size in ["1GiB", "1 Gi", "much"] {
-        let (code, _, errors) = desk.types(&["grow", "db", size]).await;
+        let (code, _, errors) = desk.types(&["expand", "db", size]).await;
         assert_eq!(code, Some(2), "{errors}");
         let says = format!("`{size}` is not a size");
         assert!(errors.contains(&says), "{errors}");
@@ -208,14 +311,14 @@ async fn a_person_says_which_cluster_is_asked_and_as_whom() {
         desk.types(&["version", "--kubeconfig", other, "--context", "c"]).await;
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!((code, errors.as_str()), (Some(0), ""));
-    assert_eq!(text, format!("Client version: {version}\nNode versions: {version} (2 nodes)\n"));
+    assert_eq!(text, format!("Client version: {version}\nServer version: {version} (2 nodes)\n"));
     let (code, _, errors) = desk.types(&["status", "--context", "nowhere"]).await;
     assert_eq!(code, Some(1));
     assert!(errors.contains("the kubeconfig has no context nowhere; `kubectl config"), "{errors}");
     let (code, text, _) =
         desk.types(&["version", "--client", "-o", "json", "--context", "none"]).await;
     let told: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!((code, told), (Some(0), json!({"client": version})));
+    assert_eq!((code, told), (Some(0), json!({"clientVersion": version})));
 
     let groups = ["--as-group", "dba", "--as-group", "ops"];
     let args = [&["status", "--as", "eve"][..], &groups].concat();

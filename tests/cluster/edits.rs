@@ -52,12 +52,16 @@ async fn without_yes_a_template_is_not_edited() {
     Pod db-0 is stopped while its claim is copied; the old claim is kept for 7d.
     How full data-db-0 is has not been told: if it does not fit, the pod has its old
     claim again.
+    Nothing was changed. Run again with --yes to apply.
     ");
-    assert_eq!(code, Some(1));
-    assert_eq!(errors, "pliant: nothing is changed yet: write --yes behind it to have it done\n");
-    for whose in ["data-db-0", "sts/db"] {
-        let (code, _, errors) = desk.types(&["grow", whose, "16Gi"]).await;
-        assert_eq!((code, errors.contains("--yes")), (Some(1), true), "{errors}");
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    for whose in ["data-db-0", "pvc/data-db-0", "sts/db", "StatefulSet/db", "pvcas/db"] {
+        for command in ["expand", "grow"] {
+            let (code, text, errors) = desk.types(&[command, whose, "16Gi", "--wait"]).await;
+            assert_eq!((code, errors.as_str()), (Some(0), ""), "{whose}");
+            let last = "Nothing was changed. Run again with --yes to apply.";
+            assert_eq!(text.lines().last(), Some(last), "{whose}: {text}");
+        }
     }
     assert_eq!(size(&desk.world.api), "8Gi");
     let claim: PersistentVolumeClaim = desk.world.api.get("default/data-db-0").unwrap();
@@ -66,9 +70,68 @@ async fn without_yes_a_template_is_not_edited() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn on_a_terminal_it_is_asked_whether_a_change_is_applied() {
+    let desk = desk().await;
+    let shrink = ["shrink", "sts/db", "2Gi"];
+    for answer in ["n\n", "\n", "\u{4}"] {
+        let (code, text) = desk.answers(&shrink, answer).await;
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("Apply this change? [y/N] "), "{text}");
+        let last = "Nothing was changed. Run again with --yes to apply.\n";
+        assert!(text.ends_with(last), "{answer:?}: {text}");
+        assert_eq!(size(&desk.world.api), "8Gi");
+    }
+    let (code, text) = desk.answers(&shrink, "y\n").await;
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("[y/N] template    edited\n"), "{text}");
+    assert_eq!(size(&desk.world.api), "2Gi");
+    let (code, text) = desk.answers(&["shrink", "sts/db", "1Gi", "-y"], "").await;
+    assert_eq!((code, text.contains("[y/N]")), (Some(0), false), "{text}");
+    assert_eq!(size(&desk.world.api), "1Gi");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_are_printed_without_headers_and_as_names() {
+    let desk = desk().await;
+    let (_, with, _) = desk.types(&["status"]).await;
+    let (code, without, errors) = desk.types(&["status", "--no-headers"]).await;
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    assert!(with.contains("NODE ") && with.contains("PVCAUTOSCALER"), "{with}");
+    assert!(!without.contains("NODE ") && !without.contains("PVCAUTOSCALER"), "{without}");
+    assert_eq!(without.lines().count() + 2, with.lines().count(), "{without}");
+    let (_, text, _) = desk.types(&["status", "-A", "-o", "name"]).await;
+    let nodes = "nodestorage.pliant.io/alpha\nnodestorage.pliant.io/beta\n";
+    assert_eq!(text, format!("{nodes}pvcautoscaler.pliant.io/db\n"));
+    let (_, text, _) = desk.types(&["status", "-n", "other", "-o", "name"]).await;
+    assert_eq!(text, nodes);
+    let (_, text, _) = desk.types(&["plan", "-o", "name"]).await;
+    assert_eq!(text, "pvcautoscaler.pliant.io/db\n");
+    let (_, text, _) = desk.types(&["plan", "--no-headers"]).await;
+    assert!(text.contains("\n  db-0  data-db-0") && !text.contains("WANTED"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_is_found_by_the_name_of_whatever_it_is_about() {
+    let desk = desk().await;
+    let (_, whole, _) = desk.types(&["plan", "db"]).await;
+    for address in ["pvcas/db", "sts/db", "pvc/data-db-0"] {
+        let (code, text, errors) = desk.types(&["plan", address]).await;
+        assert_eq!((code, errors.as_str()), (Some(0), ""), "{address}");
+        assert_eq!(text, whole, "{address}");
+    }
+    for (address, whose) in
+        [("sts/x", "StatefulSet x"), ("deploy/db", "Deployment db"), ("pvc/plain", "claim plain")]
+    {
+        let (code, _, errors) = desk.types(&["plan", address]).await;
+        let words = format!("no PvcAutoscaler in namespace default manages {whose}");
+        assert_eq!((code, errors.contains(&words)), (Some(1), true), "{address}: {errors}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_edit_is_made_and_followed_to_its_end() {
     let desk = desk().await;
-    let typed = desk.types(&["shrink", "sts/db", "2Gi", "--yes", "--wait", "60s"]);
+    let typed = desk.types(&["shrink", "sts/db", "2Gi", "-y", "--wait", "--timeout", "60s"]);
     let operator = async {
         let api = &desk.world.api;
         api.until("the template is edited", |api: &FakeApi| size(api) == "2Gi").await;
@@ -80,7 +143,8 @@ async fn an_edit_is_made_and_followed_to_its_end() {
     let ((code, text, errors), ()) = tokio::join!(typed, operator);
     assert_eq!((code, errors.as_str()), (Some(0), ""), "{text}");
     assert!(text.contains("\ntemplate    edited\nclaims      1/1 as wanted, after "), "{text}");
-    let (code, text, _) = desk.types(&["move", "data-db-0", "--class", "fast", "--yes"]).await;
+    let (code, text, _) =
+        desk.types(&["migrate", "data-db-0", "--storage-class", "fast", "--yes"]).await;
     assert_eq!(code, Some(0), "{text}");
     assert!(text.ends_with("see         pliant plan db --namespace default\n"), "{text}");
 }

@@ -7,11 +7,11 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use pliant::api::{NodeStorage, PvcAutoscaler};
-use pliant::ask;
 use pliant::ask::adopt::Wish;
-use pliant::ask::explain::{Explanation, State, Subject, Verdict};
+use pliant::ask::explain::{About, Explanation, State, Verdict};
+use pliant::ask::{self, TableOptions};
 use pliant::bytes::Bytes;
-use pliant::doctor::Level;
+use pliant::doctor::Severity;
 use pliant::testing::FakeApi;
 use pliant::volume::{DRIVER, NodeKey, TOPOLOGY, Volumes};
 use serde::de::DeserializeOwned;
@@ -62,7 +62,7 @@ pub fn user() -> Pod {
 }
 
 async fn explained(world: &World, subject: &str) -> Result<Explanation, String> {
-    let subject: Subject = subject.parse()?;
+    let subject: About = subject.parse()?;
     let told = ask::explain(&world.api.client_of("person"), "pliant", None, &subject).await;
     told.map_err(|error| error.to_string())
 }
@@ -72,16 +72,16 @@ async fn a_claim_is_explained_from_its_first_minute_to_its_last() {
     let (world, cluster, _machines) = World::with_two_nodes().await;
     furnish(&world);
     let wish = world.api.put(&claim("2000Mi"));
-    assert_eq!(explained(&world, "db").await.unwrap().state, State::WaitsForPod);
+    assert_eq!(explained(&world, "db").await.unwrap().state, State::WaitForFirstConsumer);
     world.api.put(&user());
     let told = explained(&world, "pvc/db").await.unwrap();
-    assert_eq!(told.state, State::NoNodeForPod);
+    assert_eq!(told.state, State::PodUnschedulable);
     assert!(told.nodes.iter().all(|node| node.verdict == Verdict::Excluded), "{told:?}");
     let mut free = user();
     free.spec.as_mut().unwrap().node_selector = None;
     world.api.put(&free);
     let told = explained(&world, "pvc/db").await.unwrap();
-    assert_eq!(told.state, State::NoRoom, "{told:?}");
+    assert_eq!(told.state, State::InsufficientCapacity, "{told:?}");
     assert_eq!(told.nodes[0].why, "1.09 GiB short");
 
     // A second volume of the pod that lies on beta.
@@ -119,7 +119,7 @@ async fn a_claim_is_explained_from_its_first_minute_to_its_last() {
     world.api.put::<PersistentVolume>(&typed(volume));
     for subject in ["db", "pv/pvc-1"] {
         let told = explained(&world, subject).await.unwrap();
-        assert_eq!((told.about.as_str(), told.state), ("default/db", State::Fine), "{told:?}");
+        assert_eq!((told.about.as_str(), told.state), ("default/db", State::Healthy), "{told:?}");
         assert!(told.why.contains("100 MiB of ext4 in pool fast on node beta"), "{}", told.why);
     }
     world.api.delete::<PersistentVolumeClaim>("default/db");
@@ -138,7 +138,7 @@ async fn what_is_not_there_is_told_by_its_name() {
     for (subject, words) in [
         ("db", "there is no claim db in namespace default"),
         ("pv/x", "there is no PersistentVolume x"),
-        ("pod/x", "`pod` is not explained: write pvc/NAME or pv/NAME"),
+        ("pod/x", "`pod` is not a type that this command takes: write pvc/NAME or pv/NAME"),
         ("pvc/", "write pvc/NAME or pv/NAME"),
     ] {
         let said = explained(&world, subject).await.unwrap_err();
@@ -176,8 +176,8 @@ async fn a_volume_whose_persistent_volume_is_gone_is_adopted() {
 async fn ails(world: &World) -> Vec<String> {
     let seen = ask::checkup::observe(&world.api.client_of("person")).await.unwrap();
     let findings = ask::checkup::judge(&seen, "pliant", None).unwrap();
-    let bad = findings.into_iter().filter(|finding| finding.level != Level::Good);
-    bad.map(|finding| finding.what).collect()
+    let bad = findings.into_iter().filter(|finding| finding.severity != Severity::Ok);
+    bad.map(|finding| finding.message).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,9 +280,12 @@ async fn a_claim_that_is_asked_to_grow_is_waited_for() {
     world.api.put(&bound);
     let client = world.api.client_of("person");
     let mut told = Vec::new();
-    let (size, patience) = (Bytes::mib(200), Duration::from_secs(60));
-    let grown =
-        ask::grow(&client, "pliant", None, "db", size, patience, |line| told.push(line.to_owned()));
+    let (size, limit) = (Bytes::mib(200), Some(Duration::from_secs(60)));
+    let grown = async {
+        ask::grow(&client, "pliant", None, "db", size, |line| told.push(line.to_owned())).await?;
+        let tell = |line: &str| told.push(line.to_owned());
+        ask::await_growth(&client, None, "db", size, limit, tell).await
+    };
     let resizer = async {
         let asked = |api: &FakeApi| {
             let claim: PersistentVolumeClaim = api.get("default/db").expect("the claim");
@@ -331,23 +334,27 @@ async fn nothing_is_said_to_be_missing_that_may_not_be_read() {
 
     let said = ask::plan::plan(&tenant, None, None).await.unwrap_err().to_string();
     assert!(said.starts_with("you may not list pvcautoscalers in namespace default"), "{said}");
-    let named = ask::plan::plan(&tenant, None, Some("db")).await.unwrap_err().to_string();
+    let named =
+        ask::plan::plan(&tenant, None, Some(&"db".parse().unwrap())).await.unwrap_err().to_string();
     assert_eq!(named, said);
 
     let seen = ask::checkup::observe(&tenant).await.unwrap();
     let said = ask::checkup::judge(&seen, "pliant", Some("alpha")).unwrap_err().to_string();
     assert!(said.starts_with("you may not list nodes"), "{said}");
     let findings = ask::checkup::judge(&seen, "pliant", None).unwrap();
-    let bad = findings.iter().filter(|one| one.level == Level::Bad);
-    assert!(!bad.clone().any(|one| one.what.contains("there is no StoragePool")), "{findings:?}");
-    assert!(!bad.clone().any(|one| one.what.contains("has not told")), "{findings:?}");
-    assert!(!findings.iter().any(|one| one.what.contains("not meant to run")), "{findings:?}");
+    let bad = findings.iter().filter(|one| one.severity == Severity::Error);
+    assert!(
+        !bad.clone().any(|one| one.message.contains("there is no StoragePool")),
+        "{findings:?}"
+    );
+    assert!(!bad.clone().any(|one| one.message.contains("has not told")), "{findings:?}");
+    assert!(!findings.iter().any(|one| one.message.contains("not meant to run")), "{findings:?}");
 
     let said = ask::status(&tenant, None).await.unwrap_err().to_string();
     is_one_sentence(&said, "list", "nodestorages");
 
     let told = ask::explain(&tenant, "pliant", None, &"db".parse().unwrap()).await.unwrap();
-    assert_eq!(told.state, State::Unseen, "{told:?}");
+    assert_eq!(told.state, State::Forbidden, "{told:?}");
     let told = ask::explain(&tenant, "pliant", None, &"pv/x".parse().unwrap()).await;
     is_one_sentence(&told.unwrap_err().to_string(), "get", "persistentvolumes");
 
@@ -380,8 +387,7 @@ async fn a_claim_that_may_not_be_read_is_not_said_to_be_missing() {
         let said = ask::edit::judge(&seen, &"db".parse().unwrap(), &wish).unwrap_err().to_string();
         assert!(said.starts_with("you may not list persistentvolumeclaims"), "{said}");
     }
-    let (size, patience) = (Bytes::mib(200), Duration::from_secs(60));
-    let grown = ask::grow(&stranger, "pliant", None, "db", size, patience, |_| {}).await;
+    let grown = ask::grow(&stranger, "pliant", None, "db", Bytes::mib(200), |_| {}).await;
     is_one_sentence(&grown.unwrap_err().to_string(), "patch", "persistentvolumeclaims");
 }
 
@@ -407,8 +413,12 @@ async fn a_volume_that_a_swap_retains_is_one_quiet_line() {
             "fence": {"state": "Superseded", "generation": 2}}]},
     })));
     let unnamed = format!("alpha: volume {id} (pvc-1) is superseded since generation 2");
-    let text =
-        || async { ask::status(&world.api.client_of("person"), None).await.unwrap().text(false) };
+    let text = || async {
+        ask::status(&world.api.client_of("person"), None)
+            .await
+            .unwrap()
+            .text(TableOptions::default())
+    };
     assert!(text().await.contains(&unnamed), "nothing is known of its claim");
 
     world.api.put::<PersistentVolume>(&typed(json!({
@@ -467,10 +477,10 @@ async fn a_persistent_volume_that_is_retained_without_its_claim_is_named() {
     }
     let seen = ask::checkup::observe(&world.api.client_of("person")).await.unwrap();
     let found = ask::checkup::judge(&seen, "pliant", Some("alpha")).unwrap();
-    let todo = found.iter().find(|one| one.what == words).unwrap().todo.clone();
+    let todo = found.iter().find(|one| one.message == words).unwrap().remediation.clone();
     assert_eq!(todo.as_deref(), Some("pliant explain pv/pvc-1"));
     let told = explained(&world, "pv/pvc-1").await.unwrap();
-    assert_eq!((told.state, told.todo.len()), (State::Kept, 2));
+    assert_eq!((told.state, told.remediation.len()), (State::Retained, 2));
 }
 
 /// An upgrade writes them; an older program leaves newer ones as they are.

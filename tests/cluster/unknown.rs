@@ -13,9 +13,9 @@ use kube::{Resource, ResourceExt};
 use pliant::api::{
     ArchivePopulator, NodeStorage, PvcAutoscaler, PvcSourcePopulator, StoragePool, VolumeRequest,
 };
-use pliant::ask;
 use pliant::ask::explain::State;
-use pliant::doctor::{Finding, Level};
+use pliant::ask::{self, TableOptions};
+use pliant::doctor::{Finding, Severity};
 use pliant::testing::FakeApi;
 use pliant::volume::Volumes;
 use serde::Serialize;
@@ -101,7 +101,7 @@ async fn what_is_not_known_is_never_said_to_be_missing_or_fine() {
         for is_forbidden in [true, false] {
             let (world, _running) = full().await;
             let before: BTreeSet<String> =
-                doctor(&world.api, "person").await.into_iter().map(|one| one.what).collect();
+                doctor(&world.api, "person").await.into_iter().map(|one| one.message).collect();
             let subject = "db".parse().unwrap();
             let person = world.api.client_of("person");
             let known = ask::explain(&person, "pliant", None, &subject).await.unwrap().state;
@@ -115,21 +115,21 @@ async fn what_is_not_known_is_never_said_to_be_missing_or_fine() {
             // The doctor says nothing new but that something is not known.
             for one in doctor(&world.api, "person").await {
                 let is_why =
-                    ["may not read", "cannot be decoded"].map(|why| one.what.contains(why));
-                let is_new = !before.contains(&one.what);
+                    ["may not read", "cannot be decoded"].map(|why| one.message.contains(why));
+                let is_new = !before.contains(&one.message);
                 assert!(!is_new || is_why.contains(&true), "{how}: {one:?}");
-                assert!(one.level != Level::Good || !is_new, "{how}: {one:?}");
+                assert!(one.severity != Severity::Ok || !is_new, "{how}: {one:?}");
             }
             if let Ok(status) = ask::status(&person, None).await {
-                let text = status.text(false);
+                let text = status.text(TableOptions::default());
                 assert!(!text.contains("No node has told"), "{how}: {text}");
             }
             if let Ok(told) = ask::explain(&person, "pliant", None, &subject).await {
-                let is_honest = told.state == known || told.state == State::Unseen;
+                let is_honest = told.state == known || told.state == State::Forbidden;
                 assert!(is_honest, "{how}: {:?} was {known:?}: {}", told.state, told.why);
             }
-            for name in [None, Some("db")] {
-                let planned = ask::plan::plan(&person, None, name).await;
+            for name in [None, Some("db".parse().unwrap())] {
+                let planned = ask::plan::plan(&person, None, name.as_ref()).await;
                 let said = planned.err().map(|error| error.to_string()).unwrap_or_default();
                 let is_about_it = plural == "pvcautoscalers" && name.is_some() && is_forbidden;
                 assert!(!is_about_it || !said.starts_with("there is no"), "{how}: {said}");

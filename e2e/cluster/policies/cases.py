@@ -11,7 +11,7 @@ NAMESPACE = "pliant-system"
 AGENT, CONTROLLER, OPERATOR = (
     f"system:serviceaccount:{NAMESPACE}:pliant-{name}" for name in ("agent", "controller", "operator")
 )
-IMAGE = re.search(r"--fill-image=(\S+)", open(sys.argv[1]).read()).group(1)
+IMAGE = re.search(r"--populator-image=(\S+)", open(sys.argv[1]).read()).group(1)
 writes = []
 
 

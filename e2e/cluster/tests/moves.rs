@@ -89,7 +89,16 @@ fn a_pod_goes_back_to_what_it_had_before_its_swap() {
             let before = swapped.of(0).unwrap().retained[0].claim.clone();
             let active = swapped.of(0).unwrap().active_claim.clone();
 
-            let types = ["rollback", &active, "--namespace", &world.name, "--yes", "--wait", "5m"];
+            let types = [
+                "rollback",
+                &active,
+                "--namespace",
+                &world.name,
+                "--yes",
+                "--wait",
+                "--timeout",
+                "5m",
+            ];
             let told = pliant(&types).await;
             assert!(told.status.success(), "{}", said(&told));
             let back = world

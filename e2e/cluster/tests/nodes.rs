@@ -94,7 +94,7 @@ fn a_lost_cluster_gives_its_volumes_back() {
 
         let told = pliant(&["doctor", "--cluster"]).await;
         assert!(said(&told).contains(&id), "{told:?}");
-        let words = ["adopt", &id, "--namespace", &world.name, "--claim", "back"];
+        let words = ["recover", &id, "--namespace", &world.name, "--claim", "back"];
         let told = pliant(&words).await;
         assert!(told.status.success(), "{told:?}");
         assert_eq!(world.pod("again", "back", "sleep 9999", json!({})).await, node);

@@ -71,8 +71,16 @@ fn a_volume_that_nobody_names_is_found_and_adopted() {
         assert_eq!(told.status.code(), Some(1), "{told:?}");
         assert!(said(&told).contains(&id), "{told:?}");
 
-        let again =
-            ["adopt", &id, "--namespace", &world.name, "--claim", "back", "--class", "pliant"];
+        let again = [
+            "recover",
+            &id,
+            "--namespace",
+            &world.name,
+            "--claim",
+            "back",
+            "--storage-class",
+            "pliant",
+        ];
         let told = pliant(&again).await;
         assert!(told.status.success(), "{told:?}");
         world.pod("again", "back", "sleep 9999", json!({})).await;
@@ -115,7 +123,7 @@ fn a_claim_that_lost_its_volume_gets_it_back() {
         assert!(said(&told).contains(&id), "{told:?}");
         assert_eq!(world.on_nodes(&volume).await, Some(node));
 
-        let told = pliant(&["adopt", &id]).await;
+        let told = pliant(&["recover", &id]).await;
         assert!(told.status.success(), "{told:?}");
         keep(&world, &volume, "Delete").await;
         world.until::<PersistentVolumeClaim>("data", "is Bound again", is("Bound")).await;

@@ -185,9 +185,9 @@ fn class_of(
     let fitting = fitting(&seen.classes, &volume.pool);
     match fitting.as_slice() {
         [only] => Ok(only.clone()),
-        [] => Err(format!("no class takes pool {}: name one with --class", volume.pool)),
+        [] => Err(format!("no class takes pool {}: name one with --storage-class", volume.pool)),
         several => Err(format!(
-            "several classes take pool {}: name one with --class: {}",
+            "several classes take pool {}: name one with --storage-class: {}",
             volume.pool,
             few(several)
         )),

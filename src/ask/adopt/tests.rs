@@ -222,7 +222,7 @@ fn what_speaks_against_it_is_told() {
         (
             with(|seen| seen.classes.push(class("other", "fast"))),
             named(),
-            "several classes take pool fast: name one with --class: fast and other",
+            "several classes take pool fast: name one with --storage-class: fast and other",
         ),
     ] {
         let said = plan(&seen, &id(), &wish).unwrap_err();

@@ -43,7 +43,7 @@ fn too_large(seen: &Seen) -> Vec<Finding> {
     let finding = |((namespace, kind), event): ((String, String), &Event)| {
         let note = event.note.as_deref().unwrap_or_default();
         let kinds = kind.to_lowercase();
-        Finding::bad(
+        Finding::error(
             format!("namespace {namespace} has too many objects of kind {kind}: {note}"),
             format!(
                 "kubectl get {kinds} --namespace {namespace}, and delete those that are not needed"
@@ -65,10 +65,10 @@ fn records(seen: &Seen, program: &str) -> Option<Finding> {
     let missing = all.iter().map(|one| &one.metadata.name).filter(|name| !there.contains(name));
     let missing: Vec<_> = missing.flatten().collect();
     Some(if missing.is_empty() {
-        Finding::good("the records of the driver are defined")
+        Finding::ok("the records of the driver are defined")
     } else {
         let what = format!("these records are not defined: {}", few(missing));
-        Finding::bad(what, format!("{program} crds | kubectl apply --server-side --filename -"))
+        Finding::error(what, format!("{program} crds | kubectl apply --server-side --filename -"))
     })
 }
 
@@ -77,10 +77,10 @@ fn driver(seen: &Seen) -> Option<Finding> {
         return None;
     }
     let Some(driver) = &seen.driver else {
-        return Some(Finding::bad(format!("there is no CSIDriver {DRIVER}"), INSTALL));
+        return Some(Finding::error(format!("there is no CSIDriver {DRIVER}"), INSTALL));
     };
     Some(match (driver.spec.attach_required, driver.spec.storage_capacity) {
-        (Some(false), Some(true)) => Finding::good(format!("CSIDriver {DRIVER} is there")),
+        (Some(false), Some(true)) => Finding::ok(format!("CSIDriver {DRIVER} is there")),
         (Some(false), _) => Finding::warning(
             format!(
                 "CSIDriver {DRIVER} lacks storageCapacity: pods are sent to nodes without room"
@@ -89,7 +89,7 @@ fn driver(seen: &Seen) -> Option<Finding> {
                 "kubectl patch csidriver {DRIVER} --patch '{{\"spec\":{{\"storageCapacity\":true}}}}'"
             ),
         ),
-        _ => Finding::bad(
+        _ => Finding::error(
             format!("CSIDriver {DRIVER} asks for volumes to be attached, and nobody does that"),
             format!("kubectl delete csidriver {DRIVER}, then {INSTALL}"),
         ),
@@ -110,17 +110,17 @@ fn controller(seen: &Seen) -> Option<Finding> {
     let ready = all.iter().filter(|pod| is_ready(pod)).count();
     let look = format!("kubectl describe pods --all-namespaces --selector {CONTROLLERS}");
     Some(match (ready, all.len()) {
-        (0, 0) => Finding::bad("there is no pod of the controller", INSTALL),
+        (0, 0) => Finding::error("there is no pod of the controller", INSTALL),
         (0, many) => {
             let what =
                 format!("no pod of the controller is ready, of {many}: nothing is made or grown");
-            Finding::bad(what, look)
+            Finding::error(what, look)
         }
         (ready, many) if ready < many => Finding::warning(
             format!("pods of the controller that are ready: {ready} of {many}"),
             look,
         ),
-        _ => Finding::good(format!("the controller runs, pods: {ready}")),
+        _ => Finding::ok(format!("the controller runs, pods: {ready}")),
     })
 }
 
@@ -135,7 +135,7 @@ fn versions(seen: &Seen) -> Option<Finding> {
     match versions.as_slice() {
         [] => None,
         [one] if *one == ours => {
-            seen.sees(STORAGES).then(|| Finding::good(format!("all agents are of version {one}")))
+            seen.sees(STORAGES).then(|| Finding::ok(format!("all agents are of version {one}")))
         }
         [one] => Some(Finding::warning(
             format!("all agents are of version {one}, and this program is of {ours}"),
@@ -153,7 +153,7 @@ fn pools(seen: &Seen) -> Vec<Finding> {
         return Vec::new();
     }
     if seen.pools.is_empty() {
-        return vec![Finding::bad(
+        return vec![Finding::error(
             "there is no StoragePool",
             "write one: kubectl explain storagepool.spec",
         )];
@@ -161,16 +161,16 @@ fn pools(seen: &Seen) -> Vec<Finding> {
     seen.pools.iter().map(pool).collect()
 }
 
-fn pool(pool: &StoragePool) -> Finding {
+pub(super) fn pool(pool: &StoragePool) -> Finding {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     let status = pool.status.clone().unwrap_or_default();
     match (status.ready, status.message) {
         (0, message) => {
             let why = message.map(|words| format!(": {words}")).unwrap_or_default();
             let look = format!("kubectl get storagepool {name} --output yaml");
-            Finding::bad(format!("pool {name} is usable on no node{why}"), look)
+            Finding::error(format!("pool {name} is usable on no node{why}"), look)
         }
-        (ready, _) => Finding::good(format!("pool {name} is usable, nodes: {ready}")),
+        (ready, _) => Finding::ok(format!("pool {name} is usable, nodes: {ready}")),
     }
 }
 
@@ -222,7 +222,7 @@ fn class(seen: &Seen, program: &str, class: &StorageClass) -> Option<Finding> {
     let parsed = match Class::parse(&parameters, None, FsKind::Ext4) {
         Ok(parsed) => parsed,
         Err(error) => {
-            return Some(Finding::bad(format!("class {name} cannot be used: {error}"), look()));
+            return Some(Finding::error(format!("class {name} cannot be used: {error}"), look()));
         }
     };
     let foreign = topology::foreign_keys(class);
@@ -233,11 +233,11 @@ fn class(seen: &Seen, program: &str, class: &StorageClass) -> Option<Finding> {
             few(foreign)
         );
         let instead = topology::in_our_key(class, &seen.nodes);
-        return Some(Finding::bad(what, format!("make it again with {instead}")));
+        return Some(Finding::error(what, format!("make it again with {instead}")));
     }
     if let Some(why) = unusable(seen, class, &parsed) {
         let is_known = seen.sees(STORAGES);
-        let bad = || Finding::bad(format!("class {name} {why}"), format!("{program} status"));
+        let bad = || Finding::error(format!("class {name} {why}"), format!("{program} status"));
         return is_known.then(bad);
     }
     // Where one node is allowed there is no choice that could be wrong.
@@ -248,7 +248,7 @@ fn class(seen: &Seen, program: &str, class: &StorageClass) -> Option<Finding> {
             "make it again with volumeBindingMode: WaitForFirstConsumer",
         ));
     }
-    Some(Finding::good(format!("class {name} can be used")))
+    Some(Finding::ok(format!("class {name} can be used")))
 }
 
 /// Volumes and PersistentVolumes without each other, on all nodes or on one.
@@ -257,14 +257,14 @@ pub(super) fn differences(seen: &Seen, program: &str, on: Option<&str>) -> Vec<F
         return Vec::new();
     }
     let finding = |one: &Difference| match one {
-        Difference::VolumeWithoutPv { node, volume, name, size, pool } => Finding::bad(
+        Difference::VolumeWithoutPv { node, volume, name, size, pool } => Finding::error(
             format!("volume {volume} ({name}, {size}) of node {node} has no PersistentVolume"),
             format!(
-                "{program} adopt {volume} --namespace NAMESPACE --claim NAME{}",
+                "{program} recover {volume} --namespace NAMESPACE --claim NAME{}",
                 which_class(seen, pool)
             ),
         ),
-        Difference::PvWithoutVolume { node, volume, pv } => Finding::bad(
+        Difference::PvWithoutVolume { node, volume, pv } => Finding::error(
             format!("PersistentVolume {pv} names volume {volume}, which node {node} does not have"),
             "put a disk back that was taken out, or restore the data from a backup",
         ),
@@ -298,7 +298,7 @@ pub(super) fn released(seen: &Seen, program: &str, on: Option<&str>) -> Vec<Find
 fn which_class(seen: &Seen, pool: &str) -> String {
     match adopt::fitting(&seen.classes, pool).as_slice() {
         [_] => String::new(),
-        [] => " --class CLASS".to_owned(),
-        several => format!(" --class CLASS # one of {}", few(several)),
+        [] => " --storage-class CLASS".to_owned(),
+        several => format!(" --storage-class CLASS # one of {}", few(several)),
     }
 }

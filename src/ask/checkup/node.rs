@@ -26,7 +26,7 @@ pub(super) fn judge(seen: &Seen, program: &str, name: &str) -> Vec<Finding> {
     let agents = agents(seen, name);
     let sees_all = seen.sees(PODS) && seen.sees(STORAGES);
     if storage.is_none() && agents.is_empty() && sees_all {
-        return vec![Finding::good(format!("node {name}: the driver is not meant to run there"))];
+        return vec![Finding::ok(format!("node {name}: the driver is not meant to run there"))];
     }
     let mut findings = Vec::new();
     findings.extend(left_behind(seen, name));
@@ -34,7 +34,7 @@ pub(super) fn judge(seen: &Seen, program: &str, name: &str) -> Vec<Finding> {
     findings.extend(kubelet(seen, name));
     match storage.and_then(|storage| storage.status.as_ref()) {
         Some(status) => findings.extend(of_record(seen, status, program, name, &agents)),
-        None if seen.sees(STORAGES) => findings.push(Finding::bad(
+        None if seen.sees(STORAGES) => findings.push(Finding::error(
             format!("node {name}: its agent has not told what it has"),
             logs(&agents),
         )),
@@ -62,7 +62,7 @@ fn left_behind(seen: &Seen, name: &str) -> Option<Finding> {
             format!("node {name} is not in the cluster, and its record tells of no volume"),
             "wait: the controller removes the record when all of the node could be read",
         ),
-        many => Finding::bad(
+        many => Finding::error(
             format!("node {name} is not in the cluster, and its volumes are with it: {many}"),
             format!("if it is gone for good, with its volumes: kubectl delete nodestorage {name}"),
         ),
@@ -74,7 +74,7 @@ fn agent(seen: &Seen, name: &str, agents: &[&Pod]) -> Option<Finding> {
         return None;
     }
     let Some(first) = agents.first() else {
-        return Some(Finding::bad(
+        return Some(Finding::error(
             format!("node {name}: no agent runs there, and its volumes are there"),
             "kubectl get daemonsets --all-namespaces; see its node selector and tolerations",
         ));
@@ -83,7 +83,7 @@ fn agent(seen: &Seen, name: &str, agents: &[&Pod]) -> Option<Finding> {
         return None; // Told with the room.
     }
     let pod = first.metadata.name.as_deref().unwrap_or_default();
-    Some(Finding::bad(format!("node {name}: its agent {pod} is not ready"), logs(agents)))
+    Some(Finding::error(format!("node {name}: its agent {pod} is not ready"), logs(agents)))
 }
 
 /// What to do where no agent runs.
@@ -108,7 +108,7 @@ fn kubelet(seen: &Seen, name: &str) -> Option<Finding> {
     let known = seen.kubelets.iter().find(|one| one.metadata.name.as_deref() == Some(name));
     let has = known.is_some_and(|one| one.spec.drivers.iter().any(|driver| driver.name == DRIVER));
     (!has).then(|| {
-        Finding::bad(
+        Finding::error(
             format!("node {name}: its kubelet does not know the driver, so no pod gets a volume"),
             "see the lines with `registration` in the log of its agent",
         )
@@ -130,14 +130,14 @@ fn of_record(
         && !status.pools.iter().any(|pool| hides(pool, unread))
     {
         let what = format!("node {name}: not all volumes can be read: {unread}");
-        findings.push(Finding::bad(what, &look));
+        findings.push(Finding::error(what, &look));
     }
     let missing = status.disks.iter().filter(|disk| disk.state == DiskState::Missing);
     findings.extend(missing.map(|disk| {
         let why = disk.message.as_deref().filter(|words| !is_told_of_a_pool(status, words));
         let why = why.map(|words| format!(": {words}")).unwrap_or_default();
         let what = format!("node {name}: disk {} is missing{why}", disk.device);
-        Finding::bad(what, "put it back; until then nothing is changed in its group")
+        Finding::error(what, "put it back; until then nothing is changed in its group")
     }));
     findings.extend(status.volumes.iter().flat_map(|volume| {
         volume.health_statuses.iter().map(move |ailment| {
@@ -149,7 +149,7 @@ fn of_record(
             if ailment.status == "Degraded" {
                 Finding::warning(what, todo)
             } else {
-                Finding::bad(what, todo)
+                Finding::error(what, todo)
             }
         })
     }));
@@ -157,10 +157,32 @@ fn of_record(
     let unmet = unmet.filter(|condition| !is_told(status, condition));
     findings.extend(unmet.map(|condition| {
         let what = format!("node {name}: {}: {}", condition.type_, condition.message);
-        Finding::bad(what, &look)
+        Finding::error(what, &look)
     }));
     findings.push(room(status, name));
     findings
+}
+
+/// What is right and wrong with one pool of a node.
+pub(super) fn of_pool(seen: &Seen, program: &str, name: &str, wanted: &str) -> Vec<Finding> {
+    let status = seen.storage(name).and_then(|storage| storage.status.as_ref());
+    let Some(status) = status else { return Vec::new() };
+    let look = on_the_node(&agents(seen, name));
+    let its = status.pools.iter().filter(|pool| pool.name == wanted);
+    its.flat_map(|one| {
+        let wrong = pool(status, one, program, name, &look);
+        let wrong: Vec<Finding> = wrong.into_iter().chain(planned(seen, one, name)).collect();
+        if wrong.is_empty() { vec![has(one, name)] } else { wrong }
+    })
+    .collect()
+}
+
+fn has(pool: &PoolOnNode, name: &str) -> Finding {
+    let (free, size, volumes) = (pool.available.0, pool.capacity.0, pool.volumes);
+    Finding::ok(format!(
+        "node {name}, pool {}: {free} of {size} free, volumes: {volumes}",
+        pool.name
+    ))
 }
 
 /// Whether it is because of this pool that not all volumes can be listed, in the words of the pool.
@@ -199,7 +221,7 @@ fn on_the_node(agents: &[&Pod]) -> String {
 fn room(status: &NodeStorageStatus, name: &str) -> Finding {
     let free: Bytes = status.available.0;
     let (volumes, size) = (status.volume_count, status.capacity.0);
-    Finding::good(format!("node {name}: {free} of {size} free, volumes: {volumes}"))
+    Finding::ok(format!("node {name}: {free} of {size} free, volumes: {volumes}"))
 }
 
 fn pool(
@@ -219,7 +241,7 @@ fn pool(
         Health::Degraded | Health::Unknown => {
             Some(Finding::warning(what, format!("{program} status")))
         }
-        Health::Unavailable => Some(Finding::bad(what, look)),
+        Health::Unavailable => Some(Finding::error(what, look)),
     }
 }
 

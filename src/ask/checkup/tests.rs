@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::doctor::{Level, print};
+use crate::doctor::{Severity, print};
 use crate::volume::{NodeKey, VolumeId, VolumeKey};
 
 fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -53,7 +53,7 @@ fn found(change: impl FnOnce(&mut Seen)) -> String {
     let mut seen = seen();
     change(&mut seen);
     let mut findings = judge(&seen, "pliant", None).unwrap();
-    findings.retain(|finding| finding.level != Level::Good);
+    findings.retain(|finding| finding.severity != Severity::Ok);
     print(&findings, false)
 }
 
@@ -68,11 +68,11 @@ fn where_nothing_is_wrong_all_is_good() {
     ✓ class fast can be used
     ✓ node alpha: 3 GiB of 4 GiB free, volumes: 1
     ✓ node control: the driver is not meant to run there
-    8 good, 0 to note, 0 to put right
+    8 passed, 0 warnings, 0 errors
     ");
     insta::assert_snapshot!(print(&judge(&seen(), "pliant", Some("alpha")).unwrap(), false), @r"
     ✓ node alpha: 3 GiB of 4 GiB free, volumes: 1
-    1 good, 0 to note, 0 to put right
+    1 passed, 0 warnings, 0 errors
     ");
     let said = judge(&seen(), "pliant", Some("beta")).unwrap_err().to_string();
     assert_eq!(said, "there is no node beta; `kubectl get nodes` lists them");
@@ -100,7 +100,7 @@ fn what_the_chart_installs_is_missed() {
         → write one, or name it in the values of the chart
     ✗ node alpha: no agent runs there, and its volumes are there
         → kubectl get daemonsets --all-namespaces; see its node selector and tolerations
-    0 good, 1 to note, 5 to put right
+    0 passed, 1 warning, 5 errors
     ");
     insta::assert_snapshot!(found(|seen| {
         let driver = seen.driver.as_mut().unwrap();
@@ -114,7 +114,7 @@ fn what_the_chart_installs_is_missed() {
         → kubectl describe pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller
     ✗ node alpha: its agent pliant-node-alpha is not ready
         → kubectl logs pliant-node-alpha --namespace pliant --container node
-    0 good, 0 to note, 3 to put right
+    0 passed, 0 warnings, 3 errors
     ");
     insta::assert_snapshot!(found(|seen| {
         seen.driver.as_mut().unwrap().spec.storage_capacity = None;
@@ -125,7 +125,7 @@ fn what_the_chart_installs_is_missed() {
         → kubectl patch csidriver lvm.csi.pliant.io --patch '{"spec":{"storageCapacity":true}}'
     ! pods of the controller that are ready: 1 of 2
         → kubectl describe pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller
-    0 good, 2 to note, 0 to put right
+    0 passed, 2 warnings, 0 errors
     "#);
 }
 
@@ -151,7 +151,7 @@ fn what_is_wrong_with_pools_and_classes_is_told() {
         → pliant status
     ! class early makes volumes at once, on nodes where their pods may not run
         → make it again with volumeBindingMode: WaitForFirstConsumer
-    0 good, 1 to note, 3 to put right
+    0 passed, 1 warning, 3 errors
     ");
 }
 
@@ -168,7 +168,7 @@ fn a_class_that_names_no_pool_can_be_used_where_a_node_has_one_for_it() {
                "volumes": 1, "health": health})
     };
     let besides = with(json!([pool("fast", true, "Ok"), pool("looks", false, "Ok")]));
-    assert_eq!(besides, "0 good, 0 to note, 0 to put right\n");
+    assert_eq!(besides, "0 passed, 0 warnings, 0 errors\n");
     let none = with(json!([]));
     assert!(none.contains("✗ class fast names no pool, and no node has one"), "{none}");
     let looks = with(json!([pool("looks", true, "Unavailable")]));
@@ -215,7 +215,7 @@ fn the_topologies_of_a_class_are_looked_at() {
         → pliant status
     ✗ class poolless takes pool fast, which no node that it allows has
         → pliant status
-    0 good, 0 to note, 4 to put right
+    0 passed, 0 warnings, 4 errors
     ");
 }
 
@@ -234,7 +234,7 @@ fn an_adoption_is_advised_with_the_class_that_it_needs() {
         other.metadata.name = Some("second".to_owned());
         seen.classes.push(other);
     });
-    assert!(two.contains("--claim NAME --class CLASS # one of fast and second\n"), "{two}");
+    assert!(two.contains("--claim NAME --storage-class CLASS # one of fast and second\n"), "{two}");
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn what_a_node_tells_is_told() {
         → pliant explain pv/pvc-1
     ✗ node alpha: ToolsThere: mkfs.xfs is missing
         → look from the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
-    0 good, 4 to note, 4 to put right
+    0 passed, 4 warnings, 4 errors
     ");
 }
 
@@ -301,7 +301,7 @@ fn the_trouble_of_one_pool_stands_once_and_with_that_pool() {
         → look from the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
     ✗ node alpha: disk /dev/nosuch is missing
         → put it back; until then nothing is changed in its group
-    0 good, 0 to note, 2 to put right
+    0 passed, 0 warnings, 2 errors
     ");
 }
 
@@ -323,7 +323,7 @@ fn nodes_that_are_silent_or_gone_are_told() {
         → see the lines with `registration` in the log of its agent
     ✗ node alpha: its agent has not told what it has
         → start the agent there
-    0 good, 1 to note, 4 to put right
+    0 passed, 1 warning, 4 errors
     ");
     let with_its_volumes = found(|seen| drop(seen.nodes.remove(0)));
     assert!(
@@ -342,11 +342,11 @@ fn volumes_and_persistent_volumes_without_each_other_are_told() {
     }), @r"
     ✗ volume r3j7nlli-6kdi4gvhzk3gsul43h22wg3zk7 (pvc-1, 1 GiB) of node alpha has no
       PersistentVolume
-        → pliant adopt r3j7nlli-6kdi4gvhzk3gsul43h22wg3zk7 --namespace NAMESPACE --claim NAME
+        → pliant recover r3j7nlli-6kdi4gvhzk3gsul43h22wg3zk7 --namespace NAMESPACE --claim NAME
     ✗ PersistentVolume pvc-1 names volume r3j7nlli-aiyj6tepqeae7nssh3olacxeyg, which
       node alpha does not have
         → put a disk back that was taken out, or restore the data from a backup
-    0 good, 0 to note, 2 to put right
+    0 passed, 0 warnings, 2 errors
     ");
 }
 
@@ -373,7 +373,7 @@ fn what_may_not_be_read_is_not_missed() {
         hidden.starts_with("! you may not read custom resource definitions, csidrivers"),
         "{hidden}"
     );
-    assert!(hidden.ends_with("0 good, 1 to note, 0 to put right\n"), "{hidden}");
+    assert!(hidden.ends_with("0 passed, 1 warning, 0 errors\n"), "{hidden}");
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use kube::runtime::watcher::watch_object;
 use kube::{Api, Client, ResourceExt};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_stream::StreamExt;
 
 use crate::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus};
-use crate::ask::AskError;
+use crate::ask::{AskError, within};
 use crate::autoscaler::{AutoscalerReason, is_wanted_aborted, is_wanted_back};
 use crate::causes::in_full;
 
@@ -26,16 +26,17 @@ pub(super) enum News {
     Stopped(String),
 }
 
-/// Wait up to `patience` until all claims are as an edited PvcAutoscaler wants them; `tell` is called with
-/// each line for people.
+/// Wait until all claims are as an edited PvcAutoscaler wants them, at most for `limit` if there is one; `tell` is
+/// called with each line for people, who call this program `program`.
 ///
 /// # Errors
 /// [`AskError::Refused`] with the operator's own sentence if it does not go on, or with what to do if it
 /// takes longer.
 pub async fn follow(
     client: &Client,
+    program: &str,
     edited: &PvcAutoscaler,
-    patience: Duration,
+    limit: Option<Duration>,
     mut tell: impl FnMut(&str),
 ) -> Result<(), AskError> {
     let (namespace, name) = (edited.namespace().unwrap_or_default(), edited.name_any());
@@ -62,11 +63,11 @@ pub async fn follow(
         }
         Ok(())
     };
-    timeout(patience, told).await.unwrap_or_else(|_| {
+    within(limit, told).await.unwrap_or_else(|limit| {
         let reason = format!(
             "the claims of {namespace}/{name} are not as they are wanted within {} s, and it goes on; see \
-             `kubectl pliant plan {name} --namespace {namespace}`",
-            patience.as_secs()
+             `{program} plan {name} --namespace {namespace}`",
+            limit.as_secs()
         );
         Err(AskError::Refused { reason })
     })

@@ -8,6 +8,7 @@ use super::back::back;
 use super::unkept::unkept;
 use super::{Answer, Chosen, Edit, Seen, Whose, Wish};
 use crate::api::{NodeStorage, PvcAutoscaler, Quantity, VolumeUsage, Workload};
+use crate::ask::address::not_found;
 use crate::ask::kept::{Kept, Part};
 use crate::ask::plan::{Plan, PodPlan, Procedure, plan_of};
 use crate::ask::{AskError, CLAIMS, PODS, PVC_AUTOSCALERS};
@@ -50,10 +51,11 @@ pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError
         }
         Whose::StatefulSet(name) => (of_workload(seen, Workload::StatefulSet(name))?, None),
         Whose::Deployment(name) => (of_workload(seen, Workload::Deployment(name))?, None),
+        Whose::Autoscaler(name) => (of_name(seen, name)?, None),
     };
     let back = if *wish == Wish::RollBack { back(autoscaler, claim)? } else { Vec::new() };
     if let Some(pods) = in_the_way(autoscaler, &back) {
-        let name = claim.map_or_else(|| called(autoscaler), str::to_owned);
+        let name = addressed(autoscaler, claim);
         return refused(format!(
             "a swap of pod {pods} goes on, and nothing is rolled back meanwhile: `{} abort {name} --namespace {}` gives \
              it up, and the pod keeps what it has; roll it back after that, if it is to have what it had before",
@@ -89,6 +91,7 @@ fn abort(seen: &Seen, whose: &Whose) -> Result<Answer, AskError> {
         }
         Whose::StatefulSet(name) => (of_workload(seen, Workload::StatefulSet(name))?, None),
         Whose::Deployment(name) => (of_workload(seen, Workload::Deployment(name))?, None),
+        Whose::Autoscaler(name) => (of_name(seen, name)?, None),
     };
     let aborts = aborts(autoscaler, ordinal, &seen.program)?;
     let notes = super::abort::notes(autoscaler, &aborts);
@@ -131,13 +134,25 @@ fn active<'a>(kept: &Kept<'_>, claim: &'a str) -> Result<&'a str, AskError> {
     }
 }
 
+/// The claim, or the workload of the PvcAutoscaler, as it is typed.
+fn addressed(autoscaler: &PvcAutoscaler, claim: Option<&str>) -> String {
+    claim.map_or_else(|| called(autoscaler), |claim| format!("pvc/{claim}"))
+}
+
 /// The workload as it is typed.
 fn called(autoscaler: &PvcAutoscaler) -> String {
     match autoscaler.spec.workload() {
         Workload::StatefulSet(name) => format!("sts/{name}"),
         Workload::Deployment(name) => format!("deploy/{name}"),
-        other @ Workload::Pods(_) => other.in_words(),
+        Workload::Pods(_) => format!("pvcas/{}", autoscaler.name_any()),
     }
+}
+
+fn of_name<'a>(seen: &'a Seen, name: &str) -> Result<&'a PvcAutoscaler, AskError> {
+    let mut all = seen.around.autoscalers.iter();
+    let found = all.find(|one| one.name_any() == name);
+    let namespace = &seen.around.namespace;
+    found.ok_or_else(|| not_found("PvcAutoscaler", name, namespace, "pvcautoscalers"))
 }
 
 fn of_workload<'a>(seen: &'a Seen, whose: Workload<'_>) -> Result<&'a PvcAutoscaler, AskError> {
@@ -187,11 +202,11 @@ fn goes_the_right_way(
         Some(Err(why)) => return refused(why.to_string()),
         None => template,
     };
-    let name = claim.map_or_else(|| called(autoscaler), str::to_owned);
+    let name = addressed(autoscaler, claim);
     let place = format!("{name} --namespace {}", seen.around.namespace);
     match wish {
         Wish::Shrink(size) if *size >= has.0 => refused(format!(
-            "{name} has {has}, and {} is not less: to have it larger, `{} grow {place} {}`",
+            "{name} has {has}, and {} is not less: to have it larger, `{} expand {place} {}`",
             Quantity(*size),
             seen.program,
             Quantity(*size)

@@ -165,13 +165,13 @@ fn what_cannot_be_is_refused_with_what_to_type() {
     for (seen, whom, wish, says) in [
         (seen(), "gone", shrink(4), "there is no claim gone in namespace default"),
         (seen(), "sts/gone", shrink(4), "no PvcAutoscaler in namespace default keeps"),
-        (seen(), "data-db-0", shrink(8), "`pliant grow data-db-0 --namespace default 8Gi`"),
+        (seen(), "data-db-0", shrink(8), "`pliant expand pvc/data-db-0 --namespace default 8Gi`"),
         (seen(), "data-db-1", shrink(6), "has grown to 8Gi by itself"),
         (
             seen(),
             "data-db-0",
             Wish::Grow(Bytes::gib(4)),
-            "`pliant shrink data-db-0 --namespace default 4Gi`",
+            "`pliant shrink pvc/data-db-0 --namespace default 4Gi`",
         ),
         (seen(), "data-db-0", Wish::Move("tape".to_owned()), "there is no StorageClass tape"),
         (smaller, "data-db-0", Wish::Grow(Bytes::gib(6)), "has shrunk to 4Gi by itself since"),

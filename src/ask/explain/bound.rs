@@ -7,7 +7,7 @@ use super::gather::{Facts, STORAGES, VOLUMES};
 use super::growth::growth;
 use super::kept;
 use super::pending::{look_at_agents, unschedulable};
-use super::{Explanation, State, Todo};
+use super::{Explanation, Remediation, State};
 use crate::api::{FenceStatus, NodeStorage, VolumeOnNode};
 use crate::bytes::Bytes;
 use crate::cluster::audit::is_complete;
@@ -29,8 +29,10 @@ pub(super) fn lost(facts: &Facts) -> Explanation {
         "is Lost: its PersistentVolume {name} was removed. If the volume is still on its node, it is \
          a volume without a PersistentVolume."
     );
-    let todo =
-        Todo::command("see such volumes", format!("{} adopt --all --dry-run", facts.program));
+    let todo = Remediation::command(
+        "see such volumes",
+        format!("{} recover --all --dry-run", facts.program),
+    );
     facts.explain(State::Lost, why, vec![todo])
 }
 
@@ -44,7 +46,7 @@ pub(super) fn bound(facts: &Facts) -> Explanation {
         } else {
             "is Bound; its PersistentVolume cannot be decoded, so no more can be said."
         };
-        return facts.explain(State::Unseen, why, Vec::new());
+        return facts.explain(State::Forbidden, why, Vec::new());
     }
     let Some(id) = facts.handle() else {
         let why = "is Bound to a volume of another driver, of which nothing is known here.";
@@ -72,20 +74,20 @@ fn without_record(facts: &Facts, id: &str) -> Explanation {
         } else {
             "is Bound; a nodestorage cannot be decoded, so no more can be said."
         };
-        return facts.explain(State::Unseen, why, Vec::new());
+        return facts.explain(State::Forbidden, why, Vec::new());
     }
     let is_its = |name: &&str| id.parse().is_ok_and(|id: VolumeId| *id.node() == NodeKey::of(name));
     let mut names = facts.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     if let Some(node) = names.find(is_its) {
         let why = format!("is Bound to a volume of node {node}, whose agent has told nothing.");
-        return facts.explain(State::NoAgent, why, vec![look_at_agents(node)]);
+        return facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(node)]);
     }
     let why = format!(
         "is Bound to volume {id}, whose node is not in the cluster. Its data is on the disks of that \
          node."
     );
-    let todo = Todo::hint("bring the node back under its old name");
-    facts.explain(State::VolumeGone, why, vec![todo])
+    let todo = Remediation::hint("bring the node back under its old name");
+    facts.explain(State::VolumeNotFound, why, vec![todo])
 }
 
 fn gone(facts: &Facts, storage: &NodeStorage, place: &Place<'_>) -> Option<Explanation> {
@@ -103,9 +105,9 @@ fn gone(facts: &Facts, storage: &NodeStorage, place: &Place<'_>) -> Option<Expla
         (None, Some(unread)) => {
             let why =
                 format!("is Bound, and its volume cannot be read on node {}: {unread}", place.node);
-            let command = format!("{} doctor {}", facts.program, place.node);
-            let todo = Todo::command("see what is wrong with the node", command);
-            Some(facts.explain(State::VolumeUnread, why, vec![todo]))
+            let command = format!("{} doctor node/{}", facts.program, place.node);
+            let todo = Remediation::command("see what is wrong with the node", command);
+            Some(facts.explain(State::VolumeStatusUnknown, why, vec![todo]))
         }
         (None, None) => {
             let why = format!(
@@ -113,8 +115,8 @@ fn gone(facts: &Facts, storage: &NodeStorage, place: &Place<'_>) -> Option<Expla
                  the driver, or its disk was replaced.",
                 place.id, place.node
             );
-            let todo = Todo::hint("restore the data into a new claim from a backup");
-            Some(facts.explain(State::VolumeGone, why, vec![todo]))
+            let todo = Remediation::hint("restore the data into a new claim from a backup");
+            Some(facts.explain(State::VolumeNotFound, why, vec![todo]))
         }
     }
 }
@@ -132,7 +134,7 @@ fn fenced(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
         fence.generation
     );
     let todo = kept::watch_keeper(facts).unwrap_or_else(|| {
-        Todo::hint(
+        Remediation::hint(
             "make the PvcAutoscaler of its workload again: it gives the volume back to the pod, or says what to \
              type",
         )
@@ -148,9 +150,9 @@ fn ailing(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
     }
     let why =
         format!("is Bound, and its volume on node {} ails: {}", place.node, sentences.join("; "));
-    let command = format!("{} doctor {}", facts.program, place.node);
-    let todo = Todo::command("see what else is wrong with the node", command);
-    Some(facts.explain(State::VolumeAiling, why, vec![todo]))
+    let command = format!("{} doctor node/{}", facts.program, place.node);
+    let todo = Remediation::command("see what else is wrong with the node", command);
+    Some(facts.explain(State::VolumeUnhealthy, why, vec![todo]))
 }
 
 fn agent_away(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
@@ -160,7 +162,7 @@ fn agent_away(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
          none can be started there with this claim, and it cannot grow.",
         place.node
     );
-    Some(facts.explain(State::NoAgent, why, vec![look_at_agents(place.node)]))
+    Some(facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(place.node)]))
 }
 
 /// Pods can run only where the volume is.
@@ -176,23 +178,26 @@ fn pod_waits(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
     let (why, todo) = if why.is_empty() {
         (
             format!("the scheduler says: {words}"),
-            Todo::hint(format!("make room for the pod on {on}")),
+            Remediation::hint(format!("make room for the pod on {on}")),
         )
     } else if why.iter().all(|one| one.bar == Bar::Cordon) {
         (
             format!("it may not: {}", in_one(&why)),
-            Todo::command(format!("let pods run on {on} again"), format!("kubectl uncordon {on}")),
+            Remediation::command(
+                format!("let pods run on {on} again"),
+                format!("kubectl uncordon {on}"),
+            ),
         )
     } else {
         (
             format!("it may not: {}", in_one(&why)),
-            Todo::hint(format!(
+            Remediation::hint(format!(
                 "let the pod run on {on}: see its nodeSelector, affinity and tolerations"
             )),
         )
     };
     let why = format!("is Bound to a volume on node {on}, where its pod {name} has to run; {why}.");
-    Some(facts.explain(State::NoNodeForPod, why, vec![todo]))
+    Some(facts.explain(State::PodUnschedulable, why, vec![todo]))
 }
 
 fn fine(facts: &Facts, place: &Place<'_>) -> Explanation {
@@ -203,7 +208,7 @@ fn fine(facts: &Facts, place: &Place<'_>) -> Explanation {
     let used =
         if users.is_empty() { "no pod uses it".to_owned() } else { format!("used by {users}") };
     let why = format!("is fine: {what} on node {}, {used}.{}", place.node, cannot_grow(facts));
-    facts.explain(State::Fine, why, Vec::new())
+    facts.explain(State::Healthy, why, Vec::new())
 }
 
 /// That the class forbids growing, which else is found late.

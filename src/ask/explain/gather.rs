@@ -6,7 +6,7 @@ use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use super::{Explanation, State, Subject, Todo};
+use super::{About, Explanation, Remediation, State};
 use crate::api::{NodeStorage, PvcAutoscaler, StoragePool, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{
@@ -125,10 +125,10 @@ impl Facts {
     }
 
     /// How to read what a sidecar of the controller said.
-    pub fn log_of(&self, sidecar: &str) -> Todo {
+    pub fn log_of(&self, sidecar: &str) -> Remediation {
         let namespace = self.agents.iter().find_map(|pod| pod.metadata.namespace.as_deref());
         let namespace = namespace.unwrap_or("NAMESPACE");
-        Todo::command(
+        Remediation::command(
             format!("if it stays so, read the log of the {sidecar}"),
             format!(
                 "kubectl logs --namespace {namespace} --selector {CONTROLLERS} --container {sidecar}"
@@ -137,7 +137,12 @@ impl Facts {
     }
 
     /// Make the explanation.
-    pub fn explain(&self, state: State, why: impl Into<String>, todo: Vec<Todo>) -> Explanation {
+    pub fn explain(
+        &self,
+        state: State,
+        why: impl Into<String>,
+        todo: Vec<Remediation>,
+    ) -> Explanation {
         let about = match &self.claim {
             Some(claim) => format!("{}/{}", names(claim).0, names(claim).1),
             None => self.volume_name(),
@@ -145,10 +150,10 @@ impl Facts {
         Explanation {
             about,
             state,
-            level: state.level(),
+            severity: state.severity(),
             why: why.into(),
             nodes: Vec::new(),
-            todo,
+            remediation: todo,
             unseen: self.unseen.iter().map(|what| (*what).to_owned()).collect(),
             unreadable: self.unreadable.iter().map(ToString::to_string).collect(),
         }
@@ -190,12 +195,12 @@ pub(super) async fn gather(
     client: &Client,
     program: &str,
     namespace: Option<&str>,
-    subject: &Subject,
+    about: &About,
 ) -> Result<Facts, AskError> {
     let mut ask = Reader::new(client);
     let mut facts = Facts { program: program.to_owned(), ..Facts::default() };
-    match subject {
-        Subject::Claim(name) => {
+    match about {
+        About::Claim(name) => {
             let namespace = namespace.unwrap_or(client.default_namespace());
             let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
             let claim = api.get(name).await.map_err(|error| no_claim(error, namespace, name))?;
@@ -204,7 +209,7 @@ pub(super) async fn gather(
             }
             facts.claim = Some(claim);
         }
-        Subject::Volume(name) => {
+        About::Volume(name) => {
             let volume = ask.all().get_opt(name).await.map_err(asked("the PersistentVolume"))?;
             let volume: PersistentVolume = volume.ok_or_else(|| AskError::Refused {
                 reason: format!("there is no PersistentVolume {name}; `kubectl get pv` lists them"),

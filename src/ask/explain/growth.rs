@@ -3,7 +3,7 @@
 use super::bound::{Place, capacity};
 use super::gather::Facts;
 use super::pending::look_at_agents;
-use super::{Explanation, State, Todo};
+use super::{Explanation, Remediation, State};
 use crate::api::{Operation, Phase, VolumeRequest};
 use crate::bytes::Bytes;
 use crate::cluster::resize_error;
@@ -28,9 +28,9 @@ pub(super) fn growth(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
 fn refused(facts: &Facts, has: Bytes, wants: Bytes) -> Explanation {
     let words = facts.resize_error().unwrap_or_else(|| "the driver did not say why".to_owned());
     let why = format!("cannot grow from {has} to {wants}, and goes on with what it has: {words}");
-    let command = format!("{} grow {} SIZE", facts.program, facts.place());
+    let command = format!("{} expand pvc/{} SIZE", facts.program, facts.place());
     let what = format!("ask for less, and for more than {has}; it is tried at once");
-    facts.explain(State::GrowthRefused, why, vec![Todo::command(what, command)])
+    facts.explain(State::ExpansionFailed, why, vec![Remediation::command(what, command)])
 }
 
 fn left_to_kubelet(facts: &Facts, wants: Bytes) -> Explanation {
@@ -44,8 +44,8 @@ fn left_to_kubelet(facts: &Facts, wants: Bytes) -> Explanation {
             "has a volume of {wants}, and its file system grows when a pod uses it next. Nothing is \
              wrong."
         );
-        let todo = vec![Todo::hint("start a pod that uses it")];
-        return facts.explain(State::GrowthWaitsForPod, why, todo);
+        let todo = vec![Remediation::hint("start a pod that uses it")];
+        return facts.explain(State::OfflineExpansionPending, why, todo);
     }
     let error = facts.resize_error().map(|words| format!(" So far: {words}")).unwrap_or_default();
     let why = format!(
@@ -53,14 +53,14 @@ fn left_to_kubelet(facts: &Facts, wants: Bytes) -> Explanation {
          two. No pod has to be started anew.{error}",
         few(pods)
     );
-    facts.explain(State::GrowthWaitsForKubelet, why, Vec::new())
+    facts.explain(State::NodeExpansionPending, why, Vec::new())
 }
 
 fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> Explanation {
     let grows = format!("is growing from {has} to {wants} on node {}", place.node);
     if let Some(trouble) = facts.agent_trouble(place.node) {
         let why = format!("{grows}, and {trouble}.");
-        return facts.explain(State::NoAgent, why, vec![look_at_agents(place.node)]);
+        return facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(place.node)]);
     }
     let is_it = |one: &&VolumeRequest| {
         one.spec.volume == place.id && matches!(one.spec.operation, Operation::Expand(_))
@@ -74,7 +74,7 @@ fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> 
     });
     if let Some(words) = told {
         let why = format!("{grows}; the last try failed and is repeated by itself: {words}");
-        return facts.explain(State::GrowthFailed, why, Vec::new());
+        return facts.explain(State::ExpansionRetrying, why, Vec::new());
     }
     let says = match (request, status.phase, status.progress) {
         (None, ..) => "the resizer has not asked the node yet".to_owned(),
@@ -84,7 +84,7 @@ fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> 
         _ => "its agent is at work".to_owned(),
     };
     let todo = vec![facts.log_of("resizer")];
-    facts.explain(State::Growing, format!("{grows}; {says}."), todo)
+    facts.explain(State::Expanding, format!("{grows}; {says}."), todo)
 }
 
 impl Facts {

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 
 use super::gather::Facts;
-use super::{Explanation, State, Todo};
+use super::{Explanation, Remediation, State};
 use crate::api::{OrdinalStatus, Retained, Swap, SwapPhase};
 use crate::ask::kept::{Kept, Part, until};
 use crate::autoscaler::can_be_aborted;
@@ -49,9 +49,10 @@ fn taken(facts: &Facts, kept: &Kept<'_>) -> Option<Explanation> {
     );
     let namespace = kept.by.namespace().unwrap_or_default();
     let name = facts.claim.as_ref().map(ResourceExt::name_any).unwrap_or_default();
-    let command = format!("{} abort {name} --namespace {namespace}", facts.program);
-    let give_up = can_be_aborted(swap.phase)
-        .then(|| Todo::command("give the swap up, and have the pod keep what it has", command));
+    let command = format!("{} abort pvc/{name} --namespace {namespace}", facts.program);
+    let give_up = can_be_aborted(swap.phase).then(|| {
+        Remediation::command("give the swap up, and have the pod keep what it has", command)
+    });
     let todo = [watch(facts, kept)].into_iter().chain(give_up).collect();
     Some(facts.explain(State::Swapping, why, todo))
 }
@@ -67,7 +68,7 @@ fn next(facts: &Facts, kept: &Kept<'_>, swap: &Swap) -> Explanation {
         swap.phase,
         kept.by.name_any()
     );
-    facts.explain(State::BeingFilled, why, vec![watch(facts, kept)])
+    facts.explain(State::Populating, why, vec![watch(facts, kept)])
 }
 
 fn before(facts: &Facts, kept: &Kept<'_>, old: &Retained, entry: &OrdinalStatus) -> Explanation {
@@ -109,13 +110,13 @@ pub(super) fn by_whom(
 }
 
 /// Where the PvcAutoscaler that keeps the claim says what it waits for, and what to type.
-pub(super) fn watch_keeper(facts: &Facts) -> Option<Todo> {
+pub(super) fn watch_keeper(facts: &Facts) -> Option<Remediation> {
     let kept = Kept::find(&facts.autoscalers, facts.claim.as_ref()?)?;
     Some(watch(facts, &kept))
 }
 
-fn watch(facts: &Facts, kept: &Kept<'_>) -> Todo {
+fn watch(facts: &Facts, kept: &Kept<'_>) -> Remediation {
     let namespace = kept.by.namespace().unwrap_or_default();
     let command = format!("{} plan {} --namespace {namespace}", facts.program, kept.by.name_any());
-    Todo::command("see what it does next", command)
+    Remediation::command("see what it does next", command)
 }

@@ -8,7 +8,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use super::fit::Bar;
 use super::gather::{Facts, NODES, POOLS, STORAGES, VOLUMES};
 use super::room::{NodeSays, Verdict, Wish, nodes_say};
-use super::{Explanation, State, Todo};
+use super::{Explanation, Remediation, State};
 use crate::api::{
     NodeStorageStatus, Operation, Phase, PoolOnNode, Quantity, StoragePool, VolumeRequest,
 };
@@ -44,7 +44,11 @@ pub(super) fn pending(facts: &Facts) -> Explanation {
 fn waits_for_pod(facts: &Facts) -> Explanation {
     let why = "is Pending: waiting for a pod. This is normal: its class has the volume made when the \
                first pod that uses the claim is scheduled.";
-    facts.explain(State::WaitsForPod, why, vec![Todo::hint("start a pod that uses it")])
+    facts.explain(
+        State::WaitForFirstConsumer,
+        why,
+        vec![Remediation::hint("start a pod that uses it")],
+    )
 }
 
 /// What the driver's own record says of the making.
@@ -71,27 +75,27 @@ fn under_way(facts: &Facts) -> Option<Explanation> {
         (_, None) => "its agent is at work".to_owned(),
     };
     let why = format!("is Pending: its volume is being made on node {node}; {says}.");
-    Some(facts.explain(State::BeingMade, why, Vec::new()))
+    Some(facts.explain(State::Provisioning, why, Vec::new()))
 }
 
 fn failed(facts: &Facts, words: &str) -> Explanation {
     let why = format!("is Pending: its volume could not be made {words}");
-    let todo = Todo::command(
+    let todo = Remediation::command(
         "read what the driver said besides",
         format!("kubectl describe pvc {}", facts.place()),
     );
-    facts.explain(State::MakingFailed, why, vec![todo])
+    facts.explain(State::ProvisioningFailed, why, vec![todo])
 }
 
 fn agent_away(facts: &Facts, node: &str) -> Explanation {
     let trouble = facts.agent_trouble(node).unwrap_or_else(|| "its agent is away".to_owned());
     let why = format!("is Pending: its volume is to be made on node {node}, and {trouble}.");
-    facts.explain(State::NoAgent, why, vec![look_at_agents(node)])
+    facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(node)])
 }
 
 /// How to see what is wrong with the agent of a node.
-pub(super) fn look_at_agents(node: &str) -> Todo {
-    Todo::command(
+pub(super) fn look_at_agents(node: &str) -> Remediation {
+    Remediation::command(
         format!("look at the driver's pod on {node}"),
         format!(
             "kubectl get pods --all-namespaces --selector {} --field-selector spec.nodeName={node}",
@@ -112,12 +116,12 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
         return Err(Box::new(names_volume(facts, volume)));
     }
     let Some(name) = spec.and_then(|spec| spec.storage_class_name.as_deref()) else {
-        return refused(State::NoClass, no_class(facts), vec![name_a_class(facts)]);
+        return refused(State::StorageClassNotSet, no_class(facts), vec![name_a_class(facts)]);
     };
     if name.is_empty() {
         let why = "is Pending: its class is the empty text, so it takes only a PersistentVolume \
                    that is there already, and none fits.";
-        return refused(State::NoClass, why.to_owned(), vec![name_a_class(facts)]);
+        return refused(State::StorageClassNotSet, why.to_owned(), vec![name_a_class(facts)]);
     }
     let is_it = |class: &&StorageClass| class.metadata.name.as_deref() == Some(name);
     let Some(class) = facts.classes.iter().find(is_it) else {
@@ -125,7 +129,7 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
             return Err(Box::new(unseen(facts)));
         }
         let why = format!("is Pending: there is no class {name}.");
-        return refused(State::ClassMissing, why, vec![name_a_class(facts)]);
+        return refused(State::StorageClassNotFound, why, vec![name_a_class(facts)]);
     };
     if class.provisioner != DRIVER {
         let why = format!(
@@ -143,8 +147,8 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
         );
         let what =
             "make the claim again with a class that has this instead: no class can be edited";
-        let todo = Todo::command(what, topology::in_our_key(class, &facts.nodes));
-        return refused(State::ClassInvalid, why, vec![todo]);
+        let todo = Remediation::command(what, topology::in_our_key(class, &facts.nodes));
+        return refused(State::StorageClassInvalid, why, vec![todo]);
     }
     match Class::parse(&class.parameters.clone().unwrap_or_default(), None, FsKind::Ext4) {
         Ok(parsed) => Ok((class, parsed)),
@@ -152,7 +156,7 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
             let why = format!("is Pending: its class {name} cannot be used: {error}.");
             let what = "make the class anew: its parameters cannot be edited";
             let command = format!("kubectl get storageclass {name} --output yaml");
-            refused(State::ClassInvalid, why, vec![Todo::command(what, command)])
+            refused(State::StorageClassInvalid, why, vec![Remediation::command(what, command)])
         }
     }
 }
@@ -163,7 +167,7 @@ fn unseen(facts: &Facts) -> Explanation {
     let why = format!("is Pending, and {}.{last}", facts.unknown());
     let what = "let an administrator of the cluster type";
     let command = format!("{} explain pvc/{}", facts.program, facts.place());
-    facts.explain(State::Unseen, why, vec![Todo::command(what, command)])
+    facts.explain(State::Forbidden, why, vec![Remediation::command(what, command)])
 }
 
 fn names_volume(facts: &Facts, name: &str) -> Explanation {
@@ -181,8 +185,9 @@ fn names_volume(facts: &Facts, name: &str) -> Explanation {
              two differ in class, size, access or volume mode."
         ),
     };
-    let todo = Todo::command("compare the two", format!("kubectl get pv {name} --output yaml"));
-    facts.explain(State::VolumeTaken, why, vec![todo])
+    let todo =
+        Remediation::command("compare the two", format!("kubectl get pv {name} --output yaml"));
+    facts.explain(State::VolumeConflict, why, vec![todo])
 }
 
 /// Whether a PersistentVolume means the claim; one without a uid means any of the name.
@@ -208,15 +213,15 @@ fn no_class(facts: &Facts) -> String {
     }
 }
 
-fn name_a_class(facts: &Facts) -> Todo {
+fn name_a_class(facts: &Facts) -> Remediation {
     let ours = facts.classes.iter().filter(|class| class.provisioner == DRIVER);
     let names: Vec<&str> = ours.filter_map(|class| class.metadata.name.as_deref()).collect();
     match names.as_slice() {
-        [] => Todo::command(
+        [] => Remediation::command(
             "make a class of this driver; there is none",
             format!("kubectl explain storageclass # provisioner: {DRIVER}"),
         ),
-        names => Todo::hint(format!(
+        names => Remediation::hint(format!(
             "make the claim anew with a class of this driver, such as {}",
             few(names)
         )),
@@ -230,8 +235,8 @@ fn held_back(facts: &Facts, pod: &Pod) -> Option<Explanation> {
     if let Some(gates) = spec.scheduling_gates.as_ref().filter(|gates| !gates.is_empty()) {
         let gates = few(gates.iter().map(|gate| &gate.name));
         let why = format!("is Pending: its pod {name} is not to be scheduled yet, by {gates}.");
-        let todo = Todo::hint("wait for whoever set these scheduling gates");
-        return Some(facts.explain(State::PodHeldBack, why, vec![todo]));
+        let todo = Remediation::hint("wait for whoever set these scheduling gates");
+        return Some(facts.explain(State::PodSchedulingGated, why, vec![todo]));
     }
     let node = spec.node_name.as_ref()?;
     if selected_node(facts).is_some() {
@@ -241,10 +246,10 @@ fn held_back(facts: &Facts, pod: &Pod) -> Option<Explanation> {
         "is Pending: its pod {name} names node {node} itself, so the scheduler never sees it and \
          chooses no node for the volume."
     );
-    let todo = Todo::hint(format!(
+    let todo = Remediation::hint(format!(
         "replace nodeName in the pod by nodeSelector: {{kubernetes.io/hostname: {node}}}"
     ));
-    Some(facts.explain(State::PodNamesNode, why, vec![todo]))
+    Some(facts.explain(State::PodNodeNameSet, why, vec![todo]))
 }
 
 fn pod_name(pod: &Pod) -> &str {
@@ -272,7 +277,7 @@ fn placed(
     let says = |verdict| nodes.iter().any(|node| node.verdict == verdict);
     let mut told = if says(Verdict::Fits) {
         fits(facts, &nodes, pod)
-    } else if !facts.sees(STORAGES) || !(facts.sees(NODES) || says(Verdict::Short)) {
+    } else if !facts.sees(STORAGES) || !(facts.sees(NODES) || says(Verdict::InsufficientCapacity)) {
         // The one that cannot be decoded may be where it fits, and a node keeps pods off by what only its object says.
         // That none has so much space is true of all.
         return unseen(facts);
@@ -311,12 +316,12 @@ fn fits(facts: &Facts, nodes: &[NodeSays], pod: Option<&Pod>) -> Explanation {
     if let Some(node) = selected_node(facts) {
         let why = format!("is Pending: its volume is to be made on node {node}, any moment now.");
         let todo = facts.log_of("provisioner");
-        return facts.explain(State::BeingMade, why, vec![todo]);
+        return facts.explain(State::Provisioning, why, vec![todo]);
     }
     let fitting = few(nodes.iter().filter(|node| node.verdict == Verdict::Fits).map(|n| &n.node));
     let Some(pod) = pod else {
         let why = format!("is Pending: its volume is to be made on {fitting}, any moment now.");
-        return facts.explain(State::BeingMade, why, Vec::new());
+        return facts.explain(State::Provisioning, why, Vec::new());
     };
     let said = unschedulable(pod).map(|words| format!(" The scheduler says: {words}."));
     let why = format!(
@@ -327,8 +332,8 @@ fn fits(facts: &Facts, nodes: &[NodeSays], pod: Option<&Pod>) -> Explanation {
     let (namespace, name) = (pod.metadata.namespace.as_deref(), pod_name(pod));
     let command =
         format!("kubectl describe pod {name} --namespace {}", namespace.unwrap_or_default());
-    let todo = Todo::command("see what else its pod waits for", command);
-    facts.explain(State::WaitsForScheduler, why, vec![todo])
+    let todo = Remediation::command("see what else its pod waits for", command);
+    facts.explain(State::WaitForPodScheduled, why, vec![todo])
 }
 
 /// The scheduler's words.
@@ -353,42 +358,42 @@ fn nowhere(
     let with = |verdict| nodes.iter().filter(move |node| node.verdict == verdict);
     let any = |verdict| with(verdict).next().is_some();
     let size = facts.wish().unwrap_or_default();
-    let (state, why) = if any(Verdict::Short) {
+    let (state, why) = if any(Verdict::InsufficientCapacity) {
         let why = format!(
             "it asks for {size} of class {class}, and no node{pods} has that much in one pool"
         );
-        (State::NoRoom, why)
+        (State::InsufficientCapacity, why)
     } else if any(Verdict::PoolUnavailable) {
         (
             State::PoolUnavailable,
             format!("the pool of class {class} cannot be used on any node{pods}"),
         )
-    } else if any(Verdict::NoPool) {
-        (State::NoPool, format!("no node{pods} has the pool of class {class}"))
-    } else if any(Verdict::NoAgent) {
-        (State::NoAgent, format!("the driver works on no node{pods}"))
+    } else if any(Verdict::PoolNotFound) {
+        (State::PoolNotFound, format!("no node{pods} has the pool of class {class}"))
+    } else if any(Verdict::NodePluginUnavailable) {
+        (State::NodePluginUnavailable, format!("the driver works on no node{pods}"))
     } else if nodes.is_empty() {
-        (State::NoAgent, "no node has told what it has".to_owned())
+        (State::NodePluginUnavailable, "no node has told what it has".to_owned())
     } else {
         let who = pod.map_or("have it".to_owned(), |pod| format!("run its pod {}", pod_name(pod)));
-        (State::NoNodeForPod, format!("no node may {who}"))
+        (State::PodUnschedulable, format!("no node may {who}"))
     };
     facts.explain(state, format!("is Pending: {why}."), ways_out(facts, nodes, parsed, state))
 }
 
-fn ways_out(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> Vec<Todo> {
+fn ways_out(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> Vec<Remediation> {
     let mut ways = Vec::new();
-    let short = nodes.iter().filter(|node| node.verdict == Verdict::Short);
+    let short = nodes.iter().filter(|node| node.verdict == Verdict::InsufficientCapacity);
     let most = short.clone().filter_map(|node| node.largest).max();
     if let Some(most) = most.filter(|most| *most > Quantity::default()) {
         let what = format!("ask for {most} or less: make the claim anew, it has no volume yet");
         let place = facts.place();
-        ways.push(Todo::command(what, format!("kubectl delete pvc {place}")));
+        ways.push(Remediation::command(what, format!("kubectl delete pvc {place}")));
     }
     let pools = |node: &NodeSays| Some((node.pool.clone()?, node.node.clone()));
     if let Some((pool, node)) = short.clone().max_by_key(|node| node.largest).and_then(pools) {
         let what = format!("add a disk to pool {pool} of {node}");
-        ways.push(Todo::command(what, format!("kubectl edit storagepool {pool}")));
+        ways.push(Remediation::command(what, format!("kubectl edit storagepool {pool}")));
     }
     let size = facts.wish().map(Quantity);
     let excluded: Vec<&NodeSays> =
@@ -397,7 +402,7 @@ fn ways_out(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> V
         excluded.iter().filter(|node| node.largest >= size).copied().collect();
     if !roomy.is_empty() {
         ways.extend(lifted(facts, &roomy));
-    } else if state == State::NoNodeForPod {
+    } else if state == State::PodUnschedulable {
         ways.extend(lifted(facts, &excluded));
     }
     ways.extend(look_further(facts, nodes, class, state));
@@ -405,7 +410,7 @@ fn ways_out(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> V
 }
 
 /// How nodes would take what something keeps from them: one way for all of which the same holds.
-fn lifted(facts: &Facts, excluded: &[&NodeSays]) -> Vec<Todo> {
+fn lifted(facts: &Facts, excluded: &[&NodeSays]) -> Vec<Remediation> {
     let mut alike: BTreeMap<Vec<Bar>, Vec<&str>> = BTreeMap::new();
     for node in excluded {
         let mut bars = node.bars.clone();
@@ -416,11 +421,11 @@ fn lifted(facts: &Facts, excluded: &[&NodeSays]) -> Vec<Todo> {
     alike.into_iter().map(|(bars, nodes)| way_to(facts, &bars, &nodes)).collect()
 }
 
-fn way_to(facts: &Facts, bars: &[Bar], nodes: &[&str]) -> Todo {
+fn way_to(facts: &Facts, bars: &[Bar], nodes: &[&str]) -> Remediation {
     let on = few(nodes);
     if bars == [Bar::Cordon] {
         let command = format!("kubectl uncordon {}", nodes.join(" "));
-        return Todo::command(format!("let pods run on {on} again"), command);
+        return Remediation::command(format!("let pods run on {on} again"), command);
     }
     let way = |bar: &Bar| match bar {
         Bar::Cordon => format!("uncordon {on}"),
@@ -445,11 +450,11 @@ fn way_to(facts: &Facts, bars: &[Bar], nodes: &[&str]) -> Todo {
         }
     };
     let ways: Vec<String> = bars.iter().map(way).collect();
-    Todo::hint(ways.join("; and "))
+    Remediation::hint(ways.join("; and "))
 }
 
 /// How a pool becomes usable.
-fn use_pool(facts: &Facts, nodes: &[NodeSays]) -> Todo {
+fn use_pool(facts: &Facts, nodes: &[NodeSays]) -> Remediation {
     let only_plans = |node: &NodeSays| {
         let pool = node.pool.as_ref()?;
         let status = facts.storage(&node.node)?.status.as_ref()?;
@@ -457,17 +462,17 @@ fn use_pool(facts: &Facts, nodes: &[NodeSays]) -> Todo {
         status.pools.iter().find(is_it).map(|_| pool.clone())
     };
     match nodes.iter().find_map(only_plans) {
-        Some(pool) => Todo::command(
+        Some(pool) => Remediation::command(
             format!("let StoragePool {pool} make what it plans: createVolumeGroups: true"),
             format!("kubectl edit storagepool {pool}"),
         ),
-        None => Todo::command("see all pools", format!("{} status", facts.program)),
+        None => Remediation::command("see all pools", format!("{} status", facts.program)),
     }
 }
 
 /// How a node gets the pool that a class takes.
-fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Todo {
-    let lacking = nodes.iter().filter(|node| node.verdict == Verdict::NoPool);
+fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Remediation {
+    let lacking = nodes.iter().filter(|node| node.verdict == Verdict::PoolNotFound);
     let lacking: Vec<&str> = lacking.map(|node| node.node.as_str()).collect();
     let on = few(&lacking);
     let name = |pool: &StoragePool| pool.metadata.name.clone().unwrap_or_default();
@@ -475,7 +480,7 @@ fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Todo {
         let what = format!(
             "have a StoragePool for {on}: write one, or see the nodeSelector of those there are"
         );
-        return Todo::command(what, "kubectl get storagepools --output yaml");
+        return Remediation::command(what, "kubectl get storagepools --output yaml");
     };
     let Some(pool) = facts.pools.iter().find(|pool| name(pool) == wanted.as_str()) else {
         let there = facts.pools.iter().map(name);
@@ -485,7 +490,7 @@ fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Todo {
             format!(", or make the claim again with a class of {}", few(there))
         };
         let what = format!("there is no StoragePool {wanted}: write it{or}");
-        return Todo::command(what, "kubectl explain storagepool.spec");
+        return Remediation::command(what, "kubectl explain storagepool.spec");
     };
     let selector = &pool.spec.node_selector;
     let has_labels = |node: &&str| {
@@ -495,7 +500,10 @@ fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Todo {
     };
     if selector.is_empty() || lacking.iter().all(has_labels) {
         let what = format!("StoragePool {wanted} is for {on}: see what it says of it");
-        return Todo::command(what, format!("kubectl get storagepool {wanted} --output yaml"));
+        return Remediation::command(
+            what,
+            format!("kubectl get storagepool {wanted} --output yaml"),
+        );
     }
     let unlabelled: Vec<&str> = lacking.into_iter().filter(|node| !has_labels(node)).collect();
     let labels: Vec<String> =
@@ -504,17 +512,22 @@ fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Todo {
     let what = format!("have StoragePool {wanted} on {on} too, by the labels that it selects");
     let command =
         format!("kubectl label node {} {} --overwrite", unlabelled.join(" "), labels.join(" "));
-    Todo::command(what, command)
+    Remediation::command(what, command)
 }
 
 /// Where to look where no number helps.
-fn look_further(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> Option<Todo> {
+fn look_further(
+    facts: &Facts,
+    nodes: &[NodeSays],
+    class: &Class,
+    state: State,
+) -> Option<Remediation> {
     let program = &facts.program;
     match state {
-        State::NoPool => Some(get_pool(facts, nodes, class)),
+        State::PoolNotFound => Some(get_pool(facts, nodes, class)),
         State::PoolUnavailable => Some(use_pool(facts, nodes)),
-        State::NoAgent => {
-            Some(Todo::command("look at the driver", format!("{program} doctor --cluster")))
+        State::NodePluginUnavailable => {
+            Some(Remediation::command("look at the driver", format!("{program} doctor --cluster")))
         }
         _ => None,
     }

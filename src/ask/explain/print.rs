@@ -2,28 +2,39 @@
 
 use std::fmt::Write;
 
-use super::{Explanation, NodeSays};
+use super::{Answer, Explanation, NodeSays};
 use crate::ask::{cannot_decode, may_not_read};
-use crate::doctor::{Level, WIDTH, harmless, wrapped};
+use crate::doctor::{Severity, WIDTH, harmless, wrapped};
+
+/// Print an answer for people: one explanation below the other, or findings.
+pub fn print_answer(answer: &Answer, styled: bool) -> String {
+    match answer {
+        Answer::One(one) => print(one, styled),
+        Answer::Each(each) => {
+            each.iter().map(|one| print(one, styled)).collect::<Vec<_>>().join("\n")
+        }
+        Answer::Findings(findings) => crate::doctor::print(findings, styled),
+    }
+}
 
 /// Print for people: what it is, what each node says, what to do.
 pub fn print(told: &Explanation, styled: bool) -> String {
     let mut text = wrapped(&format!("{} {}", told.about, told.why), "", WIDTH);
     if styled {
-        let colour = match told.level {
-            Level::Good => 32,
-            Level::Warning => 33,
-            Level::Bad => 31,
+        let colour = match told.severity {
+            Severity::Ok => 32,
+            Severity::Warning => 33,
+            Severity::Error => 31,
         };
         text = text.replacen(&told.about, &format!("\x1b[{colour}m{}\x1b[0m", told.about), 1);
     }
     text += &table(&told.nodes);
-    match told.todo.as_slice() {
+    match told.remediation.as_slice() {
         [] => {}
         [_] => text += "What to do:\n",
         _ => text += "Do one of:\n",
     }
-    for todo in &told.todo {
+    for todo in &told.remediation {
         text += &wrapped(&todo.what, "  ", WIDTH);
         if let Some(command) = &todo.command {
             // In one line, so that it can be copied.

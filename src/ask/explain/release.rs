@@ -1,7 +1,7 @@
 //! Claims that are going, and PersistentVolumes that no claim has. Pure.
 
 use super::gather::Facts;
-use super::{Explanation, State, Todo};
+use super::{Explanation, Remediation, State};
 use crate::api::{Operation, Phase, VolumeRequest};
 use crate::volume::few;
 
@@ -10,13 +10,13 @@ pub(super) fn being_deleted(facts: &Facts) -> Explanation {
     if !facts.pods.is_empty() {
         let names = few(facts.pods.iter().filter_map(|pod| pod.metadata.name.as_ref()));
         let why = format!("is being deleted, and goes when its pods are gone: {names}.");
-        let todo = Todo::hint("delete these pods, or whatever makes them anew");
-        return facts.explain(State::BeingDeleted, why, vec![todo]);
+        let todo = Remediation::hint("delete these pods, or whatever makes them anew");
+        return facts.explain(State::Deleting, why, vec![todo]);
     }
     let finalizers =
         facts.claim.iter().flat_map(|claim| claim.metadata.finalizers.iter().flatten());
     let why = format!("is being deleted, and waits for {}.", few(finalizers.into_iter()));
-    facts.explain(State::BeingDeleted, why, Vec::new())
+    facts.explain(State::Deleting, why, Vec::new())
 }
 
 /// A PersistentVolume without its claim.
@@ -47,9 +47,9 @@ fn kept(facts: &Facts) -> Explanation {
     let reference = spec.and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
     let class = spec.and_then(|spec| spec.storage_class_name.as_deref());
     let class = class.filter(|class| !class.is_empty());
-    let class = class.map(|class| format!(" --class {class}")).unwrap_or_default();
+    let class = class.map(|class| format!(" --storage-class {class}")).unwrap_or_default();
     let adopt = format!(
-        "{} adopt {} --namespace {} --claim {}{class}",
+        "{} recover {} --namespace {} --claim {}{class}",
         facts.program,
         facts.handle().unwrap_or_default(),
         reference.namespace.unwrap_or_default(),
@@ -58,16 +58,16 @@ fn kept(facts: &Facts) -> Explanation {
     let why = "is kept with its data (reclaim policy Retain): the claim that had it is gone.";
     let delete = r#"'{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'"#;
     let todo = vec![
-        Todo::command(
+        Remediation::command(
             "use it again: remove the PersistentVolume, which keeps the volume, and adopt it",
             format!("kubectl delete pv {name} && {adopt}"),
         ),
-        Todo::command(
+        Remediation::command(
             "remove it, with its data",
             format!("kubectl patch pv {name} --patch {delete}"),
         ),
     ];
-    facts.explain(State::Kept, why, todo)
+    facts.explain(State::Retained, why, todo)
 }
 
 fn going(facts: &Facts, id: &str) -> Explanation {
@@ -88,5 +88,5 @@ fn going(facts: &Facts, id: &str) -> Explanation {
     }
     let progress = status.progress.map(|progress| format!(": {progress}")).unwrap_or_default();
     let why = format!("is being removed with its data{progress}.");
-    facts.explain(State::BeingDeleted, why, Vec::new())
+    facts.explain(State::Deleting, why, Vec::new())
 }

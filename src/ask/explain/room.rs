@@ -25,9 +25,10 @@ pub struct NodeSays {
     /// The largest volume that the pool has room for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest: Option<Quantity>,
-    /// In one word.
+    /// Verdict of the node, for programs.
     pub verdict: Verdict,
-    /// In a sentence without its node.
+    /// Sentence for people, without the node.
+    #[serde(rename = "message")]
     pub why: String,
     /// What would have to change so that the volume may be there.
     #[serde(skip)]
@@ -40,13 +41,13 @@ pub enum Verdict {
     /// It has room, and the pod may run there.
     Fits,
     /// The pool has not so much room.
-    Short,
+    InsufficientCapacity,
     /// The pool cannot be used.
     PoolUnavailable,
     /// It has no such pool.
-    NoPool,
+    PoolNotFound,
     /// The driver does not work there.
-    NoAgent,
+    NodePluginUnavailable,
     /// The volume may not lie there: the pod may not run there, or the class excludes it.
     Excluded,
 }
@@ -78,7 +79,7 @@ fn node_says(facts: &Facts, wish: &Wish<'_>, name: &str) -> NodeSays {
         .or_else(|| without_agent(facts, storage, name))
         .unwrap_or_else(|| match pool {
             Some(pool) => in_pool(pool, wish),
-            None => (Verdict::NoPool, no_pool(storage, wish.class)),
+            None => (Verdict::PoolNotFound, no_pool(storage, wish.class)),
         });
     NodeSays {
         node: name.to_owned(),
@@ -124,7 +125,7 @@ fn without_agent(
         (None, false, true) => "its kubelet does not know the driver yet".to_owned(),
         (None, false, false) => return None,
     };
-    Some((Verdict::NoAgent, why))
+    Some((Verdict::NodePluginUnavailable, why))
 }
 
 fn no_pool(storage: Option<&NodeStorage>, class: &Class) -> String {
@@ -149,5 +150,5 @@ fn in_pool(pool: &PoolOnNode, wish: &Wish<'_>) -> (Verdict, String) {
     if largest >= wish.size {
         return (Verdict::Fits, "has room".to_owned());
     }
-    (Verdict::Short, format!("{} short{besides}", wish.size.saturating_sub(largest)))
+    (Verdict::InsufficientCapacity, format!("{} short{besides}", wish.size.saturating_sub(largest)))
 }

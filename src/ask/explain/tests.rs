@@ -154,10 +154,10 @@ fn a_pending_claim_is_judged_by_its_size_or_not_at_all() {
     let asks =
         |size: &str| with_claim(with_pod(pod()), "/spec/resources/requests/storage", json!(size));
     let (state, text) = said(&asks("1869169767219200m"));
-    assert_eq!(state, State::NoRoom, "no node has 1.7 TiB: {text}");
+    assert_eq!(state, State::InsufficientCapacity, "no node has 1.7 TiB: {text}");
     for size in ["1e50", "-1Gi", "1 Gi", "", "100E"] {
         let (state, text) = said(&asks(size));
-        assert_eq!(state, State::SizeUnreadable, "{text}");
+        assert_eq!(state, State::InvalidSize, "{text}");
         assert!(!text.contains("fits"), "{text}");
     }
 }

@@ -6,20 +6,20 @@ use kube::ResourceExt;
 
 use super::{Plan, PodPlan, Procedure};
 use crate::api::{AutoscalerMode, PvcAutoscaler};
-use crate::ask::columns::columns;
-use crate::ask::{cannot_decode, may_not_read};
+use crate::ask::columns::{TableOptions, columns};
+use crate::ask::{cannot_decode, may_not_read, resource_name};
 use crate::doctor::{WIDTH, wrapped};
 use crate::volume::few;
 
 /// Print plans; of each pod all that is told of it, if they are asked for one by one.
-pub fn print(plans: &[Plan], in_full: bool) -> String {
+pub fn print(plans: &[Plan], in_full: bool, headers: bool) -> String {
     let mut text = String::new();
     for plan in plans {
         if !text.is_empty() {
             text += "\n";
         }
         text += &head(plan);
-        text += &table(plan);
+        text += &table_of(plan, headers);
         text += &says(plan);
         if in_full {
             text += &plan.pods.iter().map(details).collect::<String>();
@@ -32,6 +32,11 @@ pub fn print(plans: &[Plan], in_full: bool) -> String {
         text += &cannot_decode(&plan.unreadable);
     }
     text
+}
+
+/// The names of the PvcAutoscalers, as `kubectl get --output name` prints them.
+pub fn resource_names(plans: &[Plan]) -> String {
+    plans.iter().map(|plan| resource_name::<PvcAutoscaler>(&plan.name)).collect()
 }
 
 /// Whose claims, and how it is with them as a whole.
@@ -57,13 +62,17 @@ fn head(plan: &Plan) -> String {
 
 /// A line for each pod.
 pub(in crate::ask) fn table(plan: &Plan) -> String {
+    table_of(plan, true)
+}
+
+fn table_of(plan: &Plan, headers: bool) -> String {
     let mut rows = vec![["POD", "CLAIM", "HAS", "WANTED", "BY"].map(str::to_owned)];
     rows.extend(plan.pods.iter().map(row));
     if plan.pods.is_empty() {
         return "  There is no claim yet.\n".to_owned();
     }
     let mut text = String::new();
-    for line in columns(&rows, [false; 5]).lines() {
+    for line in columns(&rows, [false; 5], headers).lines() {
         let _ = writeln!(text, "  {line}");
     }
     text
@@ -159,9 +168,12 @@ fn details(pod: &PodPlan) -> String {
     format!("{}:\n{lines}", pod.pod)
 }
 
-/// A line for each PvcAutoscaler; nothing where there is none. `wide` with what each claim is to have, and by which
-/// policy.
-pub fn claims_of(autoscalers: &[PvcAutoscaler], wide: bool) -> String {
+/// A line for each PvcAutoscaler; nothing where there is none. With wide columns also what each claim is to have, and by
+/// which policy.
+pub fn claims_of(
+    autoscalers: &[PvcAutoscaler],
+    TableOptions { wide, headers }: TableOptions,
+) -> String {
     if autoscalers.is_empty() {
         return String::new();
     }
@@ -200,10 +212,10 @@ pub fn claims_of(autoscalers: &[PvcAutoscaler], wide: bool) -> String {
     }));
     let to_the_right = [false, false, false, true, false, false, false, false, false];
     let table = if wide {
-        columns(&rows, to_the_right)
+        columns(&rows, to_the_right, headers)
     } else {
         let usual = |row: &[String; 9]| without_wide(row.clone());
-        columns(&rows.iter().map(usual).collect::<Vec<_>>(), without_wide(to_the_right))
+        columns(&rows.iter().map(usual).collect::<Vec<_>>(), without_wide(to_the_right), headers)
     };
     format!("\n{table}")
 }

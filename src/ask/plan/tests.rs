@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::ask::TableOptions;
 use crate::bytes::Bytes;
 
 pub fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -86,7 +87,7 @@ pub fn around(autoscaler: PvcAutoscaler) -> Around {
 
 pub fn said(around: &Around, in_full: bool) -> String {
     let plans: Vec<Plan> = around.autoscalers.iter().map(|one| plan_of(around, one)).collect();
-    print(&plans, in_full)
+    print(&plans, in_full, true)
 }
 
 #[test]
@@ -173,7 +174,7 @@ fn a_policy_and_what_it_decided_are_told() {
     ");
     let one = &plan_of(&around(sizing()), &sizing()).pods[0];
     assert!(one.decision.as_ref().unwrap().starts_with("12 %"));
-    let status = claims_of(&[sizing()], false);
+    let status = claims_of(&[sizing()], TableOptions::default());
     let says = "db-0: 12 % of its bytes are used; it grows at 80 %; it was 18 % at most since";
     assert!(status.contains(says) && status.ends_with("; something else of 1 more\n"), "{status}");
 }
@@ -243,8 +244,8 @@ fn what_is_held_says_by_what() {
 
 #[test]
 fn a_cluster_without_autoscalers_has_no_such_section() {
-    assert_eq!(claims_of(&[], false), "");
-    insta::assert_snapshot!(claims_of(&[swapping()], false).trim_start(), @r"
+    assert_eq!(claims_of(&[], TableOptions::default()), "");
+    insta::assert_snapshot!(claims_of(&[swapping()], TableOptions::default()).trim_start(), @r"
     NAMESPACE  PVCAUTOSCALER  WORKLOAD        CLAIMS  PHASE     SAYS
     default    db             StatefulSet/db     1/3  Swapping  pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left
     ");
@@ -256,7 +257,7 @@ fn a_claim_that_may_not_be_read_is_not_shown_as_one_that_is_made() {
     around.claims.clear();
     around.unseen = vec!["persistentvolumeclaims"];
     let plan = plan_of(&around, &around.autoscalers[0]);
-    let text = print(&[plan], false);
+    let text = print(&[plan], false, true);
     assert!(!text.contains("is made"), "{text}");
     assert!(text.contains("not known: you may not read its claim"), "{text}");
     assert!(text.contains("You may not read: persistentvolumeclaims."), "{text}");

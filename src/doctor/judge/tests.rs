@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::bytes::Bytes;
-use crate::doctor::{Level, print};
+use crate::doctor::{Severity, print};
 use crate::lvm::{Pv, Words};
 
 fn healthy() -> Seen {
@@ -55,7 +55,7 @@ fn found(disk: &str, pv: &str, name: &str, uuid: &str, seqno: u64) -> Found {
 /// What is not good, as it is printed, without the closing line.
 fn complaints(seen: &Seen) -> String {
     let findings: Vec<Finding> =
-        judge(seen).into_iter().filter(|finding| finding.level != Level::Good).collect();
+        judge(seen).into_iter().filter(|finding| finding.severity != Severity::Ok).collect();
     let text = print(&findings, false);
     text[..text.trim_end().rfind('\n').map_or(0, |end| end + 1)].to_owned()
 }
@@ -65,7 +65,7 @@ fn a_healthy_machine_has_only_ticks() {
     assert_eq!(complaints(&healthy()), "");
     let printed = print(&judge(&healthy()), false);
     assert!(printed.contains("✓ group vg0: 1 disk, 1 GiB\n"), "{printed}");
-    assert!(printed.ends_with("20 good, 0 to note, 0 to put right\n"), "{printed}");
+    assert!(printed.ends_with("20 passed, 0 warnings, 0 errors\n"), "{printed}");
 }
 
 #[test]
@@ -177,10 +177,10 @@ fn a_machine_without_groups_is_told_how_to_make_one() {
 
 #[test]
 fn colours_are_only_on_the_sign() {
-    let finding = Finding::bad("a", "b");
+    let finding = Finding::error("a", "b");
     assert_eq!(
         print(&[finding], true),
-        "\x1b[31m✗\x1b[0m a\n    → b\n0 good, 0 to note, 1 to put right\n"
+        "\x1b[31m✗\x1b[0m a\n    → b\n0 passed, 0 warnings, 1 error\n"
     );
 }
 

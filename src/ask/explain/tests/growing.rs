@@ -59,7 +59,7 @@ fn a_claim_that_has_what_it_asks_for_is_fine() {
     let mut fixed = bound();
     fixed.classes[0].allow_volume_expansion = None;
     let unused = Facts { pods: Vec::new(), ..bound() };
-    let cases = vec![(bound(), State::Fine), (fixed, State::Fine), (unused, State::Fine)];
+    let cases = vec![(bound(), State::Healthy), (fixed, State::Healthy), (unused, State::Healthy)];
     insta::assert_snapshot!(all(cases), @r"
     default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, used by db-0.
     default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, used by db-0.
@@ -74,11 +74,11 @@ fn a_growth_is_seen_whatever_form_its_size_has() {
     for asks in ["214748364800500m", "3e11"] {
         let asks =
             with_claim(growing("", &json!({})), "/spec/resources/requests/storage", json!(asks));
-        assert_eq!(said(&asks).0, State::Growing);
+        assert_eq!(said(&asks).0, State::Expanding);
     }
     for at in ["/spec/resources/requests/storage", "/status/capacity/storage"] {
         let (state, text) = said(&with_claim(bound(), at, json!("1e50")));
-        assert_eq!(state, State::SizeUnreadable, "{text}");
+        assert_eq!(state, State::InvalidSize, "{text}");
         let text = text.replace('\n', " ");
         assert!(text.contains("`1e50` is not a size: its exponent is beyond 40"), "{text}");
         assert!(text.contains("kubectl edit pvc db-2 --namespace default"), "{text}");
@@ -101,13 +101,13 @@ fn each_state_of_a_resize_is_told_in_plain_words() {
         "resize volume \"pvc-u-1\" failed: rpc error: code = Unavailable desc = vg0 is away";
     failing.events = vec![typed(event("VolumeResizeFailed", words))];
     let cases = vec![
-        (growing("", &resizing()), State::Growing),
-        (growing("ControllerResizeInProgress", &resizing()), State::Growing),
-        (growing("ControllerResizeInfeasible", &error), State::GrowthRefused),
-        (growing("NodeResizePending", &pending), State::GrowthWaitsForKubelet),
-        (unused, State::GrowthWaitsForPod),
-        (away, State::NoAgent),
-        (failing, State::GrowthFailed),
+        (growing("", &resizing()), State::Expanding),
+        (growing("ControllerResizeInProgress", &resizing()), State::Expanding),
+        (growing("ControllerResizeInfeasible", &error), State::ExpansionFailed),
+        (growing("NodeResizePending", &pending), State::NodeExpansionPending),
+        (unused, State::OfflineExpansionPending),
+        (away, State::NodePluginUnavailable),
+        (failing, State::ExpansionRetrying),
     ];
     insta::assert_snapshot!(all(cases), @r"
     default/db-2 is growing from 100 GiB to 200 GiB on node alpha; the resizer has
@@ -124,7 +124,7 @@ fn each_state_of_a_resize_is_told_in_plain_words() {
     no room in pool fast
     What to do:
       ask for less, and for more than 100 GiB; it is tried at once
-        pliant grow db-2 --namespace default SIZE
+        pliant expand pvc/db-2 --namespace default SIZE
     default/db-2 has a volume of 200 GiB, and the kubelet grows its file system
     under db-0 within a minute or two. No pod has to be started anew.
     default/db-2 has a volume of 200 GiB, and its file system grows when a pod uses
@@ -167,10 +167,10 @@ fn the_record_of_a_growth_says_how_far_it_is() {
         facts
     };
     let cases = vec![
-        (with(Phase::Pending, None, None), State::Growing),
-        (with(Phase::Running, Some("12 % (12 GiB of 100 GiB)"), None), State::Growing),
-        (with(Phase::Resizing, None, None), State::Growing),
-        (with(Phase::Failed, None, Some("vg0 is away")), State::GrowthFailed),
+        (with(Phase::Pending, None, None), State::Expanding),
+        (with(Phase::Running, Some("12 % (12 GiB of 100 GiB)"), None), State::Expanding),
+        (with(Phase::Resizing, None, None), State::Expanding),
+        (with(Phase::Failed, None, Some("vg0 is away")), State::ExpansionRetrying),
     ];
     insta::assert_snapshot!(all(cases), @r"
     default/db-2 is growing from 100 GiB to 200 GiB on node alpha; its agent has not
@@ -204,7 +204,8 @@ fn a_volume_that_pods_are_kept_from_is_told() {
     let mut filled = bound();
     filled.storages[0].status.as_mut().unwrap().volumes[0].fence =
         typed(json!({"state": "Incomplete", "generation": 1, "copyInProgress": true}));
-    let cases = vec![(fenced, State::VolumeFenced), (let_in, State::Fine), (filled, State::Fine)];
+    let cases =
+        vec![(fenced, State::VolumeFenced), (let_in, State::Healthy), (filled, State::Healthy)];
     insta::assert_snapshot!(all(cases), @r"
     default/db-2 is Bound to a volume on node alpha that is superseded since
     generation 3 of its swap, so no pod can be started with it.
@@ -253,14 +254,14 @@ fn what_is_wrong_with_a_volume_is_told() {
     other.volume = typed(json!({"metadata": {"name": "x"}, "spec": {"csi":
         {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"}}}));
     let cases = vec![
-        (gone, State::VolumeGone),
-        (unread, State::VolumeUnread),
-        (ailing, State::VolumeAiling),
-        (silent, State::NoAgent),
-        (moved, State::VolumeGone),
-        (away, State::NoAgent),
-        (waiting, State::NoNodeForPod),
-        (crowded, State::NoNodeForPod),
+        (gone, State::VolumeNotFound),
+        (unread, State::VolumeStatusUnknown),
+        (ailing, State::VolumeUnhealthy),
+        (silent, State::NodePluginUnavailable),
+        (moved, State::VolumeNotFound),
+        (away, State::NodePluginUnavailable),
+        (waiting, State::PodUnschedulable),
+        (crowded, State::PodUnschedulable),
         (lost, State::Lost),
         (other, State::OtherDriver),
     ];
@@ -274,12 +275,12 @@ fn what_is_wrong_with_a_volume_is_told() {
     vg0 is not there; see `vgs`
     What to do:
       see what is wrong with the node
-        pliant doctor alpha
+        pliant doctor node/alpha
     default/db-2 is Bound, and its volume on node alpha ails: a disk of vg0 is away;
     see `pvs`
     What to do:
       see what else is wrong with the node
-        pliant doctor alpha
+        pliant doctor node/alpha
     default/db-2 is Bound to a volume of node alpha, whose agent has told nothing.
     What to do:
       look at the driver's pod on alpha
@@ -306,7 +307,7 @@ fn what_is_wrong_with_a_volume_is_told() {
     still on its node, it is a volume without a PersistentVolume.
     What to do:
       see such volumes
-        pliant adopt --all --dry-run
+        pliant recover --all --dry-run
     default/db-2 is Bound to a volume of another driver, of which nothing is known
     here.
     ");
@@ -331,11 +332,11 @@ fn what_is_going_or_kept_is_told() {
     let words = "rpc error: code = FailedPrecondition desc = volume x is in use: mounted at /mnt";
     stuck.events = vec![typed(event("VolumeFailedDelete", words))];
     let cases = vec![
-        (going(bound()), State::BeingDeleted),
-        (unused, State::BeingDeleted),
+        (going(bound()), State::Deleting),
+        (unused, State::Deleting),
         (volume("Available", "Delete"), State::Available),
-        (volume("Released", "Retain"), State::Kept),
-        (volume("Released", "Delete"), State::BeingDeleted),
+        (volume("Released", "Retain"), State::Retained),
+        (volume("Released", "Delete"), State::Deleting),
         (stuck, State::DeletionFailed),
     ];
     insta::assert_snapshot!(all(cases), @r#"
@@ -349,7 +350,7 @@ fn what_is_going_or_kept_is_told() {
     Do one of:
       use it again: remove the PersistentVolume, which keeps the volume, and adopt
       it
-        kubectl delete pv pvc-u-1 && pliant adopt r3j7nlli-sedc5vnwdfpktymcxldjdvbalx --namespace default --claim db-2
+        kubectl delete pv pvc-u-1 && pliant recover r3j7nlli-sedc5vnwdfpktymcxldjdvbalx --namespace default --claim db-2
       remove it, with its data
         kubectl patch pv pvc-u-1 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'
     pvc-u-1 is being removed with its data.
@@ -367,7 +368,7 @@ fn the_cordon_of_the_node_that_a_pod_waits_for_can_be_lifted_as_advised() {
     facts.nodes[0].spec = typed(json!({"taints": [
         {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}));
     let (state, text) = said(&facts);
-    assert_eq!(state, State::NoNodeForPod);
+    assert_eq!(state, State::PodUnschedulable);
     let advice = "What to do:\n  let pods run on alpha again\n    kubectl uncordon alpha\n";
     assert!(text.ends_with(advice), "{text}");
 }
@@ -381,6 +382,6 @@ fn the_adoption_that_is_advised_names_the_class_of_the_volume() {
     pv.spec.as_mut().unwrap().storage_class_name = Some("fast".to_owned());
     pv.status.as_mut().unwrap().phase = Some("Released".to_owned());
     let (state, text) = said(&facts);
-    assert_eq!(state, State::Kept);
-    assert!(text.contains("--namespace default --claim db-2 --class fast\n"), "{text}");
+    assert_eq!(state, State::Retained);
+    assert!(text.contains("--namespace default --claim db-2 --storage-class fast\n"), "{text}");
 }

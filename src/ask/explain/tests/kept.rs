@@ -14,10 +14,10 @@ fn kept(name: &str, phase: &str) -> Facts {
 fn a_claim_says_by_whom_it_is_kept_and_whether_it_is_the_one_of_its_pod() {
     assert_eq!(said(&kept("data-db-2", "Lost")).0, State::Lost);
     let told = all(vec![
-        (kept("data-db-0", "Pending"), State::WaitsForPod),
-        (kept("data-db-1-ba51f", "Pending"), State::BeingFilled),
+        (kept("data-db-0", "Pending"), State::WaitForFirstConsumer),
+        (kept("data-db-1-ba51f", "Pending"), State::Populating),
         (kept("data-db-2", "Bound"), State::Superseded),
-        (kept("other", "Pending"), State::WaitsForPod),
+        (kept("other", "Pending"), State::WaitForFirstConsumer),
     ]);
     insta::assert_snapshot!(told, @r"
     default/data-db-0 is Pending: waiting for a pod. This is normal: its class has
@@ -85,7 +85,7 @@ fn the_claim_of_a_pod_that_is_stopped_for_a_swap_is_not_said_to_be_unusable() {
       see what it does next
         pliant plan db --namespace default
       give the swap up, and have the pod keep what it has
-        pliant abort data-db-1 --namespace default
+        pliant abort pvc/data-db-1 --namespace default
     default/data-db-1 is in a swap (8Gi → 2Gi, class hdd → ssd; FinalCopy), for
     which pod db-1 is stopped; so no pod can be started with it. PvcAutoscaler db
     copies it to claim data-db-1-ba51f, which the pod gets, and then the pod starts.
@@ -94,7 +94,7 @@ fn the_claim_of_a_pod_that_is_stopped_for_a_swap_is_not_said_to_be_unusable() {
       see what it does next
         pliant plan db --namespace default
       give the swap up, and have the pod keep what it has
-        pliant abort data-db-1 --namespace default
+        pliant abort pvc/data-db-1 --namespace default
     ");
 }
 
@@ -112,7 +112,7 @@ fn where_a_volume_is_superseded_the_plan_that_is_advised_says_what_to_type() {
     status.message = Some(format!("have the pod use this one as it is: {patch}"));
     let told = judge(&facts);
     assert_eq!(told.state, State::VolumeFenced);
-    let [todo] = told.todo.as_slice() else { panic!("{told:?}") };
+    let [todo] = told.remediation.as_slice() else { panic!("{told:?}") };
     assert_eq!(todo.command.as_deref(), Some("pliant plan db --namespace default"));
     let plan = plan_said(&around(facts.autoscalers.remove(0)), false);
     assert!(plan.contains("VolumeSuperseded: have the pod use this one as it is"), "{plan}");

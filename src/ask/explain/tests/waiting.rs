@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn waiting_for_a_pod_is_normal() {
     let (state, text) = said(&cluster());
-    assert_eq!(state, State::WaitsForPod);
+    assert_eq!(state, State::WaitForFirstConsumer);
     insta::assert_snapshot!(text, @r"
     default/db-2 is Pending: waiting for a pod. This is normal: its class has the
     volume made when the first pod that uses the claim is scheduled.
@@ -19,7 +19,7 @@ fn without_room_each_node_says_how_much_is_short() {
     let mut pod = pod();
     pod["spec"]["nodeSelector"] = json!({"zone": "b"});
     let (state, text) = said(&with_pod(pod));
-    assert_eq!(state, State::NoRoom);
+    assert_eq!(state, State::InsufficientCapacity);
     insta::assert_snapshot!(text, @r"
     default/db-2 is Pending: it asks for 200 GiB of class fast, and no node that may
     run its pod db-0 has that much in one pool.
@@ -43,7 +43,7 @@ fn another_volume_of_its_pod_excludes_nodes() {
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
             {"key": "zone", "operator": "In", "values": ["b"]}]}]}}}}))];
     let (state, text) = said(&facts);
-    assert_eq!(state, State::NoRoom);
+    assert_eq!(state, State::InsufficientCapacity);
     let excluded = "alpha  698 GiB  excluded: its pod also uses claim log, which wants zone=b";
     assert!(text.contains(excluded), "{text}");
 }
@@ -61,12 +61,12 @@ fn a_class_that_is_missing_or_wrong_is_told_before_any_node() {
     let with = |class: Value| Facts { classes: vec![typed(class)], ..cluster() };
     let unnamed = |class: Value| with_claim(with(class), "/spec/storageClassName", Value::Null);
     let told = all(vec![
-        (named(json!("fats")), State::ClassMissing),
-        (named(json!("")), State::NoClass),
-        (unnamed(class()), State::NoClass),
-        (unnamed(default), State::NoClass),
+        (named(json!("fats")), State::StorageClassNotFound),
+        (named(json!("")), State::StorageClassNotSet),
+        (unnamed(class()), State::StorageClassNotSet),
+        (unnamed(default), State::StorageClassNotSet),
         (with(other), State::OtherDriver),
-        (with(wrong), State::ClassInvalid),
+        (with(wrong), State::StorageClassInvalid),
     ]);
     insta::assert_snapshot!(told, @r"
     default/db-2 is Pending: there is no class fats.
@@ -102,8 +102,8 @@ fn what_its_pod_does_is_told_before_any_node() {
         with_pod(pod)
     };
     let told = all(vec![
-        (with("schedulingGates", json!([{"name": "quota"}])), State::PodHeldBack),
-        (with("nodeName", json!("beta")), State::PodNamesNode),
+        (with("schedulingGates", json!([{"name": "quota"}])), State::PodSchedulingGated),
+        (with("nodeName", json!("beta")), State::PodNodeNameSet),
     ]);
     insta::assert_snapshot!(told, @r"
     default/db-2 is Pending: its pod db-0 is not to be scheduled yet, by quota.
@@ -143,14 +143,14 @@ fn that_no_node_can_have_it_is_told_by_what_comes_nearest() {
     confined.classes[0].allowed_topologies = typed(json!([{"matchLabelExpressions": [
         {"key": "topology.lvm.csi.pliant.io/node", "values": ["gamma"]}]}]));
     let told = all(vec![
-        (only(&["gamma"]), State::NoPool),
+        (only(&["gamma"]), State::PoolNotFound),
         (broken, State::PoolUnavailable),
-        (silent, State::NoAgent),
-        (unready, State::NoAgent),
-        (unregistered, State::NoAgent),
-        (tainted, State::NoNodeForPod),
-        (confined, State::NoNodeForPod),
-        (only(&[]), State::NoAgent),
+        (silent, State::NodePluginUnavailable),
+        (unready, State::NodePluginUnavailable),
+        (unregistered, State::NodePluginUnavailable),
+        (tainted, State::PodUnschedulable),
+        (confined, State::PodUnschedulable),
+        (only(&[]), State::NodePluginUnavailable),
     ]);
     insta::assert_snapshot!(told, @r"
     default/db-2 is Pending: no node that may run its pod db-0 has the pool of class
@@ -215,10 +215,10 @@ fn where_a_node_has_room_it_is_told_what_is_going_on() {
     let mut failing = chosen(with_pod(pod()));
     failing.events = vec![typed(event("ProvisioningFailed", failed))];
     let told = all(vec![
-        (with_pod(unscheduled), State::WaitsForScheduler),
-        (chosen(with_pod(pod())), State::BeingMade),
-        (immediate, State::BeingMade),
-        (failing, State::MakingFailed),
+        (with_pod(unscheduled), State::WaitForPodScheduled),
+        (chosen(with_pod(pod())), State::Provisioning),
+        (immediate, State::Provisioning),
+        (failing, State::ProvisioningFailed),
     ]);
     insta::assert_snapshot!(told, @r"
     default/db-2 is Pending: alpha would have room, and its pod db-0 is not
@@ -284,10 +284,10 @@ fn the_record_of_the_work_says_how_far_it_is() {
     away.agents.clear();
     let full = making(status(Phase::Failed, None, failure("NoRoomToCreate")));
     let told = all(vec![
-        (making(status(Phase::Pending, None, None)), State::BeingMade),
-        (making(status(Phase::Running, progress, None)), State::BeingMade),
-        (making(status(Phase::Failed, None, failure("Refused"))), State::MakingFailed),
-        (away, State::NoAgent),
+        (making(status(Phase::Pending, None, None)), State::Provisioning),
+        (making(status(Phase::Running, progress, None)), State::Provisioning),
+        (making(status(Phase::Failed, None, failure("Refused"))), State::ProvisioningFailed),
+        (away, State::NodePluginUnavailable),
     ]);
     insta::assert_snapshot!(told, @r"
     default/db-2 is Pending: its volume is being made on node alpha; its agent has
@@ -317,9 +317,9 @@ fn who_may_not_read_the_cluster_is_told_what_is_known() {
     let mut without_numbers = with_pod(pod());
     without_numbers.storages.clear();
     without_numbers.unseen = vec![super::super::gather::STORAGES];
-    assert_eq!(judge(&without_numbers).state, State::Unseen);
+    assert_eq!(judge(&without_numbers).state, State::Forbidden);
     let (state, text) = said(&facts);
-    assert_eq!(state, State::Unseen);
+    assert_eq!(state, State::Forbidden);
     insta::assert_snapshot!(text, @r"
     default/db-2 is Pending, and you may not read what that depends on: storage
     classes, nodes. What was told of it last: waiting for first consumer
@@ -342,7 +342,7 @@ fn a_claim_that_names_its_volume_is_told_why_that_is_not_its() {
     for volume in [None, Some(other), Some(fitting), Some(named_back)] {
         let facts = Facts { volume: volume.map(typed), ..named(cluster()) };
         let (state, text) = said(&facts);
-        assert_eq!(state, State::VolumeTaken, "{text}");
+        assert_eq!(state, State::VolumeConflict, "{text}");
         told += &text;
     }
     insta::assert_snapshot!(told, @r"
@@ -375,7 +375,7 @@ fn the_rule_by_which_each_node_takes_a_pool_is_stated() {
     facts.storages[0] = storage("alpha", &[("fast", 698), ("looks", 0)]);
     facts.storages[1] = storage("beta", &[("slow", 110), ("fast", 900)]);
     let (state, text) = said(&facts);
-    assert_eq!(state, State::WaitsForScheduler);
+    assert_eq!(state, State::WaitForPodScheduled);
     insta::assert_snapshot!(text, @r"
     default/db-2 is Pending: alpha and gamma would have room, and its pod db-0 is
     not scheduled yet. Its class names no pool, so each node takes the one named
@@ -419,7 +419,7 @@ fn what_to_write_in_place_of_the_key_of_another_driver_is_stated() {
                 class.volume_binding_mode = Some("Immediate".to_owned());
             }
             let (state, text) = (judge(&facts).state, flat(&facts));
-            assert_eq!(state, State::ClassInvalid, "{text}");
+            assert_eq!(state, State::StorageClassInvalid, "{text}");
             let why = format!(
                 "the allowedTopologies of its class fast name {key}, and volumes of this \
                                driver have only the key topology.lvm.csi.pliant.io/node"
@@ -436,7 +436,7 @@ fn what_to_write_in_place_of_the_key_of_another_driver_is_stated() {
     let mut facts = with_pod(pod());
     facts.classes[0].allowed_topologies = typed(json!([{"matchLabelExpressions": [
         {"key": "topology.lvm.csi.pliant.io/node", "values": ["alpha"]}]}]));
-    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
 }
 
 #[test]
@@ -453,10 +453,10 @@ fn what_is_advised_where_nodes_are_excluded_can_be_followed() {
             {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}));
     };
     let (state, text, mut facts) = excluded(cordon);
-    assert_eq!(state, State::NoRoom);
+    assert_eq!(state, State::InsufficientCapacity);
     assert!(text.contains("let pods run on alpha again kubectl uncordon alpha"), "{text}");
     facts.nodes[0].spec = None;
-    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
 
     let (_, text, mut facts) = excluded(|facts| {
         facts.pods[0].spec.as_mut().unwrap().node_selector = typed(json!({"zone": "b"}));
@@ -464,7 +464,7 @@ fn what_is_advised_where_nodes_are_excluded_can_be_followed() {
     let advice = "let its pod run on alpha: see its nodeSelector, affinity and tolerations";
     assert!(text.contains(advice), "{text}");
     facts.pods[0].spec.as_mut().unwrap().node_selector = None;
-    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
 
     let (_, text, mut facts) = excluded(|facts| {
         let mut other = facts.classes[0].clone();
@@ -477,7 +477,7 @@ fn what_is_advised_where_nodes_are_excluded_can_be_followed() {
                   topology.lvm.csi.pliant.io/node=alpha, such as anywhere";
     assert!(text.contains(advice), "{text}");
     facts = with_claim(facts, "/spec/storageClassName", json!("anywhere"));
-    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
 
     let (_, text, _) = excluded(|facts| {
         facts.nodes[0].spec = typed(json!({"taints": [
@@ -496,7 +496,7 @@ fn a_smaller_claim_is_advised_that_fits() {
     let text = flat(&facts);
     assert!(text.contains("ask for 110Gi or less"), "{text}");
     let facts = with_claim(facts, "/spec/resources/requests/storage", json!("110Gi"));
-    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
 }
 
 #[test]
@@ -515,7 +515,7 @@ fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
     assert!(text.contains("StoragePool fast is for gamma: see what it says of it"), "{text}");
     assert!(text.contains("kubectl get storagepool fast --output yaml"), "{text}");
     facts.storages[0] = storage("gamma", &[("fast", 900)]);
-    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
 
     let mut facts = only_gamma();
     facts.pools.remove(0);
@@ -524,7 +524,7 @@ fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
         "there is no StoragePool fast: write it, or make the claim again with a class of slow";
     assert!(text.contains(write), "{text}");
     facts.classes[0].parameters = typed(json!({"pool": "slow"}));
-    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
 
     let mut facts = only_gamma();
     facts.classes[0].parameters = None;
@@ -532,7 +532,7 @@ fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
     let text = flat(&facts);
     assert!(text.contains("have a StoragePool for gamma: write one"), "{text}");
     facts.storages[0] = storage("gamma", &[("any", 900)]);
-    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
 }
 
 #[test]
@@ -549,5 +549,5 @@ fn a_pool_that_only_plans_can_be_let_make_its_volume_groups_as_advised() {
     let advice = "let StoragePool fast make what it plans: createVolumeGroups: true kubectl edit storagepool fast";
     assert!(text.contains(advice), "{text}");
     facts.storages = vec![storage("alpha", &[("fast", 900)])];
-    assert_eq!(judge(&facts).state, State::WaitsForScheduler);
+    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
 }
