@@ -203,13 +203,13 @@ impl Cluster {
 /// Wait for a node's record to tell what the node has done already.
 ///
 /// # Errors
-/// [`VolumeError::Working`] if it does not within some seconds: asking again joins the work.
+/// [`VolumeError::InProgress`] if it does not within some seconds: asking again joins the work.
 async fn in_time<T>(
     what: &str,
     id: &VolumeId,
     told: impl Future<Output = T>,
 ) -> Result<T, VolumeError> {
-    tokio::time::timeout(PUBLISHED, told).await.map_err(|_| VolumeError::Working {
+    tokio::time::timeout(PUBLISHED, told).await.map_err(|_| VolumeError::InProgress {
         what: format!("{what} volume {id}"),
         progress: "it is done, and the record of its node does not tell so yet".to_owned(),
     })
@@ -233,7 +233,7 @@ impl Volumes for Cluster {
     async fn ensure(&self, want: &NewVolume) -> Result<Volume, VolumeError> {
         let made = self.make(want).await;
         if let Err(error) = &made
-            && matches!(error.reason(), Reason::NoRoomToCreate | Reason::Elsewhere)
+            && matches!(error.reason(), Reason::InsufficientCapacity | Reason::TopologyMismatch)
         {
             self.capacities.tell(&want.nodes).await;
         }

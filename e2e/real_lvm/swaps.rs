@@ -62,7 +62,11 @@ async fn leads_a_fenced_volume(kind: FsKind) {
     let said = machine.take(Step::Stage(VOLUME)).await.expect_err("it is superseded");
     assert!(said.contains("is superseded") && said.contains("generation 3"), "{said}");
     let late = machine.node.fence(&id(VOLUME), fence(2, Standing::Active)).await;
-    assert_eq!(late.as_ref().map_err(VolumeError::reason), Err(Reason::Refused), "{late:?}");
+    assert_eq!(
+        late.as_ref().map_err(VolumeError::reason),
+        Err(Reason::PreconditionFailed),
+        "{late:?}"
+    );
     assert_eq!(look(&machine).await.open_count, 0);
     assert_eq!(bytes_at_rest(), before, "a refusal touches nothing");
 

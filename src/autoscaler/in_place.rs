@@ -275,5 +275,5 @@ pub(super) fn in_seconds(now: Timestamp) -> Timestamp {
 
 /// Whether asking a node again would change nothing.
 fn is_final(reason: Reason) -> bool {
-    !matches!(reason, Reason::Unavailable | Reason::Working | Reason::InUse)
+    !matches!(reason, Reason::Unavailable | Reason::InProgress | Reason::InUse)
 }

@@ -79,8 +79,8 @@ impl Nodes {
     /// number there, and must not hold up the volumes of other nodes by that.
     ///
     /// # Errors
-    /// [`VolumeError::Exists`] if it was made on a node that is not allowed now,
-    /// [`Reason::Elsewhere`] if no allowed node has the pool, [`VolumeError::Unavailable`] if no agent
+    /// [`VolumeError::AlreadyExists`] if it was made on a node that is not allowed now,
+    /// [`Reason::TopologyMismatch`] if no allowed node has the pool, [`VolumeError::Unavailable`] if no agent
     /// has ever told of an allowed node.
     pub(super) fn place(
         &self,
@@ -367,7 +367,7 @@ fn holder(nodes: &[Arc<NodeStorage>], want: &NewVolume) -> Option<String> {
 }
 
 fn made_elsewhere(want: &NewVolume, holder: &str) -> VolumeError {
-    VolumeError::Exists {
+    VolumeError::AlreadyExists {
         name: want.name.clone(),
         difference: format!("it is on node {holder}, and may lie on {} only", few(&want.nodes)),
     }
@@ -458,7 +458,7 @@ fn nowhere(
             format!("no node of {} has {pool}; it is on {others}", few(asked))
         }
     };
-    VolumeError::Reported { reason: Reason::Elsewhere, message }
+    VolumeError::Reported { reason: Reason::TopologyMismatch, message }
 }
 
 #[cfg(test)]

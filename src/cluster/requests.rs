@@ -121,7 +121,7 @@ impl Requests {
     /// Have a node do a piece of work on a volume, and wait for the outcome; again joins the work.
     ///
     /// # Errors
-    /// What the node answers; [`VolumeError::Working`] if it is not done within 45 s,
+    /// What the node answers; [`VolumeError::InProgress`] if it is not done within 45 s,
     /// [`VolumeError::Unavailable`] if its agent tells of no work or the API server does not answer.
     pub(super) async fn carry_out(
         &self,
@@ -296,7 +296,7 @@ impl Requests {
     fn unfinished(&self, wish: &Wish, spec: &VolumeRequestSpec) -> VolumeError {
         let request = self.watched.get(&wish.name);
         let status = request.and_then(|request| request.status.clone()).unwrap_or_default();
-        VolumeError::Working {
+        VolumeError::InProgress {
             what: format!("{} volume {} on node {}", verb(&spec.operation), spec.volume, spec.node),
             progress: status.progress.unwrap_or_else(|| format!("{:?}", status.phase)),
         }
@@ -451,7 +451,7 @@ fn not_taken_up(node: &str) -> VolumeError {
 
 fn in_the_way(there: &VolumeRequest) -> VolumeError {
     let VolumeRequestSpec { node, volume, operation: work } = &there.spec;
-    VolumeError::Working {
+    VolumeError::InProgress {
         what: format!("{} volume {volume} on node {node}, as it was asked before,", verb(work)),
         progress: "and this wish differs".to_owned(),
     }
@@ -465,8 +465,12 @@ fn name_of_create(key: &VolumeKey) -> String {
 /// Whether a request has ended and its node may have the volume since.
 pub(crate) fn may_have_made(request: &VolumeRequest) -> bool {
     // These are said before anything is made.
-    const NOTHING_MADE: [Reason; 4] =
-        [Reason::Invalid, Reason::SizeOutOfRange, Reason::NoRoomToCreate, Reason::Elsewhere];
+    const NOTHING_MADE: [Reason; 4] = [
+        Reason::InvalidArgument,
+        Reason::SizeOutOfRange,
+        Reason::InsufficientCapacity,
+        Reason::TopologyMismatch,
+    ];
     let failure = request.status.as_ref().and_then(|status| status.error.as_ref());
     let made_nothing =
         failure.is_some_and(|why| NOTHING_MADE.contains(&VolumeError::from(why).reason()));
@@ -579,7 +583,9 @@ mod tests {
             may_have_made(&request)
         };
         assert!(ended(None) && ended(Some(Reason::Failed)) && ended(Some(Reason::Unavailable)));
-        assert!(!ended(Some(Reason::NoRoomToCreate)) && !ended(Some(Reason::Elsewhere)));
+        assert!(
+            !ended(Some(Reason::InsufficientCapacity)) && !ended(Some(Reason::TopologyMismatch))
+        );
         assert!(!may_have_made(&there(new_work("x"), Phase::Running, 2)));
         assert!(!may_have_made(&there(Operation::Delete(Delete {}), Phase::Succeeded, 2)));
     }

@@ -83,9 +83,10 @@ pub(super) fn inspect(until_unused: bool) -> Operation {
 /// The volume that a record asks for, to be made on this node.
 ///
 /// # Errors
-/// [`VolumeError::Invalid`] for what this version does not understand: another one wrote it.
+/// [`VolumeError::InvalidArgument`] for what this version does not understand: another one wrote it.
 pub fn new_volume(node: &str, create: &Create) -> Result<NewVolume, VolumeError> {
-    let invalid = |field: &str, reason| VolumeError::Invalid { field: field.to_owned(), reason };
+    let invalid =
+        |field: &str, reason| VolumeError::InvalidArgument { field: field.to_owned(), reason };
     let mode = mode_of(create.volume_mode, create.fs_type.as_deref());
     let mode = mode.map_err(|reason| invalid("volumeMode", reason))?;
     let fs = match mode {

@@ -149,7 +149,7 @@ impl Agent {
             match answer {
                 // It has waited for long work. One that did not is for the caller to ask again, and at the end
                 // nothing waits.
-                Err(VolumeError::Working { progress, .. })
+                Err(VolumeError::InProgress { progress, .. })
                     if asked.elapsed() > TOLD_AFTER || stop.is_cancelled() =>
                 {
                     is_told = true; // From now on it would write over the progress.
@@ -174,7 +174,7 @@ impl Agent {
 
     async fn attempt(&self, request: &VolumeRequest) -> Result<Done, VolumeError> {
         let spec = &request.spec;
-        let id: VolumeId = spec.volume.parse().map_err(|_| VolumeError::Invalid {
+        let id: VolumeId = spec.volume.parse().map_err(|_| VolumeError::InvalidArgument {
             field: "spec.volume".to_owned(),
             reason: format!("`{}` is no id of a volume", spec.volume),
         })?;
@@ -197,7 +197,7 @@ impl Agent {
         let done = self.busy.run_within(PATIENCE, key.as_str(), work).await;
         done.map_err(|error| match error {
             BusyError::Work(error) => error,
-            BusyError::Busy => VolumeError::Working {
+            BusyError::Busy => VolumeError::InProgress {
                 what: "other work on the volume".to_owned(),
                 progress: "which is to end first".to_owned(),
             },
@@ -333,7 +333,7 @@ async fn do_work(
             let want = cluster::new_volume(node, create)?;
             if VolumeId::new(NodeKey::of(node), want.key()) != *id {
                 // The volume that is busy would be another one than that which is made.
-                return Err(VolumeError::Invalid {
+                return Err(VolumeError::InvalidArgument {
                     field: "spec.volume".to_owned(),
                     reason: format!("{id} is not the id of {:?} on node {node}", want.name),
                 });
@@ -372,7 +372,7 @@ async fn look(volumes: &dyn Volumes, id: &VolumeId) -> Result<Done, VolumeError>
 
 /// A newer controller asks for what this agent cannot do.
 fn unknown(field: &str) -> VolumeError {
-    VolumeError::Invalid {
+    VolumeError::InvalidArgument {
         field: field.to_owned(),
         reason: format!(
             "the agent of version {} does not know it; update the node plugin",

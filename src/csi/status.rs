@@ -27,12 +27,12 @@ pub fn of_volume(error: &VolumeError) -> Code {
 fn of_reason(reason: Reason) -> Code {
     match reason {
         Reason::NotFound => Code::NotFound,
-        Reason::Exists => Code::AlreadyExists,
-        Reason::Invalid => Code::InvalidArgument,
-        Reason::NoRoomToCreate | Reason::Elsewhere => Code::ResourceExhausted,
-        Reason::SizeOutOfRange | Reason::NoRoomToGrow => Code::OutOfRange,
-        Reason::InUse | Reason::Refused => Code::FailedPrecondition,
-        Reason::Working => Code::Aborted,
+        Reason::AlreadyExists => Code::AlreadyExists,
+        Reason::InvalidArgument => Code::InvalidArgument,
+        Reason::InsufficientCapacity | Reason::TopologyMismatch => Code::ResourceExhausted,
+        Reason::SizeOutOfRange | Reason::ExpansionOutOfRange => Code::OutOfRange,
+        Reason::InUse | Reason::PreconditionFailed => Code::FailedPrecondition,
+        Reason::InProgress => Code::Aborted,
         Reason::Unavailable => Code::Unavailable,
         Reason::Failed => Code::Internal,
     }
@@ -131,25 +131,40 @@ mod tests {
         let (asked, free, largest) = (gib(3), gib(2), gib(1));
         vec![
             (VolumeError::NotFound { id }, Code::NotFound),
-            (VolumeError::Exists { name, difference }, Code::AlreadyExists),
-            (VolumeError::Invalid { field: text(), reason: text() }, Code::InvalidArgument),
+            (VolumeError::AlreadyExists { name, difference }, Code::AlreadyExists),
+            (VolumeError::InvalidArgument { field: text(), reason: text() }, Code::InvalidArgument),
             (VolumeError::SizeOutOfRange { reason: text() }, Code::OutOfRange),
             (
-                VolumeError::NoRoomToCreate { pool: pool(), asked, free, largest, hindrance: None },
+                VolumeError::InsufficientCapacity {
+                    pool: pool(),
+                    asked,
+                    free,
+                    largest,
+                    hindrance: None,
+                },
                 Code::ResourceExhausted,
             ),
             (
-                VolumeError::NoRoomToGrow { pool: pool(), asked, free, largest, hindrance: None },
+                VolumeError::ExpansionOutOfRange {
+                    pool: pool(),
+                    asked,
+                    free,
+                    largest,
+                    hindrance: None,
+                },
                 Code::OutOfRange,
             ),
-            (VolumeError::Elsewhere { asked: vec![text()], here: text() }, Code::ResourceExhausted),
+            (
+                VolumeError::TopologyMismatch { asked: vec![text()], here: text() },
+                Code::ResourceExhausted,
+            ),
             (VolumeError::InUse { id: text(), holder: text() }, Code::FailedPrecondition),
-            (VolumeError::Refused { reason: text() }, Code::FailedPrecondition),
-            (VolumeError::Working { what: text(), progress: text() }, Code::Aborted),
+            (VolumeError::PreconditionFailed { reason: text() }, Code::FailedPrecondition),
+            (VolumeError::InProgress { what: text(), progress: text() }, Code::Aborted),
             (VolumeError::Unavailable { reason: text() }, Code::Unavailable),
             (VolumeError::Failed { what: text() }, Code::Internal),
             (
-                VolumeError::Reported { reason: Reason::NoRoomToGrow, message: text() },
+                VolumeError::Reported { reason: Reason::ExpansionOutOfRange, message: text() },
                 Code::OutOfRange,
             ),
         ]
@@ -191,14 +206,14 @@ mod tests {
     fn only_work_that_may_still_run_is_called_so() {
         assert_eq!(Status::from(BusyError::Busy).code(), Code::Aborted);
         assert_eq!(Status::from(BusyError::Fault).code(), Code::Internal);
-        let work = BusyError::Work(VolumeError::Refused { reason: "x".to_owned() });
+        let work = BusyError::Work(VolumeError::PreconditionFailed { reason: "x".to_owned() });
         assert_eq!(Status::from(work).code(), Code::FailedPrecondition);
     }
 
     #[test]
     fn a_message_fits_a_header() {
         let what = "\u{e4}".repeat(LONGEST_MESSAGE);
-        let status = Status::from(VolumeError::Refused { reason: what });
+        let status = Status::from(VolumeError::PreconditionFailed { reason: what });
         assert!((LONGEST_MESSAGE - 1..=LONGEST_MESSAGE).contains(&status.message().len()));
     }
 }

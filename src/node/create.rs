@@ -25,7 +25,7 @@ impl Node {
         };
         same_as_wanted(&found, want, &self.settings.name)?;
         if found.record.life == Life::Deleting {
-            return Err(VolumeError::Working {
+            return Err(VolumeError::InProgress {
                 what: format!("deleting the earlier volume {:?}", want.name),
                 progress: "it is being wiped".to_owned(),
             });
@@ -49,7 +49,7 @@ impl Node {
     async fn make_volume(&self, want: &NewVolume) -> Result<Found, VolumeError> {
         if !want.nodes.is_empty() && !want.nodes.contains(&self.settings.name) {
             let (asked, here) = (want.nodes.clone(), self.settings.name.clone());
-            return Err(VolumeError::Elsewhere { asked, here });
+            return Err(VolumeError::TopologyMismatch { asked, here });
         }
         let pool = self.pool_of(&want.class)?;
         let size = wanted_size(want)?;
@@ -86,7 +86,7 @@ impl Node {
                 reason: format!("pool {}: {trouble}", pool.name),
             });
         }
-        Err(VolumeError::NoRoomToCreate {
+        Err(VolumeError::InsufficientCapacity {
             pool: pool.name.clone(),
             asked: size,
             free: seen.free(Bytes::ZERO),
@@ -167,7 +167,7 @@ pub(super) fn keeps_limit(size: Bytes, wanted: Wanted) -> Result<(), VolumeError
 }
 
 /// # Errors
-/// [`VolumeError::Exists`] if the volume of that name is not what is asked for now.
+/// [`VolumeError::AlreadyExists`] if the volume of that name is not what is asked for now.
 fn same_as_wanted(found: &Found, want: &NewVolume, node: &str) -> Result<(), VolumeError> {
     let elsewhere = !want.nodes.is_empty() && !want.nodes.iter().any(|may| may == node);
     let place = || {
@@ -176,7 +176,7 @@ fn same_as_wanted(found: &Found, want: &NewVolume, node: &str) -> Result<(), Vol
     };
     let size = || size_difference(found, want);
     match class_difference(found, want).or_else(place).or_else(size) {
-        Some(difference) => Err(VolumeError::Exists { name: want.name.clone(), difference }),
+        Some(difference) => Err(VolumeError::AlreadyExists { name: want.name.clone(), difference }),
         None => Ok(()),
     }
 }

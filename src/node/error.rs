@@ -18,7 +18,7 @@ impl From<LvmError> for VolumeError {
             | LvmError::Hung { .. }
             | LvmError::Damaged { .. }
             | LvmError::Host { .. } => VolumeError::Unavailable { reason: words },
-            LvmError::Occupied { group } => VolumeError::Working {
+            LvmError::Occupied { group } => VolumeError::InProgress {
                 what: format!("another operation on volume group {group}"),
                 progress: "which changes it one after the other".to_owned(),
             },
@@ -48,7 +48,7 @@ pub(super) fn fs_failed(what: impl Into<String>) -> impl FnOnce(FsError) -> Volu
     let what = what.into();
     move |source| match source {
         FsError::OnlyUnmounted { .. } | FsError::Damaged { .. } => {
-            VolumeError::Refused { reason: format!("{what}: {source}") }
+            VolumeError::PreconditionFailed { reason: format!("{what}: {source}") }
         }
         FsError::CannotShrink { .. } => {
             VolumeError::SizeOutOfRange { reason: format!("{what}: {source}") }

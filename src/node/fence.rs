@@ -7,7 +7,7 @@ impl Node {
     /// Say on the volume itself, durably, who may use it; again changes nothing.
     ///
     /// # Errors
-    /// [`VolumeError::Refused`] if what it says already does not give way.
+    /// [`VolumeError::PreconditionFailed`] if what it says already does not give way.
     pub(super) async fn fence_volume(
         &self,
         id: &VolumeId,
@@ -31,10 +31,10 @@ impl Node {
 /// What may be done with a volume that is to be used.
 ///
 /// # Errors
-/// [`VolumeError::Refused`] if that is nothing.
+/// [`VolumeError::PreconditionFailed`] if that is nothing.
 pub(super) fn admit(found: &Found) -> Result<Use, VolumeError> {
     match found.record.fence.lets() {
-        Use::None => Err(VolumeError::Refused { reason: fenced_off(found) }),
+        Use::None => Err(VolumeError::PreconditionFailed { reason: fenced_off(found) }),
         admitted @ (Use::Any | Use::Read) => Ok(admitted),
     }
 }
@@ -59,7 +59,7 @@ fn fenced_off(found: &Found) -> String {
 }
 
 fn outdated(id: &VolumeId, asked: Fence, now: Fence) -> VolumeError {
-    VolumeError::Refused {
+    VolumeError::PreconditionFailed {
         reason: format!(
             "volume {id} is {} since generation {}, and was to be {} by generation {}, which came \
              before; whoever asks has been replaced, and has to read the state of its swap again",

@@ -66,7 +66,7 @@ impl Found {
         }
         turn.activate(&self.lv.name).await?;
         // With the activation-skip flag LVM succeeds and does nothing; so look.
-        self.live_device(host).await?.ok_or_else(|| VolumeError::Refused {
+        self.live_device(host).await?.ok_or_else(|| VolumeError::PreconditionFailed {
             reason: format!(
                 "logical volume {}/{} does not become active; see `lvs -o+lv_skip_activation`",
                 self.group.name(),
@@ -99,7 +99,7 @@ impl Node {
     /// now, its last reading counts: nothing reaches its disks, so nobody changes it.
     ///
     /// # Errors
-    /// [`VolumeError::Refused`] if two logical volumes claim the key, or its tags cannot be read.
+    /// [`VolumeError::PreconditionFailed`] if two logical volumes claim the key, or its tags cannot be read.
     pub(super) async fn search(
         &self,
         key: &VolumeKey,
@@ -167,12 +167,12 @@ impl Node {
     /// Find a volume that may be used.
     ///
     /// # Errors
-    /// [`VolumeError::NotFound`], or [`VolumeError::Working`] while it is being removed.
+    /// [`VolumeError::NotFound`], or [`VolumeError::InProgress`] while it is being removed.
     pub(super) async fn usable(&self, id: &VolumeId) -> Result<Found, VolumeError> {
         let found = self.must_find(id).await?.reachable()?;
         match found.record.life {
             record::Life::New | record::Life::Shown => Ok(found),
-            record::Life::Deleting => Err(VolumeError::Working {
+            record::Life::Deleting => Err(VolumeError::InProgress {
                 what: format!("volume {id}"),
                 progress: format!("it is {}", self.state(&found)),
             }),
@@ -207,7 +207,7 @@ impl Node {
 }
 
 /// # Errors
-/// [`VolumeError::Refused`] if a logical volume of ours is there and does not say what it is: taking
+/// [`VolumeError::PreconditionFailed`] if a logical volume of ours is there and does not say what it is: taking
 /// it for absent would lose it.
 fn find_in(
     pool: &Arc<Pool>,
@@ -219,8 +219,9 @@ fn find_in(
     let Some(lv) = named.filter(|lv| record::is_marked(lv)).cloned() else {
         return Ok(None);
     };
-    let record = Record::read(&lv)
-        .ok_or_else(|| VolumeError::Refused { reason: says_nothing(group.name(), &lv) })?;
+    let record = Record::read(&lv).ok_or_else(|| VolumeError::PreconditionFailed {
+        reason: says_nothing(group.name(), &lv),
+    })?;
     Ok(Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record }))
 }
 
@@ -234,7 +235,7 @@ pub(super) fn says_nothing(group: &str, lv: &Lv) -> String {
 }
 
 fn twins(one: &Found, other: &Found) -> VolumeError {
-    VolumeError::Refused {
+    VolumeError::PreconditionFailed {
         reason: format!(
             "logical volume {} is in volume groups {} and {}; look at both, and remove or rename \
              the one that is not in use",

@@ -40,7 +40,7 @@ impl Formats {
     }
 
     /// # Errors
-    /// [`VolumeError::Invalid`] for options that mkfs does not take for a file system of this size, or with which it makes
+    /// [`VolumeError::InvalidArgument`] for options that mkfs does not take for a file system of this size, or with which it makes
     /// one that the kernel does not mount. What could not be tried is not refused.
     pub(super) async fn refuse_bad(
         &self,
@@ -103,5 +103,5 @@ impl Formats {
 }
 
 fn invalid(reason: String) -> VolumeError {
-    VolumeError::Invalid { field: "parameters.mkfsOptions".to_owned(), reason }
+    VolumeError::InvalidArgument { field: "parameters.mkfsOptions".to_owned(), reason }
 }

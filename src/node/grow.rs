@@ -28,7 +28,7 @@ impl Outcomes {
         let outcome = match grown {
             Ok(Grown { node_expansion_required: false, .. }) => "full",
             Ok(Grown { node_expansion_required: true, .. }) => "volume_only",
-            Err(VolumeError::Working { .. }) => return,
+            Err(VolumeError::InProgress { .. }) => return,
             Err(_) => "error",
         };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(outcome).or_default() += 1;
@@ -61,7 +61,7 @@ impl Node {
         let found = self.conclude_cut_shrink(found).await?;
         let block = found.record.mode == Mode::Block;
         if growth.block.is_some_and(|wanted| wanted != block) {
-            return Err(VolumeError::Invalid {
+            return Err(VolumeError::InvalidArgument {
                 field: "volume_capability".to_owned(),
                 reason: format!("the volume is {}", found.record.mode),
             });
@@ -113,7 +113,7 @@ impl Node {
     /// Let spare disks join if the growth needs them.
     ///
     /// # Errors
-    /// [`VolumeError::NoRoomToGrow`] with what is possible, [`VolumeError::Unavailable`] while the
+    /// [`VolumeError::ExpansionOutOfRange`] with what is possible, [`VolumeError::Unavailable`] while the
     /// group cannot be changed.
     async fn make_room(&self, found: &Found, more: u64, takes: Takes) -> Result<(), VolumeError> {
         let turn = found.group.turn().await?;
@@ -130,7 +130,7 @@ impl Node {
         if largest >= more {
             return Ok(());
         }
-        Err(VolumeError::NoRoomToGrow {
+        Err(VolumeError::ExpansionOutOfRange {
             pool: found.pool.name.clone(),
             asked: group.size_of(found.lv.extents() + more),
             free: group.size_of(group.free_extents()),
@@ -277,7 +277,7 @@ mod tests {
     fn growths_are_counted_by_how_they_ended() {
         let outcomes = Outcomes::default();
         let grown = |more| Ok(Grown { size: Bytes::gib(1), node_expansion_required: more });
-        let working = VolumeError::Working { what: "wiping".into(), progress: "1 %".into() };
+        let working = VolumeError::InProgress { what: "wiping".into(), progress: "1 %".into() };
         let failed = || Err(VolumeError::NotFound { id: "v".into() });
         for end in [grown(true), grown(false), failed(), Err(working), grown(true), failed()] {
             outcomes.count(&end);

@@ -81,7 +81,7 @@ impl Node {
     }
 
     /// # Errors
-    /// [`VolumeError::Refused`] if the device carries something else.
+    /// [`VolumeError::PreconditionFailed`] if the device carries something else.
     pub(super) async fn superblock(
         &self,
         found: &Found,
@@ -93,7 +93,7 @@ impl Node {
             .map_err(fs_failed("the device could not be read"))?;
         match superblock {
             Some(superblock) if superblock.kind == kind => Ok(superblock),
-            other => Err(VolumeError::Refused {
+            other => Err(VolumeError::PreconditionFailed {
                 reason: format!(
                     "volume {} should carry {kind} and carries {}; nothing was changed",
                     found.record.id,
@@ -178,7 +178,7 @@ impl Node {
     /// needs, is not done without one unless the class wants none.
     ///
     /// # Errors
-    /// [`VolumeError::Refused`] if it is needed and there is no room for it.
+    /// [`VolumeError::PreconditionFailed`] if it is needed and there is no room for it.
     async fn take_snapshot(
         &self,
         found: &Found,
@@ -192,10 +192,10 @@ impl Node {
         let group = turn.read().await?;
         if let Some(words) = no_room_for_snapshot(found, resize, &group) {
             if matches!(resize, Resize::To(_)) {
-                return Err(VolumeError::Refused { reason: words + FREE_SOME });
+                return Err(VolumeError::PreconditionFailed { reason: words + FREE_SOME });
             }
             if safety == Safety::Required {
-                return Err(VolumeError::Refused { reason: words + WHAT_TO_DO });
+                return Err(VolumeError::PreconditionFailed { reason: words + WHAT_TO_DO });
             }
             tracing::warn!("{words}; resizing without one");
             return Ok(None);
@@ -228,7 +228,7 @@ impl Node {
         self.refuse_if_held(found, None).await?; // By a program that did not come back in time, too.
         let turn = found.group.turn().await?;
         if let Err(error) = turn.merge(snapshot, MERGE_LIMIT).await {
-            return Err(VolumeError::Refused {
+            return Err(VolumeError::PreconditionFailed {
                 reason: format!(
                     "the resize of volume {} failed, and its safety snapshot {}/{snapshot} could \
                      not be merged back: {error}; look at both before anything else",

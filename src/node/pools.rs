@@ -210,7 +210,7 @@ impl Node {
             Some(name) => configured.find(|pool| pool.name == *name),
             None => default_pool(&pools),
         };
-        found.cloned().ok_or_else(|| VolumeError::Invalid {
+        found.cloned().ok_or_else(|| VolumeError::InvalidArgument {
             field: "class parameter pool".to_owned(),
             reason: match &class.pool {
                 Some(name) => {

@@ -17,13 +17,13 @@ impl Node {
     /// Show a staged volume at the target; again changes nothing.
     ///
     /// # Errors
-    /// [`VolumeError::Refused`] if it is not staged or is fenced off, [`VolumeError::InUse`] if it is to be shown
+    /// [`VolumeError::PreconditionFailed`] if it is not staged or is fenced off, [`VolumeError::InUse`] if it is to be shown
     /// alone and is shown elsewhere already.
     pub async fn publish(&self, publish: &Publish) -> Result<(), VolumeError> {
         let found = self.usable(&publish.id).await?;
         // It may be staged since before it was fenced off, and a second workload uses the same staging.
         let use_of_it = fence::admit(&found)?;
-        let not_staged = || VolumeError::Refused {
+        let not_staged = || VolumeError::PreconditionFailed {
             reason: format!("volume {} is not staged; stage it first", publish.id),
         };
         let (device, info) = self.live_device(&found).await?.ok_or_else(not_staged)?;
@@ -51,7 +51,7 @@ impl Node {
                 }
                 self.show_directory(&table, publish, read_only).await
             }
-            (_, mode) => Err(VolumeError::Invalid {
+            (_, mode) => Err(VolumeError::InvalidArgument {
                 field: "volume_capability".to_owned(),
                 reason: format!("the volume is {mode}"),
             }),
@@ -92,7 +92,7 @@ impl Node {
         info: &DmInfo,
     ) -> Result<(), VolumeError> {
         if publish.read_only && !self.settings.guarded_devices {
-            return Err(VolumeError::Invalid {
+            return Err(VolumeError::InvalidArgument {
                 field: "readonly".to_owned(),
                 reason:
                     "a raw block volume can not be shown read-only: a bind mount does not keep \
@@ -149,7 +149,7 @@ impl Node {
     /// that no volume has any more, and remove it.
     ///
     /// # Errors
-    /// [`VolumeError::Refused`] if something else is mounted there, [`VolumeError::InUse`] if a process
+    /// [`VolumeError::PreconditionFailed`] if something else is mounted there, [`VolumeError::InUse`] if a process
     /// or another mount uses it.
     pub(super) async fn unmount(
         &self,
@@ -169,7 +169,7 @@ impl Node {
                 None => self.ownerless_devices().await?.into_iter().any(shows),
             };
             if !ours {
-                return Err(VolumeError::Refused {
+                return Err(VolumeError::PreconditionFailed {
                     reason: format!(
                         "{target} shows {}, which is not this volume; nothing was unmounted: if it can \
                          go, `umount {target}`",
@@ -219,7 +219,7 @@ impl Node {
         };
         if let (Mode::Filesystem(kind), Some((info, read_only))) = (found.record.mode, mount) {
             if read_only {
-                return Err(VolumeError::Refused {
+                return Err(VolumeError::PreconditionFailed {
                     reason: format!("{} is mounted read-only, so it can not grow", path.display()),
                 });
             }

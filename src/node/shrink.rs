@@ -27,7 +27,7 @@ impl Node {
     /// Shrink the volume to the wanted size, and keep it from growing beyond; its real size.
     ///
     /// # Errors
-    /// [`VolumeError::Refused`] if it is larger and what is in it never shrinks, [`VolumeError::InUse`] if it does not
+    /// [`VolumeError::PreconditionFailed`] if it is larger and what is in it never shrinks, [`VolumeError::InUse`] if it does not
     /// while it is mounted, [`VolumeError::SizeOutOfRange`], or [`VolumeError::Failed`] of an ext, if what
     /// it holds does not fit: it is as before then.
     pub(super) async fn shrink_volume(
@@ -88,7 +88,7 @@ impl Node {
     /// Let the volume grow again.
     ///
     /// # Errors
-    /// [`VolumeError::Working`] after a shrink that was cut short and has come to its end only now: whoever
+    /// [`VolumeError::InProgress`] after a shrink that was cut short and has come to its end only now: whoever
     /// asks does not know yet how small the volume is, and has to tell its claim first.
     pub(super) async fn release_volume(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let found = self.usable(id).await?;
@@ -96,7 +96,7 @@ impl Node {
         let found = self.conclude_cut_shrink(found).await?;
         if found.size() < before {
             found.group.flush().await?;
-            return Err(VolumeError::Working {
+            return Err(VolumeError::InProgress {
                 what: format!("shrinking volume {id}"),
                 progress: format!("it has {} now, of {before}", found.size()),
             });
@@ -244,11 +244,11 @@ impl Node {
 /// What kind of file system is to shrink.
 ///
 /// # Errors
-/// [`VolumeError::Refused`] if it never does.
+/// [`VolumeError::PreconditionFailed`] if it never does.
 fn shrinkable(found: &Found) -> Result<FsKind, VolumeError> {
     match found.record.mode {
         Mode::Filesystem(kind) if kind.shrinks() != Shrinks::Never => Ok(kind),
-        mode => Err(VolumeError::Refused {
+        mode => Err(VolumeError::PreconditionFailed {
             reason: format!(
                 "volume {} is {mode}, which never shrinks; copy what it holds to a smaller one",
                 found.record.id

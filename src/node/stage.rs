@@ -17,7 +17,7 @@ impl Node {
     /// Make the volume usable at its staging path; again changes nothing.
     ///
     /// # Errors
-    /// [`VolumeError::Refused`] if the device does not carry what the record says: nothing is
+    /// [`VolumeError::PreconditionFailed`] if the device does not carry what the record says: nothing is
     /// formatted then. The same if it is fenced off.
     pub async fn stage(&self, stage: &Stage) -> Result<(), VolumeError> {
         let found = self.usable(&stage.id).await?;
@@ -129,7 +129,7 @@ impl Node {
             .await
             .map_err(fs_failed("the device could not be read"))?;
         let Some(superblock) = superblock.filter(|superblock| superblock.kind == kind) else {
-            return Err(VolumeError::Refused {
+            return Err(VolumeError::PreconditionFailed {
                 reason: format!(
                     "the record of volume {} says {kind}, and its device {device} does not show that \
                      file system; nothing was formatted: look at it with `blkid -p {device}`",
@@ -215,7 +215,7 @@ impl Node {
         read_only: bool,
     ) -> Result<(), VolumeError> {
         if read_only {
-            return Err(VolumeError::Refused {
+            return Err(VolumeError::PreconditionFailed {
                 reason: format!(
                     "volume {} has no file system yet, and a read-only use formats nothing; use it \
                      once with write access",
@@ -305,10 +305,11 @@ fn mount_options(
     asked: &[String],
     read_only: bool,
 ) -> Result<Vec<String>, VolumeError> {
-    let asked = parse_mount_options(Some(kind), asked).map_err(|reason| VolumeError::Invalid {
-        field: "volume_capability.mount.mount_flags".to_owned(),
-        reason,
-    })?;
+    let asked =
+        parse_mount_options(Some(kind), asked).map_err(|reason| VolumeError::InvalidArgument {
+            field: "volume_capability.mount.mount_flags".to_owned(),
+            reason,
+        })?;
     let mut options: Vec<String> =
         fs::always_mounted_with(kind).iter().map(|option| (*option).to_owned()).collect();
     options.extend(asked);
@@ -320,7 +321,7 @@ fn mount_options(
 }
 
 fn differs(wanted: &str, mode: Mode) -> VolumeError {
-    VolumeError::Invalid {
+    VolumeError::InvalidArgument {
         field: "volume_capability".to_owned(),
         reason: format!("{wanted} was asked for, and the volume is {mode}"),
     }

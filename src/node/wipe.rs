@@ -231,7 +231,7 @@ impl Wipes {
     /// Wipe, or join the wipe of the same logical volume, and wait for its end; durable then.
     ///
     /// # Errors
-    /// [`VolumeError::Working`] with the progress when the patience is over; the wipe goes on.
+    /// [`VolumeError::InProgress`] with the progress when the patience is over; the wipe goes on.
     /// [`VolumeError::Unavailable`] if the disk fails.
     pub async fn wipe(&self, task: Task) -> Result<(), VolumeError> {
         let key = task.key().clone();
@@ -245,7 +245,7 @@ impl Wipes {
     /// Give up the wipe that is under way for a volume, and wait until it has stopped.
     ///
     /// # Errors
-    /// [`VolumeError::Working`] when the patience is over: the kernel is still at a piece of it.
+    /// [`VolumeError::InProgress`] when the patience is over: the kernel is still at a piece of it.
     pub async fn stop(&self, key: &VolumeKey) -> Result<(), VolumeError> {
         if let Some(job) = self.job(key) {
             job.stop.cancel();
@@ -256,11 +256,11 @@ impl Wipes {
     /// Wait for the wipe that is under way for a volume, whatever it wipes and however it ends.
     ///
     /// # Errors
-    /// [`VolumeError::Working`] when the patience is over.
+    /// [`VolumeError::InProgress`] when the patience is over.
     pub async fn settle(&self, key: &VolumeKey) -> Result<(), VolumeError> {
         let Some(job) = self.job(key) else { return Ok(()) };
         match self.wait(key, job).await {
-            Err(working @ VolumeError::Working { .. }) => Err(working),
+            Err(working @ VolumeError::InProgress { .. }) => Err(working),
             Ok(()) | Err(_) => Ok(()),
         }
     }
@@ -280,7 +280,7 @@ impl Wipes {
         };
         match outcome {
             None => {
-                Err(VolumeError::Working { what: "wiping".to_owned(), progress: job.progress() })
+                Err(VolumeError::InProgress { what: "wiping".to_owned(), progress: job.progress() })
             }
             Some(result) => {
                 self.jobs().remove(key);

@@ -21,7 +21,7 @@ pub enum VolumeError {
     },
     /// A volume of that name exists and is not what was asked for.
     #[error("volume {name:?} exists already and differs: {difference}")]
-    Exists {
+    AlreadyExists {
         /// The caller's name for it.
         name: String,
         /// What differs, with both values.
@@ -29,7 +29,7 @@ pub enum VolumeError {
     },
     /// The request can never succeed as it is written.
     #[error("{field}: {reason}")]
-    Invalid {
+    InvalidArgument {
         /// The field, parameter or option.
         field: String,
         /// What is wrong with it and what would be right.
@@ -43,7 +43,7 @@ pub enum VolumeError {
     },
     /// No group of the pool has room for a new volume.
     #[error("{}{}", no_room("a new volume", *.asked, *.free, *.largest, .pool), also(.hindrance.as_deref()))]
-    NoRoomToCreate {
+    InsufficientCapacity {
         /// The pool that was asked.
         pool: PoolName,
         /// The rounded size that was asked for.
@@ -57,7 +57,7 @@ pub enum VolumeError {
     },
     /// The volume's group has no room for the growth.
     #[error("{}{}", no_room("this volume", *.asked, *.free, *.largest, .pool), also(.hindrance.as_deref()))]
-    NoRoomToGrow {
+    ExpansionOutOfRange {
         /// The volume's pool.
         pool: PoolName,
         /// The rounded size that was asked for.
@@ -71,7 +71,7 @@ pub enum VolumeError {
     },
     /// A new volume is to be reachable only from nodes on which it cannot be made here.
     #[error("the volume may lie on {} only, and this is node {here}", asked.join(" or "))]
-    Elsewhere {
+    TopologyMismatch {
         /// The nodes of the request.
         asked: Vec<String>,
         /// The node that was asked.
@@ -87,13 +87,13 @@ pub enum VolumeError {
     },
     /// The state of the device forbids it; doing it anyway could lose data.
     #[error("refused: {reason}")]
-    Refused {
+    PreconditionFailed {
         /// What was seen, what was expected, what to do.
         reason: String,
     },
     /// The work goes on; asking again joins it.
     #[error("{what}: still at work, {progress}; ask again")]
-    Working {
+    InProgress {
         /// The work.
         what: String,
         /// How far it is.
@@ -126,15 +126,15 @@ impl VolumeError {
     pub fn reason(&self) -> Reason {
         match self {
             VolumeError::NotFound { .. } => Reason::NotFound,
-            VolumeError::Exists { .. } => Reason::Exists,
-            VolumeError::Invalid { .. } => Reason::Invalid,
+            VolumeError::AlreadyExists { .. } => Reason::AlreadyExists,
+            VolumeError::InvalidArgument { .. } => Reason::InvalidArgument,
             VolumeError::SizeOutOfRange { .. } => Reason::SizeOutOfRange,
-            VolumeError::NoRoomToCreate { .. } => Reason::NoRoomToCreate,
-            VolumeError::NoRoomToGrow { .. } => Reason::NoRoomToGrow,
-            VolumeError::Elsewhere { .. } => Reason::Elsewhere,
+            VolumeError::InsufficientCapacity { .. } => Reason::InsufficientCapacity,
+            VolumeError::ExpansionOutOfRange { .. } => Reason::ExpansionOutOfRange,
+            VolumeError::TopologyMismatch { .. } => Reason::TopologyMismatch,
             VolumeError::InUse { .. } => Reason::InUse,
-            VolumeError::Refused { .. } => Reason::Refused,
-            VolumeError::Working { .. } => Reason::Working,
+            VolumeError::PreconditionFailed { .. } => Reason::PreconditionFailed,
+            VolumeError::InProgress { .. } => Reason::InProgress,
             VolumeError::Unavailable { .. } => Reason::Unavailable,
             VolumeError::Failed { .. } => Reason::Failed,
             VolumeError::Reported { reason, .. } => *reason,
@@ -147,15 +147,15 @@ impl VolumeError {
 #[allow(missing_docs)] // Each is explained where it is a variant of `VolumeError`.
 pub enum Reason {
     NotFound,
-    Exists,
-    Invalid,
+    AlreadyExists,
+    InvalidArgument,
     SizeOutOfRange,
-    NoRoomToCreate,
-    NoRoomToGrow,
-    Elsewhere,
+    InsufficientCapacity,
+    ExpansionOutOfRange,
+    TopologyMismatch,
     InUse,
-    Refused,
-    Working,
+    PreconditionFailed,
+    InProgress,
     Unavailable,
     Failed,
 }

@@ -136,7 +136,7 @@ pub struct PoolAilment {
 /// Makes, grows, shrinks, removes and tells of volumes: on this machine, or wherever in a cluster.
 ///
 /// A changing verb runs to its end even if its caller leaves, so whoever implements it bounds its own
-/// waits: with [`VolumeError::Working`] where asking again joins the work, with
+/// waits: with [`VolumeError::InProgress`] where asking again joins the work, with
 /// [`VolumeError::Unavailable`] where nobody answers.
 ///
 /// # Errors
@@ -169,7 +169,7 @@ pub trait Volumes: Send + Sync + 'static {
     /// Say, durably, who may use the volume; again changes nothing. Who has it in use already is not
     /// disturbed.
     ///
-    /// It is [`VolumeError::Refused`] if what was said before [does not give way](Fence::replaces).
+    /// It is [`VolumeError::PreconditionFailed`] if what was said before [does not give way](Fence::replaces).
     async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError>;
 
     /// Look at the volume now, not at what was told of it last; `None` only if it really is gone.

@@ -67,7 +67,7 @@ async fn work_that_does_not_end_is_told_also_where_other_work_is() {
     };
     let asked = Instant::now();
     let removed = async {
-        let said = refused(cluster.remove(&volume).await, Reason::Working);
+        let said = refused(cluster.remove(&volume).await, Reason::InProgress);
         assert!(said.contains("Running"), "{said}");
         assert!(asked.elapsed() >= Duration::from_secs(45), "{:?}", asked.elapsed());
     };
@@ -184,11 +184,17 @@ async fn rubbish_is_refused_by_name_and_stops_nobody() {
         block: None,
     });
     let all = [
-        ("bad-id", "../../etc".to_owned(), Operation::Delete(Delete {}), "Invalid", "../../etc"),
-        ("empty-id", String::new(), grow.clone(), "Invalid", "no id of a volume"),
-        ("bad-mode", ours(), create("pvc-1", "ntfs", None), "Invalid", "ntfs"),
-        ("bad-class", ours(), create("pvc-1", "ext4", Some("colour")), "Invalid", "colour"),
-        ("other-name", ours(), create("pvc-9", "ext4", None), "Invalid", "pvc-9"),
+        (
+            "bad-id",
+            "../../etc".to_owned(),
+            Operation::Delete(Delete {}),
+            "InvalidArgument",
+            "../../etc",
+        ),
+        ("empty-id", String::new(), grow.clone(), "InvalidArgument", "no id of a volume"),
+        ("bad-mode", ours(), create("pvc-1", "ntfs", None), "InvalidArgument", "ntfs"),
+        ("bad-class", ours(), create("pvc-1", "ext4", Some("colour")), "InvalidArgument", "colour"),
+        ("other-name", ours(), create("pvc-9", "ext4", None), "InvalidArgument", "pvc-9"),
         ("no-volume", ours(), grow, "NotFound", "there is no volume"),
     ];
     for (name, volume, work, _, _) in all.clone() {
@@ -236,7 +242,7 @@ async fn a_long_wipe_is_told_as_it_goes_on_and_joined_until_its_end() {
         }
     };
     let removed = async {
-        let said = refused(cluster.remove(&volume).await, Reason::Working);
+        let said = refused(cluster.remove(&volume).await, Reason::InProgress);
         assert!(said.contains("MiB of 800 MiB)"), "{said}");
         assert!(begun.elapsed() <= Duration::from_secs(45), "{:?}", begun.elapsed());
         let found = cluster.find(&volume).await.unwrap().unwrap();
@@ -265,7 +271,7 @@ async fn a_long_wipe_does_not_hold_up_other_volumes() {
         assert!(begun.elapsed() <= Duration::from_secs(5), "{:?}", begun.elapsed());
     };
     let (removed, ()) = tokio::join!(cluster.remove(&volume), other);
-    refused(removed, Reason::Working);
+    refused(removed, Reason::InProgress);
     assert_eq!(machine.host.group("vg0").unwrap().lvs.len(), 2);
 }
 

@@ -149,7 +149,7 @@ async fn a_request_that_went_in_a_gap_is_asked_anew() {
 async fn the_outcome_of_an_earlier_request_is_no_answer_to_a_later_one() {
     let (world, cluster, _machine) = World::with_a_node().await;
     let want = want("pvc-1", 2000, &[]);
-    refused(cluster.ensure(&want).await, pliant::volume::Reason::NoRoomToCreate);
+    refused(cluster.ensure(&want).await, pliant::volume::Reason::InsufficientCapacity);
     // The watch still tells of the one that has failed.
     world.api.hold_events();
     refused(cluster.ensure(&want).await, pliant::volume::Reason::Unavailable);

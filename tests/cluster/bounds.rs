@@ -187,7 +187,8 @@ async fn no_other_node_is_chosen_for_a_volume_that_a_record_leaves_out() {
         told(&world, is_old, &name).await;
         drop(controller);
         let controller = world.controller().await;
-        let words = refused(controller.ensure(&want(&name, 64, &["beta"])).await, Reason::Exists);
+        let words =
+            refused(controller.ensure(&want(&name, 64, &["beta"])).await, Reason::AlreadyExists);
         assert!(words.contains("it is on node alpha"), "{words}");
         let listed: NodeStorage = world.api.get("beta").unwrap();
         assert_eq!(listed.status.unwrap().volume_count, 0);

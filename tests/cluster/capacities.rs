@@ -53,7 +53,7 @@ async fn a_full_node_is_told_before_a_volume_is_refused() {
     cluster.ensure(&want("pvc-1", 600, &["alpha"])).await.unwrap();
     assert_eq!(told(&world, "a-fast").0, "800Mi", "the provisioner says it when it is its time");
 
-    refused(cluster.ensure(&want("pvc-2", 600, &["alpha"])).await, Reason::NoRoomToCreate);
+    refused(cluster.ensure(&want("pvc-2", 600, &["alpha"])).await, Reason::InsufficientCapacity);
 
     let too_little_for_xfs = ("280Mi".to_owned(), "0".to_owned());
     assert_eq!(told(&world, "a-fast"), too_little_for_xfs);
@@ -62,7 +62,7 @@ async fn a_full_node_is_told_before_a_volume_is_refused() {
         assert_eq!(told(&world, other).0, "800Mi", "{other}");
     }
     let before = world.api.writes().len();
-    refused(cluster.ensure(&want("pvc-2", 600, &["alpha"])).await, Reason::NoRoomToCreate);
+    refused(cluster.ensure(&want("pvc-2", 600, &["alpha"])).await, Reason::InsufficientCapacity);
     let more = world.api.writes().split_off(before);
     assert!(!more.iter().any(|line| line.contains("csistoragecapacities")), "{more:#?}");
 }

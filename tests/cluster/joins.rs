@@ -119,7 +119,7 @@ async fn what_has_ended_is_done_anew() {
     assert_eq!(machine.host.group("vg0").unwrap().lvs.len(), 1);
     // Nor is a failure the answer for ever.
     let second = crate::world::want("pvc-2", 800, &[]);
-    refused(cluster.ensure(&second).await, Reason::NoRoomToCreate);
+    refused(cluster.ensure(&second).await, Reason::InsufficientCapacity);
     cluster.remove(&made.id).await.unwrap();
     cluster.ensure(&second).await.unwrap();
 }
@@ -132,7 +132,7 @@ async fn a_volume_is_never_made_on_two_nodes() {
     let (on_alpha, on_beta) = (want("pvc-1", 100, &["alpha"]), want("pvc-1", 100, &["beta"]));
     let meanwhile = async {
         alpha.host.held().await;
-        let said = refused(cluster.ensure(&on_beta).await, Reason::Working);
+        let said = refused(cluster.ensure(&on_beta).await, Reason::InProgress);
         assert!(said.contains("on node alpha, as it was asked before"), "{said}");
         alpha.host.let_go();
     };
@@ -142,10 +142,10 @@ async fn a_volume_is_never_made_on_two_nodes() {
     assert_eq!(cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap(), made);
     let either = want("pvc-1", 100, &["beta", "alpha"]);
     assert_eq!(cluster.ensure(&either).await.unwrap(), made);
-    let said = refused(cluster.ensure(&on_beta).await, Reason::Exists);
+    let said = refused(cluster.ensure(&on_beta).await, Reason::AlreadyExists);
     assert!(said.contains("it is on node alpha"), "{said}");
     world.cleaned().await;
-    refused(cluster.ensure(&on_beta).await, Reason::Exists);
+    refused(cluster.ensure(&on_beta).await, Reason::AlreadyExists);
     assert_eq!((lvs(&alpha), lvs(&beta)), (1, 0));
 }
 
@@ -177,7 +177,7 @@ async fn what_was_made_and_is_not_told_yet_is_not_made_elsewhere() {
     world.api.put(&old);
     let forgotten = || cluster.nodes().all()[0].status.as_ref()?.volumes.is_empty().then_some(());
     cluster.nodes().until(forgotten).await;
-    let said = refused(cluster.ensure(&want("pvc-1", 100, &["beta"])).await, Reason::Working);
+    let said = refused(cluster.ensure(&want("pvc-1", 100, &["beta"])).await, Reason::InProgress);
     assert!(said.contains("on node alpha"), "{said}");
     assert_eq!(made.node, "alpha");
     assert!(machines[1].host.group("vg0").unwrap().lvs.is_empty());

@@ -86,14 +86,15 @@ async fn what_could_still_be_made_is_answered_from_what_the_nodes_told() {
 #[tokio::test(start_paused = true)]
 async fn no_room_is_told_with_its_numbers_after_the_room_that_there_is() {
     let (world, cluster, machine) = World::with_a_node().await;
-    let said = refused(cluster.ensure(&want("pvc-1", 2000, &[])).await, Reason::NoRoomToCreate);
+    let said =
+        refused(cluster.ensure(&want("pvc-1", 2000, &[])).await, Reason::InsufficientCapacity);
     for number in ["1.95 GiB", "880 MiB is free", "922746880 bytes or less"] {
         assert!(said.contains(number), "{number} is not in: {said}");
     }
     // The room goes, and nobody tells of it.
     machine.node.ensure(&want("pvc-2", 800, &[])).await.unwrap();
     world.api.forget_writes();
-    refused(cluster.ensure(&want("pvc-3", 800, &[])).await, Reason::NoRoomToCreate);
+    refused(cluster.ensure(&want("pvc-3", 800, &[])).await, Reason::InsufficientCapacity);
     // Who reads that the pod must go elsewhere reads the capacity next.
     let writes = world.api.writes();
     let told = |what: &str| writes.iter().position(|line| line.starts_with(what)).unwrap();
@@ -107,7 +108,7 @@ async fn a_growth_without_room_says_which_one_would_succeed() {
     let (_world, cluster, _machine) = World::with_a_node().await;
     let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     cluster.ensure(&want("pvc-2", 100, &[])).await.unwrap();
-    let said = refused(cluster.grow(&made.id, growth(2000)).await, Reason::NoRoomToGrow);
+    let said = refused(cluster.grow(&made.id, growth(2000)).await, Reason::ExpansionOutOfRange);
     assert!(said.contains("ask for 817889280 bytes or less"), "{said}");
     let grown = cluster.grow(&made.id, growth(780)).await.unwrap();
     assert_eq!(grown.size.get(), 817_889_280);
@@ -123,7 +124,7 @@ async fn what_a_node_refuses_keeps_its_reason_and_its_sentence() {
     let said = refused(cluster.remove(&made.id).await, Reason::InUse);
     assert!(said.contains("a process has /dev/dm-"), "{said}");
     let larger = NewVolume { mode: Mode::Block, ..want("pvc-1", 200, &[]) };
-    let said = refused(cluster.ensure(&larger).await, Reason::Exists);
+    let said = refused(cluster.ensure(&larger).await, Reason::AlreadyExists);
     assert!(said.contains("at least 209715200"), "{said}");
     let at_most = Some(Bytes::mib(101));
     let odd = Wanted { at_least: Bytes::new((100 << 20) + 1), at_most };
@@ -194,7 +195,7 @@ async fn a_parameter_of_another_version_is_refused_by_name() {
     world.api.put(&VolumeRequest::new("create-newer", spec));
     world.phase(pliant::api::Phase::Failed).await;
     let failure = world.request().status.unwrap().error.unwrap();
-    assert_eq!(failure.reason, "Invalid");
+    assert_eq!(failure.reason, "InvalidArgument");
     assert!(failure.message.contains("frobnicate"), "{}", failure.message);
 }
 

@@ -110,7 +110,8 @@ async fn a_pool_is_on_the_nodes_with_its_labels() {
     assert_eq!(made.node, "alpha");
     let free = told.available;
     status(&world, "fast", |told| told.available < free).await;
-    let said = refused(cluster.ensure(&want("pvc-2", 100, &["beta"])).await, Reason::Elsewhere);
+    let said =
+        refused(cluster.ensure(&want("pvc-2", 100, &["beta"])).await, Reason::TopologyMismatch);
     assert!(said.contains("it is on alpha"), "{said}");
 }
 
@@ -160,7 +161,7 @@ async fn a_label_brings_a_pool_and_takes_it_but_not_the_volumes_in_it() {
     known(&cluster, "alpha", |told| !is_configured(told)).await;
     // It is served all the same, and no new ones are made beside it.
     cluster.grow(&made.id, growth(200)).await.unwrap();
-    refused(cluster.ensure(&want("pvc-2", 100, &["alpha"])).await, Reason::Elsewhere);
+    refused(cluster.ensure(&want("pvc-2", 100, &["alpha"])).await, Reason::TopologyMismatch);
     known(&cluster, "beta", is_configured).await;
     assert_eq!(cluster.ensure(&want("pvc-2", 100, &[])).await.unwrap().node, "beta");
     cluster.remove(&made.id).await.unwrap();
@@ -184,7 +185,7 @@ async fn a_pool_that_is_edited_or_removed_is_followed() {
     known(&cluster, "alpha", |told| !is_configured(told)).await;
     assert!(cluster.find(&made.id).await.unwrap().is_some(), "its volumes stay");
     cluster.grow(&made.id, growth(200)).await.unwrap();
-    refused(cluster.ensure(&want("pvc-2", 100, &[])).await, Reason::Elsewhere);
+    refused(cluster.ensure(&want("pvc-2", 100, &[])).await, Reason::TopologyMismatch);
 
     pool(&world, "fast", of_groups(&["vg0"]));
     known(&cluster, "alpha", is_configured).await;
@@ -322,7 +323,10 @@ async fn a_class_that_names_no_pool_goes_on_beside_a_pool_that_plans_is_refused_
         let volume = format!("pvc-{at}");
         let made = cluster.ensure(&want(&volume, 100, &["alpha"])).await.unwrap();
         assert_eq!(made.pool.as_str(), "zeta", "beside {name}");
-        refused(cluster.ensure(&want("large", 9000, &["alpha"])).await, Reason::NoRoomToCreate);
+        refused(
+            cluster.ensure(&want("large", 9000, &["alpha"])).await,
+            Reason::InsufficientCapacity,
+        );
         let room = world.storage("alpha").pools.into_iter().find(|pool| pool.name == "zeta");
         let free = room.unwrap().available;
         let told = told(&world, "a-any").0;

@@ -20,7 +20,7 @@ async fn a_volume_is_fenced_off_and_proved_unused() {
     assert_eq!((used.open_count, used.status.published), (1, true));
     assert_eq!((used.status.fence, used.status.volume.mode), (superseded(3), EXT4));
     assert!(used.usage.is_some());
-    let said = refused(alpha.node.stage(&stage()).await, Reason::Refused);
+    let said = refused(alpha.node.stage(&stage()).await, Reason::PreconditionFailed);
     assert!(said.contains("is superseded"), "{said}");
 
     alpha.node.unstage(&volume, &stage().staging).await.unwrap();
@@ -38,7 +38,7 @@ async fn a_leader_that_was_replaced_lets_nobody_in() {
     let volume = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap().id;
     cluster.fence(&volume, superseded(3)).await.unwrap();
     let late = Fence { generation: 2, ..Fence::default() };
-    let said = refused(cluster.fence(&volume, late).await, Reason::Refused);
+    let said = refused(cluster.fence(&volume, late).await, Reason::PreconditionFailed);
     assert!(said.contains("since generation 3"), "{said}");
     assert_eq!(cluster.inspect(&volume).await.unwrap().unwrap().status.fence, superseded(3));
     cluster.fence(&volume, superseded(3)).await.unwrap();

@@ -52,7 +52,10 @@ fn a_volume_that_is_not_wiped_yet_is_healthy_and_shown_to_nobody() {
         let said = Op::Stage(Mode::Block).ask(&host, &node).await.expect_err("it can not be wiped");
         assert!(said.starts_with("Unavailable"), "{said}");
         let said = Op::Publish(Mode::Block).ask(&host, &node).await.expect_err("it is not staged");
-        assert!(said.starts_with("Refused") && said.contains("stage it first"), "{said}");
+        assert!(
+            said.starts_with("PreconditionFailed") && said.contains("stage it first"),
+            "{said}"
+        );
     });
 }
 

@@ -68,9 +68,11 @@ async fn attempt(
 /// A failed call makes nothing absent, full or badly asked for. But a spare disk that cannot be looked
 /// at is none, and then there is no room, which says so.
 fn untrue(said: &str, case: &Case) -> Option<String> {
-    let known = ["Failed", "Unavailable", "Refused"].iter().any(|known| said.starts_with(known));
+    let known =
+        ["Failed", "Unavailable", "PreconditionFailed"].iter().any(|known| said.starts_with(known));
     let names_spare = || said.contains("spare disk /dev/fake1 was not taken");
-    let without_spare = case.disks == Disks::Spare && said.starts_with("NoRoom") && names_spare();
+    let without_spare =
+        case.disks == Disks::Spare && said.starts_with("InsufficientCapacity") && names_spare();
     (!known && !without_spare).then(|| format!("a failed call is told as {said}"))
 }
 

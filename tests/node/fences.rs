@@ -25,7 +25,7 @@ const fn copying(generation: i64, standing: Standing) -> Fence {
 
 fn refused(answer: Result<(), VolumeError>) -> String {
     let error = answer.expect_err("it is fenced off");
-    assert_eq!(error.reason(), Reason::Refused, "{error}");
+    assert_eq!(error.reason(), Reason::PreconditionFailed, "{error}");
     error.to_string()
 }
 

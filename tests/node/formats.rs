@@ -32,7 +32,7 @@ fn programs(host: &FakeHost) -> u64 {
 /// The words of a refusal of mkfsOptions, after which there is no volume.
 async fn refused(node: &Node, want: &NewVolume) -> String {
     let error = node.ensure(want).await.expect_err("it is refused");
-    assert!(matches!(error, VolumeError::Invalid { .. }), "{error:?}");
+    assert!(matches!(error, VolumeError::InvalidArgument { .. }), "{error:?}");
     let made = node.list(&pliant::volume::Page::default()).await.expect("they are listed");
     assert_eq!(made.volumes, [], "nothing is made");
     error.to_string()

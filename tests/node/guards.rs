@@ -28,7 +28,7 @@ fn lv() -> String {
 async fn to_the_end(op: Op, host: &FakeHost, node: &Node) -> Result<String, String> {
     loop {
         match op.ask(host, node).await {
-            Err(said) if said.starts_with("Working") => tokio::task::yield_now().await,
+            Err(said) if said.starts_with("InProgress") => tokio::task::yield_now().await,
             said => return said,
         }
     }
@@ -63,7 +63,7 @@ impl Impatient {
         self.host.forget_effects();
         self.host.hold_after(1 + zeroing.expect("it wipes"));
         let said = op.ask(&self.host, &self.node).await.expect_err("it takes long");
-        assert!(said.starts_with("Working"), "{said}");
+        assert!(said.starts_with("InProgress"), "{said}");
         self.host.held().await;
     }
 
@@ -95,7 +95,7 @@ fn a_volume_is_wiped_at_its_end_whatever_was_wiped_for_it_before() {
                 it.let_the_wipe_end().await;
             } else {
                 let said = Op::Delete.ask(&it.host, &it.node).await.expect_err("it is held");
-                assert!(said.starts_with("Working"), "{said}");
+                assert!(said.starts_with("InProgress"), "{said}");
                 assert!(
                     it.holds(&format!("{}.extend", lv())),
                     "what is being wiped is not removed"
@@ -329,7 +329,7 @@ fn a_disk_whose_own_metadata_is_damaged_stays_in_its_group() {
         turn(&host, &disk, 4096 + 8).await;
         let node = setup.start(&host).await;
         let error = node.ensure(&want(VOLUME, Mode::Block, 2000)).await.expect_err("no room");
-        assert!(matches!(error, VolumeError::NoRoomToCreate { .. }), "{error:?}");
+        assert!(matches!(error, VolumeError::InsufficientCapacity { .. }), "{error:?}");
     });
 }
 

@@ -65,7 +65,7 @@ fn what_the_record_does_not_explain_is_never_formatted() {
             host.set_foreign_signature(&device(&host), found);
             let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it was shown");
             assert!(
-                said.starts_with("Refused") && said.contains("nothing was formatted"),
+                said.starts_with("PreconditionFailed") && said.contains("nothing was formatted"),
                 "{said}"
             );
             assert_eq!(formats(&host), 2, "{found}");
@@ -76,7 +76,7 @@ fn what_the_record_does_not_explain_is_never_formatted() {
             host.unmount("/var/lib/kubelet/staging/volume".as_ref()).await.expect("unmount");
             host.write_at(&device(&host), 0, &overwritten);
             let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it is damaged");
-            assert!(said.starts_with("Refused"), "{said}");
+            assert!(said.starts_with("PreconditionFailed"), "{said}");
             assert!(formats(&host) == 2 && readable(&host, &places).await, "it was formatted");
         }
     });
@@ -120,7 +120,7 @@ fn one_volume_whose_tags_were_changed_by_hand_hides_no_other() {
             assert_eq!(names, ["neighbour"], "{tag}");
             for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Grow(LARGE), Op::Delete] {
                 let said = op.ask(&host, &node).await.expect_err("its tags do not say what it is");
-                assert!(said.starts_with("Refused"), "{op:?}: {said}");
+                assert!(said.starts_with("PreconditionFailed"), "{op:?}: {said}");
             }
             assert_eq!(host.effects(), [""; 0], "{tag}");
         }
@@ -797,7 +797,7 @@ fn a_node_takes_no_group_that_is_another_nodes() {
         let said = beta.ensure(&want("one", Mode::Block, 8)).await.expect_err("it has no group");
         assert!(matches!(
             said,
-            VolumeError::NoRoomToCreate { .. } | VolumeError::Unavailable { .. }
+            VolumeError::InsufficientCapacity { .. } | VolumeError::Unavailable { .. }
         ));
         let refused = &beta.storage().pools[0].refused.join(" ");
         let key = id_of(VOLUME).node().as_str().to_owned();

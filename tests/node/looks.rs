@@ -57,7 +57,7 @@ fn a_spare_disk_that_joined_is_durably_there_although_it_was_not_enough() {
     block_on(async {
         let (host, node) = pool(&[300], &[500]).await;
         let answer = node.ensure(&want(VOLUME, Mode::Block, 2000)).await;
-        assert!(matches!(answer, Err(VolumeError::NoRoomToCreate { .. })), "{answer:?}");
+        assert!(matches!(answer, Err(VolumeError::InsufficientCapacity { .. })), "{answer:?}");
         let group = host.after_power_cut().group("vg0").expect("a group");
         assert_eq!(group.pvs.len(), 2);
     });
@@ -70,8 +70,8 @@ fn of_two_volumes_for_the_last_room_one_is_told_that_there_is_none() {
         let (one, other) = (want("one", Mode::Block, 300), want("other", Mode::Block, 300));
         let answers = tokio::join!(node.ensure(&one), node.ensure(&other));
         match answers {
-            (Ok(_), Err(VolumeError::NoRoomToCreate { largest, .. }))
-            | (Err(VolumeError::NoRoomToCreate { largest, .. }), Ok(_)) => {
+            (Ok(_), Err(VolumeError::InsufficientCapacity { largest, .. }))
+            | (Err(VolumeError::InsufficientCapacity { largest, .. }), Ok(_)) => {
                 assert_eq!(largest, Bytes::mib(180));
             }
             other => panic!("{other:?}"),
@@ -236,7 +236,7 @@ fn a_volume_of_another_name_is_not_taken_for_this_one() {
         let swap = "--deltag pliant.name=volume --addtag pliant.name=other";
         type_in(&host, "vg0", &format!("lvchange -y {swap} vg0/{}", lv())).await;
         let said = Op::Create(EXT4).ask(&host, &node).await.expect_err("it is another's");
-        assert!(said.starts_with("Exists") && said.contains("its name is"), "{said}");
+        assert!(said.starts_with("AlreadyExists") && said.contains("its name is"), "{said}");
     });
 }
 
@@ -256,7 +256,7 @@ fn a_volume_with_other_promises_is_not_taken_for_this_one() {
             ),
         ] {
             let answer = node.ensure(&NewVolume { class, ..asked.clone() }).await;
-            let Err(VolumeError::Exists { difference: said, .. }) = answer else {
+            let Err(VolumeError::AlreadyExists { difference: said, .. }) = answer else {
                 panic!("{answer:?}")
             };
             assert_eq!(said, difference);

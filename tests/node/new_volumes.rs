@@ -88,7 +88,7 @@ fn a_raw_volume_is_shown_when_its_wipe_has_ended_and_not_before() {
         let state = node.find(&id_of(VOLUME)).await.expect("find").expect("a volume").state;
         assert_eq!(state, State::Creating);
         match node.stage(&staging(RAW)).await {
-            Err(VolumeError::Working { what, progress }) => {
+            Err(VolumeError::InProgress { what, progress }) => {
                 assert_eq!(
                     (what.as_str(), progress.split(',').next()),
                     ("wiping", Some("0 % (0 B of 3 GiB)"))
@@ -116,7 +116,7 @@ fn what_a_new_raw_volume_grows_by_is_wiped_too() {
         until_wiped(&node).await;
         loop {
             match node.stage(&staging(RAW)).await {
-                Err(VolumeError::Working { .. }) => tokio::task::yield_now().await,
+                Err(VolumeError::InProgress { .. }) => tokio::task::yield_now().await,
                 staged => break staged.expect("it is wiped"),
             }
         }
@@ -132,7 +132,7 @@ fn a_removal_waits_for_no_wipe_of_what_was_never_shown() {
         let (host, setup, node) = impatient(8).await;
         hold_a_wipe(&host, &setup, &node, 6 << 10).await;
         let said = Op::Delete.ask(&host, &node).await.expect_err("a piece is under way");
-        assert!(said.starts_with("Working"), "{said}");
+        assert!(said.starts_with("InProgress"), "{said}");
         host.let_go();
         while Op::Delete.ask(&host, &node).await.is_err() {
             tokio::task::yield_now().await;
@@ -195,7 +195,7 @@ async fn a_caller_waits_for_a_few_wipes_of_others_and_not_for_all() {
     let last = Stage { id: last.expect("a volume"), ..staging(RAW) };
     let before = active();
     while let Err(error) = node.stage(&last).await {
-        assert!(matches!(error, VolumeError::Working { .. }), "{error}");
+        assert!(matches!(error, VolumeError::InProgress { .. }), "{error}");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     // A few for each of its own commands.

@@ -67,7 +67,7 @@ fn pools_come_and_go() {
         let node = start(&host, &[plan("fast", &["vg0"])]).await;
         let other = in_pool("slow", VOLUME, 64);
         let refused = node.ensure(&other).await;
-        assert!(matches!(refused, Err(VolumeError::Invalid { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(VolumeError::InvalidArgument { .. })), "{refused:?}");
 
         set(&node, &[plan("fast", &["vg0"]), plan("slow", &["vg1"])]).await;
         node.ensure(&other).await.expect("the pool is there");
@@ -77,7 +77,7 @@ fn pools_come_and_go() {
         set(&node, &[plan("fast", &["vg0"])]).await;
         assert_eq!((names(&node), host.state()), (vec!["fast".to_owned()], before));
         let refused = node.ensure(&other).await;
-        assert!(matches!(refused, Err(VolumeError::Invalid { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(VolumeError::InvalidArgument { .. })), "{refused:?}");
     });
 }
 
@@ -101,7 +101,7 @@ fn a_pool_that_no_plan_names_is_kept_while_it_holds_volumes() {
             assert_eq!((kept.volumes, kept.health), (1, Health::Degraded));
 
             let refused = node.ensure(&in_pool("fast", "another", 8)).await;
-            assert!(matches!(refused, Err(VolumeError::Invalid { .. })), "{refused:?}");
+            assert!(matches!(refused, Err(VolumeError::InvalidArgument { .. })), "{refused:?}");
             let made = node.ensure(&want(NEIGHBOUR, Mode::Block, 8)).await.expect("the only one");
             assert_eq!(made.pool.as_str(), "slow");
         }
@@ -127,7 +127,7 @@ fn a_group_that_leaves_its_pool_takes_no_new_volume_and_no_spare_disk() {
         let one = PoolPlan { groups: plan("fast", &["vg1"]).groups, ..both.clone() };
         set(&node, &[one]).await;
         let grown = node.grow(&id_of(VOLUME), growth(600)).await;
-        assert!(matches!(grown, Err(VolumeError::NoRoomToGrow { .. })), "{grown:?}");
+        assert!(matches!(grown, Err(VolumeError::ExpansionOutOfRange { .. })), "{grown:?}");
         node.ensure(&want(NEIGHBOUR, Mode::Block, 480)).await.expect("in the other");
         assert_eq!(host.group("vg0").expect("a group").lvs.len(), 1);
 
@@ -415,7 +415,7 @@ fn new_volumes_leave_the_reserve_to_growths() {
         assert_eq!((capacity.free, capacity.largest), (Bytes::mib(760), Bytes::mib(380)));
         assert_eq!(node.storage().free, Bytes::mib(960), "it is free all the same");
         match node.ensure(&want(VOLUME, Mode::Block, 384)).await {
-            Err(VolumeError::NoRoomToCreate { free, largest, hindrance, .. }) => {
+            Err(VolumeError::InsufficientCapacity { free, largest, hindrance, .. }) => {
                 assert_eq!((free, largest), (Bytes::mib(760), Bytes::mib(380)));
                 let hindrance = hindrance.expect("it is told");
                 assert!(hindrance.contains("99 MiB of each group"), "{hindrance}");

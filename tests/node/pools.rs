@@ -54,7 +54,7 @@ async fn with_pools(names: &[&str]) -> (FakeHost, Arc<Node>) {
 
 fn refusal<T: std::fmt::Debug>(answer: Result<T, VolumeError>) -> String {
     match answer {
-        Err(VolumeError::Refused { reason }) => reason,
+        Err(VolumeError::PreconditionFailed { reason }) => reason,
         other => panic!("{other:?}"),
     }
 }
@@ -209,7 +209,7 @@ fn a_class_without_a_pool_takes_the_default_or_the_oldest() {
         let mut elsewhere = want(VOLUME, Mode::Block, 64);
         elsewhere.class.pool = Some("fast".parse().expect("a name"));
         match node.ensure(&elsewhere).await {
-            Err(VolumeError::Exists { difference, .. }) => {
+            Err(VolumeError::AlreadyExists { difference, .. }) => {
                 assert_eq!(difference, "its pool is default, fast was asked for");
             }
             other => panic!("{other:?}"),

@@ -242,7 +242,7 @@ fn of_two_volumes_with_one_name_none_is_touched() {
         let before = host.state().groups;
         for op in [Op::Create(Mode::Block), Op::Stage(Mode::Block), Op::Grow(LARGE), Op::Delete] {
             let said = op.ask(&host, &node).await.expect_err("they can not be told apart");
-            assert!(said.starts_with("Refused"), "{said}");
+            assert!(said.starts_with("PreconditionFailed"), "{said}");
             assert!(said.contains("vg0") && said.contains("vg1"), "{said}");
         }
         assert_eq!(host.state().groups, before);
@@ -258,7 +258,7 @@ fn a_volume_whose_tags_make_no_sense_is_neither_absent_nor_touched() {
         let before = host.state().groups;
         for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Grow(LARGE), Op::Delete] {
             let said = op.ask(&host, &node).await.expect_err("it does not say what it is");
-            assert!(said.starts_with("Refused") && said.contains(&lv()), "{said}");
+            assert!(said.starts_with("PreconditionFailed") && said.contains(&lv()), "{said}");
         }
         assert_eq!(host.state().groups, before);
     });
@@ -270,7 +270,7 @@ fn another_volume_of_the_same_name_is_not_taken_for_it() {
         let (host, _, node) = after(&[Op::Create(EXT4)]).await;
         for mode in [Mode::Block, Mode::Filesystem(FsKind::Xfs)] {
             let said = Op::Create(mode).ask(&host, &node).await.expect_err("it differs");
-            assert!(said.starts_with("Exists"), "{said}");
+            assert!(said.starts_with("AlreadyExists"), "{said}");
         }
     });
 }
@@ -307,13 +307,13 @@ fn one_volume_is_never_shown_for_another() {
         let wrong = Publish { staging, alone: false, ..at(VOLUME, "pod", false, &MOUNTED) };
         let before = host.state().mounts;
         let error = node.publish(&wrong).await.expect_err("the other is staged there");
-        assert!(matches!(error, VolumeError::Refused { .. }), "{error:?}");
+        assert!(matches!(error, VolumeError::PreconditionFailed { .. }), "{error:?}");
         assert_eq!(host.state().mounts, before);
 
         node.publish(&Publish { id: id_of("other"), ..wrong.clone() }).await.expect("publish");
         let before = host.state().mounts;
         let error = node.unpublish(&id_of(VOLUME), &wrong.target).await;
-        assert!(matches!(error, Err(VolumeError::Refused { .. })), "{error:?}");
+        assert!(matches!(error, Err(VolumeError::PreconditionFailed { .. })), "{error:?}");
         assert_eq!(host.state().mounts, before);
     });
 }
@@ -346,6 +346,6 @@ fn who_may_only_read_can_not_write() {
         let (id, staging, access) = (raw.id, raw.staging, raw.access);
         node.stage(&Stage { id, staging, access, read_only: false }).await.expect("stage");
         let error = node.publish(&at("raw", "raw", true, &Access::Block)).await;
-        assert!(matches!(error, Err(VolumeError::Invalid { .. })), "{error:?}");
+        assert!(matches!(error, Err(VolumeError::InvalidArgument { .. })), "{error:?}");
     });
 }

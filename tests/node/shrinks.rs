@@ -107,8 +107,8 @@ fn what_cannot_shrink_now_is_as_it_was() {
         let id = id_of(VOLUME);
         let less = Bytes::mib(LESS);
         for (mode, ops, reason, words) in [
-            (XFS, &used(XFS)[..], Reason::Refused, "is xfs, which never shrinks"),
-            (Mode::Block, &[Op::Create(Mode::Block)], Reason::Refused, "is block"),
+            (XFS, &used(XFS)[..], Reason::PreconditionFailed, "is xfs, which never shrinks"),
+            (Mode::Block, &[Op::Create(Mode::Block)], Reason::PreconditionFailed, "is block"),
             (EXT4, &used(EXT4)[..3], Reason::InUse, "does not shrink while it is mounted"),
         ] {
             let (host, _, node) = after(ops).await;
@@ -193,7 +193,7 @@ fn a_long_wipe_of_what_is_given_back_is_done_once() {
         host.forget_effects();
         let mut calls = 1;
         while let Err(error) = node.shrink(&id_of(VOLUME), Bytes::mib(LESS)).await {
-            assert_eq!(error.reason(), Reason::Working, "{error}");
+            assert_eq!(error.reason(), Reason::InProgress, "{error}");
             assert!(calls < 20, "it never ends");
             calls += 1;
         }
@@ -243,7 +243,11 @@ fn an_ext_shrinks_only_with_room_for_all_that_is_moved() {
         crate::machine::type_in(&host, "vg0", &line).await;
         // 36 extents move to where 44 stay: that is more than the eighth that a growth needs.
         let (reason, said) = refused(node.shrink(&id_of(VOLUME), Bytes::mib(176)).await);
-        assert_eq!((reason, size(&host), limit(&host)), (Reason::Refused, SMALL, None), "{said}");
+        assert_eq!(
+            (reason, size(&host), limit(&host)),
+            (Reason::PreconditionFailed, SMALL, None),
+            "{said}"
+        );
         assert!(said.contains("a safety snapshot") && said.contains("add a disk"), "{said}");
         assert_eq!(wrongs(&host, true).await, Vec::<String>::new());
     });
@@ -281,7 +285,7 @@ fn a_shrink_that_nobody_asks_for_again_is_finished_or_given_up() {
                     // Nobody is told that it may grow before it is told how small it is.
                     let before = size(&host);
                     while let Err(error) = node.release(&id).await {
-                        assert_eq!(error.reason(), Reason::Working, "{named}: {error}");
+                        assert_eq!(error.reason(), Reason::InProgress, "{named}: {error}");
                         assert!(size(&host) < before && limit(&host).is_some(), "{named}");
                     }
                     assert_eq!(limit(&host), None, "{named}");

@@ -33,7 +33,7 @@ async fn place_of(op: Op, host: &FakeHost, kind: impl Fn(&str) -> bool) -> usize
 async fn patiently(op: Op, host: &FakeHost, node: &Node) -> Result<String, String> {
     loop {
         match op.ask(host, node).await {
-            Err(said) if said.starts_with("Working") => tokio::task::yield_now().await,
+            Err(said) if said.starts_with("InProgress") => tokio::task::yield_now().await,
             answer => return answer,
         }
     }
@@ -53,7 +53,7 @@ async fn grown_unasked() -> (FakeHost, std::sync::Arc<Node>) {
     host.forget_effects();
     host.hold_after(at);
     let said = Op::Grow(LARGE).ask(&host, &node).await.expect_err("the wipe goes on");
-    assert!(said.starts_with("Working"), "{said}");
+    assert!(said.starts_with("InProgress"), "{said}");
     host.held().await;
     host.let_go();
     let more = host.device_of("vg0", &more_name(id_of(VOLUME).key())).expect("it is wiped");
@@ -183,7 +183,7 @@ fn the_id_of_a_volume_that_is_gone_takes_no_other_away() {
     block_on(async {
         let (host, _, node) = after(&[Op::Create(EXT4), Op::Stage(EXT4), Op::Publish(EXT4)]).await;
         let gone = node.unpublish(&id_of("gone"), Path::new(TARGET)).await;
-        assert!(matches!(gone, Err(VolumeError::Refused { .. })), "{gone:?}");
+        assert!(matches!(gone, Err(VolumeError::PreconditionFailed { .. })), "{gone:?}");
         assert!(format!("{:?}", host.state().mounts).contains(TARGET));
     });
 }
@@ -205,7 +205,7 @@ fn a_volume_that_may_not_be_here_is_not_answered_with_the_one_that_is() {
         let mut want = want(VOLUME, EXT4, SMALL);
         want.nodes = ["beta".to_owned()].into();
         let made = node.ensure(&want).await;
-        assert!(matches!(made, Err(VolumeError::Exists { .. })), "{made:?}");
+        assert!(matches!(made, Err(VolumeError::AlreadyExists { .. })), "{made:?}");
     });
 }
 

@@ -39,7 +39,9 @@ fn is_mounted(host: &FakeHost, path: &str) -> bool {
 
 fn assert_refused<T: std::fmt::Debug>(answer: Result<T, VolumeError>, words: &str) {
     match answer {
-        Err(VolumeError::Refused { reason }) => assert!(reason.contains(words), "{reason}"),
+        Err(VolumeError::PreconditionFailed { reason }) => {
+            assert!(reason.contains(words), "{reason}")
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -83,7 +85,7 @@ fn a_device_is_not_published_read_only() {
     block_on(async {
         let (host, _, node) = after(&[Op::Create(Mode::Block), Op::Stage(Mode::Block)]).await;
         let answer = node.publish(&Publish { read_only: true, ..publish(Mode::Block) }).await;
-        assert!(matches!(answer, Err(VolumeError::Invalid { .. })), "{answer:?}");
+        assert!(matches!(answer, Err(VolumeError::InvalidArgument { .. })), "{answer:?}");
         assert!(!is_mounted(&host, TARGET));
     });
 }
@@ -353,7 +355,7 @@ fn a_growth_keeps_to_what_the_volume_is() {
         let (_, _, node) = after(&[Op::Create(Mode::Block)]).await;
         let id = id_of(VOLUME);
         let answer = node.grow(&id, Growth { block: Some(false), ..growth(LARGE) }).await;
-        assert!(matches!(answer, Err(VolumeError::Invalid { .. })), "{answer:?}");
+        assert!(matches!(answer, Err(VolumeError::InvalidArgument { .. })), "{answer:?}");
         // Asked for less than there is, and no more than that.
         let size = Wanted { at_least: Bytes::mib(4), at_most: Some(Bytes::mib(8)) };
         let answer = node.grow(&id, Growth { size, block: None }).await;
@@ -371,11 +373,11 @@ fn a_volume_of_that_name_must_be_what_is_asked_for() {
         let other_mode = want(VOLUME, EXT4, 4);
         for want in [too_large, other_mode] {
             let answer = node.ensure(&want).await;
-            assert!(matches!(answer, Err(VolumeError::Exists { .. })), "{answer:?}");
+            assert!(matches!(answer, Err(VolumeError::AlreadyExists { .. })), "{answer:?}");
         }
         let mut elsewhere = want(NEIGHBOUR, Mode::Block, 4);
         elsewhere.nodes = ["beta".to_owned()].into();
         let answer = node.ensure(&elsewhere).await;
-        assert!(matches!(answer, Err(VolumeError::Elsewhere { .. })), "{answer:?}");
+        assert!(matches!(answer, Err(VolumeError::TopologyMismatch { .. })), "{answer:?}");
     });
 }

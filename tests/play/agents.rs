@@ -89,7 +89,7 @@ fn answer(api: &FakeApi, play: &mut Play) -> bool {
                 *now = fence;
                 look(api, play, Some(&volume(&before.name, &before.id, play)))
             } else {
-                failed("Refused", "it came before")
+                failed("PreconditionFailed", "it came before")
             }
         }
         (Operation::Shrink(wish), Some(volume)) => shrink(api, play, &volume, wish.to),
@@ -136,7 +136,7 @@ fn shrink(
     let before = play.limits.insert(volume.name.clone(), to.0);
     if play.shrinks == Shrinks::Slow && before.is_none() {
         play.sizes.insert(volume.name.clone(), volume.size.0);
-        return failed("Working", "what it gives back is being wiped");
+        return failed("InProgress", "what it gives back is being wiped");
     }
     play.sizes.insert(volume.name.clone(), to.0);
     json!({"phase": "Resized", "size": to})
@@ -147,7 +147,7 @@ fn release(play: &mut Play, volume: &str) -> serde_json::Value {
     let (limit, size) = (play.limits.get(volume).copied(), play.sizes.get_mut(volume));
     if let (Some(limit), Some(size)) = (limit, size.filter(|size| Some(**size) > limit)) {
         *size = limit;
-        return failed("Working", "it has come to its end only now");
+        return failed("InProgress", "it has come to its end only now");
     }
     play.limits.remove(volume);
     json!({"phase": "Succeeded"})

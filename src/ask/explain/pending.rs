@@ -62,7 +62,7 @@ fn under_way(facts: &Facts) -> Option<Explanation> {
     if status.phase == Phase::Failed {
         let failure = status.error?;
         // Of room the numbers of all nodes tell more.
-        let is_room = failure.reason == Reason::NoRoomToCreate.to_string();
+        let is_room = failure.reason == Reason::InsufficientCapacity.to_string();
         let words = format!("on node {node}: {}", failure.message);
         return (!is_room).then(|| failed(facts, &words));
     }

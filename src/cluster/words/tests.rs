@@ -88,11 +88,11 @@ fn what_a_look_saw_is_read_again_and_what_it_did_not_see_is_no_zero() {
 
 #[test]
 fn a_failure_keeps_its_reason_and_its_sentence() {
-    let error = VolumeError::Refused { reason: "it is mounted elsewhere".to_owned() };
+    let error = VolumeError::PreconditionFailed { reason: "it is mounted elsewhere".to_owned() };
     let failure = Failure::from(&error);
-    assert_eq!(failure.reason, "Refused");
+    assert_eq!(failure.reason, "PreconditionFailed");
     let told = VolumeError::from(&failure);
-    assert_eq!((told.reason(), told.to_string()), (Reason::Refused, error.to_string()));
+    assert_eq!((told.reason(), told.to_string()), (Reason::PreconditionFailed, error.to_string()));
     let long = VolumeError::Failed { what: "\u{e4}".repeat(LONGEST_MESSAGE + 1) };
     assert_eq!(Failure::from(&long).message.chars().count(), LONGEST_MESSAGE);
     let newer = Failure { reason: "Frobnicated".to_owned(), message: "x".to_owned() };

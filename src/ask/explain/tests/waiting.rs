@@ -282,11 +282,14 @@ fn the_record_of_the_work_says_how_far_it_is() {
     };
     let mut away = making(status(Phase::Pending, None, None));
     away.agents.clear();
-    let full = making(status(Phase::Failed, None, failure("NoRoomToCreate")));
+    let full = making(status(Phase::Failed, None, failure("InsufficientCapacity")));
     let told = all(vec![
         (making(status(Phase::Pending, None, None)), State::Provisioning),
         (making(status(Phase::Running, progress, None)), State::Provisioning),
-        (making(status(Phase::Failed, None, failure("Refused"))), State::ProvisioningFailed),
+        (
+            making(status(Phase::Failed, None, failure("PreconditionFailed"))),
+            State::ProvisioningFailed,
+        ),
         (away, State::NodePluginUnavailable),
     ]);
     insta::assert_snapshot!(told, @r"

@@ -137,8 +137,10 @@ impl World {
                     [is_running, claim.is_held, claim.is_read].map(u32::from).iter().sum();
                 answer = Ok(Look { node, fence: wanted, open_count });
             } else {
-                answer =
-                    Err(NotDone { reason: Reason::Refused, why: "what came before".to_owned() });
+                answer = Err(NotDone {
+                    reason: Reason::PreconditionFailed,
+                    why: "what came before".to_owned(),
+                });
             }
         }
         for asked in &mut self.asked {
