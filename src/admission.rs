@@ -1,13 +1,13 @@
-//! Gives the pods of StatefulSets their claims as they are made: a mutating webhook of the API server.
+//! Mutating webhook that adds the claims of PvcAutoscalers to the pods of StatefulSets.
 //!
-//! [`decide`] says what a pod gets; [`serve`] asks it for each pod, from what the API server says at that
-//! moment, and answers over TLS. The [`Keeper`] keeps the certificates, which all replicas share in a
-//! Secret, and the MutatingWebhookConfiguration. That one names no StatefulSets but those that
-//! PvcAutoscalers name and that exist, so no other pod of the cluster depends on the webhook; [`covers`] says
-//! whether it names one.
+//! [`decide`] computes the change of a pod; [`serve`] runs it for each pod, on live reads of the API server,
+//! and answers over TLS. The [`Keeper`] manages the certificates, which all replicas share in a Secret, and
+//! the MutatingWebhookConfiguration. The configuration names only StatefulSets that exist and that
+//! PvcAutoscalers name, so no other pod of the cluster depends on the webhook; [`covers`] tests whether it
+//! names one.
 //!
-//! There is no leader: every replica does all of it, and each write names what it was decided from, so
-//! that who comes second writes nothing.
+//! There is no leader: every replica does everything, and each write carries the version that it was decided
+//! from, so a late replica writes nothing.
 
 mod configuration;
 mod coverage;
@@ -34,16 +34,16 @@ pub use pairs::{LIFE, Pair, Pairs};
 pub use serve::serve;
 pub use shown::Shown;
 
-/// Who writes, for the API server.
+/// Name of the field manager for the API server.
 const WRITER: &str = "pliant-webhook";
 
 /// The Service by which the API server reaches the webhook. The Secret with the certificates, in its
 /// namespace, and the MutatingWebhookConfiguration have its name too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
-    /// Its namespace.
+    /// Namespace of the Service.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Service.
     pub name: String,
 }
 
@@ -62,7 +62,7 @@ impl FromStr for Service {
             Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
                 Ok(Service { namespace: namespace.to_owned(), name: name.to_owned() })
             }
-            _ => Err(format!("`{text}` is no Service: write NAMESPACE/NAME")),
+            _ => Err(format!("`{text}` is not a Service: use NAMESPACE/NAME")),
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Keeps the claims of workloads as their templates have them.
+//! Reconciles the claims of workloads with their templates.
 //!
-//! A [`PvcAutoscaler`](crate::api::PvcAutoscaler) has one template for the claims of a StatefulSet. A
-//! claim that differs grows where it can; else the pod gets another claim, which is filled with a
-//! verified copy by the [populators](crate::populators) while the pod is stopped; or, where the workload
-//! makes the claims, its own claim gets the volume with the copy. The status says which claim of a pod is
-//! the active one, and how far a swap is; it is written before anything is done.
+//! A [`PvcAutoscaler`](crate::api::PvcAutoscaler) has one template for the claims of a StatefulSet. A claim
+//! that differs is expanded where possible; otherwise the pod gets another claim, which the
+//! [populators](crate::populators) populate with a verified copy while the pod is stopped; or, if the workload
+//! creates the claims, its own claim gets the volume with the copy. The status names the active claim of each
+//! pod and the progress of its swap; it is written before each action.
 //!
-//! One replica does all of it, the [leader](crate::cluster::Candidate), and two do no harm: each decision is
-//! made from what the API server says at that moment, each effect names what it was decided from, and one that
-//! another replica had already is none.
+//! One replica does everything, the [leader](crate::cluster::Candidate), and two do no harm: each decision is
+//! made from live reads, each effect carries the version that it was decided from, and an effect that another
+//! replica has already had does nothing.
 
 mod apply;
 mod cancel;
@@ -63,19 +63,19 @@ pub use reason::AutoscalerReason;
 pub(crate) use size::wanted;
 pub use summary::AutoscalerSummary;
 
-/// Counts what is done, for whoever scrapes it.
+/// Counts events for metrics.
 pub trait Tally: Send + Sync + 'static {
-    /// A pod was away for so long to get another claim.
+    /// Counts the downtime of a pod during a swap.
     fn paused(&self, away: Duration);
 }
 
-/// Who writes, for the API server.
+/// Name of the field manager for the API server.
 const WRITER: &str = "pliant-operator";
 
 pub(crate) use crate::cluster::KEPT_BY;
 
-/// On a claim: the ordinal of its pod.
+/// Label of a claim: the ordinal of its pod.
 pub(crate) const ORDINAL: &str = "pliant.io/ordinal";
 
-/// On a claim: the one that has taken its place, and that has all of its content.
+/// Annotation of a claim: the claim that has replaced it, with all of its content.
 const SUPERSEDED_BY: &str = "pliant.io/superseded-by";

@@ -1,8 +1,8 @@
-//! The volumes of a whole cluster: each piece of work is a record for the node that does it.
+//! Volumes of a whole cluster: each operation is a custom resource for the node that runs it.
 //!
-//! Who has what is read from the records that the nodes' agents keep ([`Nodes`]); a wish becomes a
-//! `VolumeRequest` and is waited for by watch ([`Requests`]). Nothing is kept here: LVM on the nodes
-//! is the truth, and a controller that starts anew finds all that it needs in the API server.
+//! The NodeStorages of the nodes show which node has a volume ([`Nodes`]); an operation becomes a
+//! `VolumeRequest` whose status is watched ([`Requests`]). Nothing is stored here: LVM on the nodes
+//! is the truth, and a restarted controller finds everything in the API server.
 
 use std::fmt;
 use std::time::Duration;
@@ -92,14 +92,14 @@ pub use watched::{Change, Changed, Changes, Pauses, Place, Turnover, Watched, ev
 pub use words::{inspection_status, new_volume, usage_status, volume_on_node};
 pub use works::Works;
 
-/// Who writes, for the API server.
+/// Name of the field manager for the API server.
 const WRITER: &str = "pliant-controller";
 
-/// How long a call waits for its node, below the 60 s that its callers wait for it.
+/// Timeout of a call to a node, below the 60 s of its callers.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// How long the record of a node may be behind what the node has done: longer than a watch that broke
-/// takes to be taken up again. With the patience it is still below those 60 s.
+/// Maximum delay of a NodeStorage behind its node: longer than a broken watch takes to reconnect.
+/// Together with the timeout it is still below those 60 s.
 const PUBLISHED: Duration = Duration::from_secs(12);
 
 /// The volumes of a cluster.
@@ -116,35 +116,34 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Watch the records of the cluster; returns when all of them are known.
+    /// Watches the custom resources of the cluster; returns when all are known.
     ///
-    /// It waits as long as the API server does not answer, and ends with `stop`.
+    /// It waits while the API server does not respond, and ends with `stop`.
     pub async fn start(client: &Client, stop: &CancellationToken) -> Cluster {
         let cluster = Cluster::watch(client, WRITER, stop);
         cluster.known().await;
         cluster
     }
 
-    /// Begin to watch the records of the cluster, until `stop`; what is asked of nodes is written by
-    /// `writer`.
+    /// Starts to watch the custom resources of the cluster, until `stop`; `writer` is the field
+    /// manager of its requests.
     pub fn watch(client: &Client, writer: &'static str, stop: &CancellationToken) -> Cluster {
         let nodes = Nodes::watch(client, stop);
         let requests = Requests::watch(client, writer, stop);
         Cluster { nodes, requests, capacities: Capacities::new(client) }
     }
 
-    /// Wait until all records are known.
+    /// Waits until all custom resources are known.
     pub async fn known(&self) {
         tokio::join!(self.nodes.known(), self.requests.known());
     }
 
-    /// What the nodes have.
+    /// Returns the storage of the nodes.
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
     }
 
-    /// As [`Volumes::inspect`], but those who have the volume open get 10 s to let go of it before it is
-    /// said that they have.
+    /// Like [`Volumes::inspect`], but processes that have the volume open get 10 s to close it first.
     ///
     /// # Errors
     /// As [`Volumes::inspect`].
@@ -175,21 +174,21 @@ impl Cluster {
         let node = self.nodes.place(want, self.requests.node_that_made(&want.key()).as_deref())?;
         let id = VolumeId::new(NodeKey::of(&node), want.key());
         self.requests.carry_out(&node, &id, words::create(want)).await?;
-        // Its node publishes it before it says that it is done; the two are watched apart.
-        let made = match in_time("making", &id, self.nodes.until_told(&id)).await? {
+        // Its node publishes it before it reports success; the two are watched separately.
+        let made = match in_time("creating", &id, self.nodes.until_told(&id)).await? {
             Some(made) => made,
             None => self.unlisted(&node, &id).await?,
         };
         if want.size.admits(made.size) { Ok(made) } else { Err(untrue_size(&node, &made, want)) }
     }
 
-    /// A volume that was made, and that the record of its node does not list.
+    /// Returns a created volume that the NodeStorage of its node does not list.
     async fn unlisted(&self, node: &str, id: &VolumeId) -> Result<Volume, VolumeError> {
         let seen = self.look(id, words::inspect(false)).await?.map(|seen| seen.status.volume);
         seen.filter(|seen| seen.id == *id).ok_or_else(|| VolumeError::Failed {
             what: format!(
-                "node {node} says that it has made volume {id}, and does not find it; look at its agent, and \
-                 at the volume by `lvs` on the node"
+                "node {node} reports that it created volume {id}, but does not find it; check the log of its \
+                 node plugin, and the volume with `lvs` on the node"
             ),
         })
     }
@@ -200,10 +199,10 @@ impl Cluster {
     }
 }
 
-/// Wait for a node's record to tell what the node has done already.
+/// Waits until the NodeStorage of a node shows a completed operation.
 ///
 /// # Errors
-/// [`VolumeError::InProgress`] if it does not within some seconds: asking again joins the work.
+/// [`VolumeError::InProgress`] after some seconds: a repeated call joins the operation.
 async fn in_time<T>(
     what: &str,
     id: &VolumeId,
@@ -211,16 +210,16 @@ async fn in_time<T>(
 ) -> Result<T, VolumeError> {
     tokio::time::timeout(PUBLISHED, told).await.map_err(|_| VolumeError::InProgress {
         what: format!("{what} volume {id}"),
-        progress: "it is done, and the record of its node does not tell so yet".to_owned(),
+        progress: "it is done, but the NodeStorage of its node does not show that yet".to_owned(),
     })
 }
 
-/// A node says that it has done what was asked, and tells another size.
+/// Reports that a node has completed an operation with another size.
 fn untrue_size(node: &str, made: &Volume, want: &NewVolume) -> VolumeError {
     VolumeError::Failed {
         what: format!(
-            "node {node} says that it has made volume {}, and tells of {} bytes, where {} were asked \
-             for; look at its agent, and at the volume by `lvs` on the node",
+            "node {node} reports that it created volume {} with {} bytes, but {} were requested; check the log \
+             of its node plugin, and the volume with `lvs` on the node",
             made.id,
             made.size.get(),
             want.size
@@ -243,7 +242,7 @@ impl Volumes for Cluster {
     async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let node = self.nodes.of(id)?;
         self.requests.carry_out(&node, id, words::delete()).await?;
-        in_time("removing", id, self.nodes.until_gone(id)).await?;
+        in_time("deleting", id, self.nodes.until_gone(id)).await?;
         if self.nodes.may_leave_unnamed(id) {
             self.requests.forget_making(id).await?;
         }
@@ -296,9 +295,9 @@ impl Volumes for Cluster {
     }
 }
 
-/// What the API server, or the way to it, said instead of an answer.
+/// Converts an error of the API server, or of the way to it.
 fn not_asked(what: &str, error: &kube::Error) -> VolumeError {
-    let message = format!("the API server could not be asked to {what}: {error}");
+    let message = format!("failed to {what} through the API server: {error}");
     let reason = match error {
         kube::Error::Api(status) if status.is_invalid() => Reason::Failed,
         _ => Reason::Unavailable,

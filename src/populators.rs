@@ -1,14 +1,13 @@
-//! Fills claims from objects that they name in `dataSourceRef`, as KEP-1495 has it.
+//! Populates claims from the objects in their `dataSourceRef`, as in KEP-1495.
 //!
-//! [`validator`] tells a claim that nobody will fill it, [`registry`] says which kinds are filled here,
-//! and [`Populator`] fills the claims of one kind: a second claim without the data source gets a volume,
-//! a pod fills that, and the volume becomes the first claim's; one of this driver says on itself that it is
-//! half copied until then. What is particular of a kind is its
-//! [`Source`].
+//! [`validator`] reports a claim that no populator handles, [`registry`] registers the kinds of Pliant, and
+//! [`Populator`] populates the claims of one kind: a temporary claim without the data source gets a volume, a
+//! pod populates that, and the volume is rebound to the first claim; a volume of this driver is marked
+//! incomplete until then. [`Source`] has what differs between kinds.
 //!
-//! One replica does all of it, the [leader](crate::cluster::Candidate), and two do no harm: each decision is
-//! made from what the API server says at that moment, each effect names what it was decided from, and one that
-//! another replica had already is none.
+//! One replica does everything, the [leader](crate::cluster::Candidate), and two do no harm: each decision is
+//! made from live reads, each effect carries the version that it was decided from, and an effect that another
+//! replica has already had does nothing.
 
 mod ahead;
 mod apply;
@@ -50,35 +49,37 @@ pub use reason::PopulatorReason;
 pub use source::{Far, Fill, Sight, Source};
 pub use watches::Watches;
 
-/// Who writes, for the API server.
+/// Name of the field manager for the API server.
 const WRITER: &str = "pliant-operator";
 
-// On a claim and on what it is filled from, while it is being filled.
+// On a claim and its source while it is populated.
 use crate::cluster::HELD_BY_POPULATOR as FINALIZER;
 
-/// The label of the pods and the second claims: the uid of the claim that is filled.
+/// Label of populator pods and temporary claims: the uid of the claim that is populated.
 const LABEL: &str = "pliant.io/fill";
 
-/// On a claim: how far its filling is, for people.
+/// Annotation of a claim: its population progress, for users.
 const SHOWN: &str = "pliant.io/filling";
 
-/// On the volume of a second claim: the uid of the claim that it is for.
+/// Annotation of the volume of a temporary claim: the uid of the claim that it is for.
 pub(crate) const POPULATES: &str = "pliant.io/populates";
 
-/// Beside it: what becomes of the volume when its claim is deleted, as it was before.
+/// Annotation of the same volume: its previous reclaim policy.
 const POLICY: &str = "pliant.io/reclaim-policy";
 
-/// On a second claim whose volume is another's: that it was told so.
+/// Annotation of a temporary claim whose volume was rebound: its controller was notified.
 const NUDGED: &str = "pliant.io/volume-handed-over";
 
-/// The node that the scheduler, or somebody in its place, has chosen for the volume of a claim.
+/// Annotation of a claim: the node that the scheduler, or another program, has chosen for its
+/// volume.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// Counts what is done, for whoever scrapes it.
+/// Counts events for metrics.
 pub trait Tally: Send + Sync + 'static {
-    /// A claim was looked at by the validator: `empty`, `pvc`, `snapshot`, `populator`, `invalid` or
-    /// `error`.
+    /// Counts a claim that the validator has seen: `empty`, `pvc`, `snapshot`, `populator`,
+    /// `invalid` or `error`.
     fn validated(&self, result: &'static str);
-    /// A try to fill a claim has ended: `success`, `retry` if there will be another one, `error` if not.
+    /// Counts the end of an attempt to populate a claim: `success`, `retry` if it will be retried,
+    /// `error` if not.
     fn filled(&self, result: &'static str, took: Duration);
 }

@@ -1,4 +1,4 @@
-//! For which pods the API server asks the webhook.
+//! Pods for which the API server calls the webhook.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,33 +16,34 @@ use crate::api::DnsName;
 /// The label that every namespace has, with its name.
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 
-/// How many bytes of names one condition holds. An expression has at most 100,000 characters.
+/// Maximum size of the names in one match condition, in bytes. An expression has at most 100,000
+/// characters.
 ///
 /// # Source
-/// cel-go, `parser.ExpressionSizeCodePointLimit`, whose default Kubernetes takes.
+/// cel-go, `parser.ExpressionSizeCodePointLimit`, whose default Kubernetes uses.
 const MOST_NAMES: usize = 80_000;
 
-/// How long the API server waits, in seconds.
+/// Timeout of a call of the API server, in seconds.
 const PATIENCE: i32 = 5;
 
-/// What the condition asks of a pod, up to the list of names.
+/// Match condition for a pod, up to the list of names.
 const BEFORE_NAMES: &str = "has(object.metadata.ownerReferences) && \
     object.metadata.ownerReferences.exists(o, has(o.controller) && o.controller && \
     o.kind == 'StatefulSet' && o.apiVersion.startsWith('apps/') && \
     (request.namespace + '/' + o.name) in [";
 
-/// What comes after the list of names.
+/// Match condition after the list of names.
 const AFTER_NAMES: &str = "])";
 
-/// Between two names.
+/// Separator of two names.
 const BETWEEN_NAMES: &str = ", ";
 
 /// A StatefulSet by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Workload {
-    /// Its namespace.
+    /// Namespace of the StatefulSet.
     pub namespace: DnsName,
-    /// Its name.
+    /// Name of the StatefulSet.
     pub name: DnsName,
 }
 
@@ -52,7 +53,7 @@ impl Workload {
         Some(Workload { namespace: namespace.parse().ok()?, name: name.parse().ok()? })
     }
 
-    /// It as CEL writes a string. Names have no character that would end one.
+    /// Formats the name as a CEL string. Names have no character that would end one.
     fn literal(&self) -> String {
         format!("'{self}'")
     }
@@ -69,9 +70,9 @@ impl fmt::Display for Workload {
     }
 }
 
-/// Returns the webhooks by which the API server asks for the pods of these StatefulSets and for no
-/// other: none without a StatefulSet, one but for very many. All that the API server would add is
-/// in them, so that what is there can be compared with what is wanted.
+/// Returns the webhooks for the pods of these StatefulSets only: none without a StatefulSet,
+/// usually one, more for very many. They include all defaults of the API server, so that they can
+/// be compared with the existing ones.
 pub fn webhooks(
     service: &Service,
     workloads: &BTreeSet<Workload>,
@@ -91,8 +92,8 @@ pub fn webhooks(
     parts.map(|(number, part)| webhook(number, &part, client.clone())).collect()
 }
 
-/// Whether the API server asks the webhook for the pods of a StatefulSet. A pod that is made before
-/// that comes without its claim. A condition that we would not write covers none.
+/// Returns true if the API server calls the webhook for the pods of a StatefulSet. A pod that is
+/// created earlier lacks its claim. A condition in a foreign format covers none.
 pub fn covers(configuration: &MutatingWebhookConfiguration, workload: &Workload) -> bool {
     configuration.webhooks.iter().flatten().any(|webhook| {
         let selector = webhook.namespace_selector.as_ref();

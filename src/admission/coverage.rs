@@ -1,4 +1,4 @@
-//! Whether the webhook is asked for the pods of a StatefulSet, and else why not.
+//! Coverage of a StatefulSet by the webhook, with the reason if there is none.
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::{Api, Client};
@@ -7,10 +7,10 @@ use super::configuration::named;
 use super::names::{FullShare, full_share};
 use super::{Service, Workload, covers};
 
-/// Whether the API server asks the webhook for the pods of a StatefulSet.
+/// Coverage of the pods of a StatefulSet by the webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Coverage {
-    /// It does.
+    /// The webhook covers the pods.
     Covered,
     /// Not now: it does once the webhook names the StatefulSet.
     NotNamed,
@@ -18,10 +18,10 @@ pub enum Coverage {
     ShareIsFull(FullShare),
 }
 
-/// Look up whether the API server asks the webhook of this Service for the pods of a StatefulSet.
+/// Looks up whether the API server calls the webhook of this Service for the pods of a StatefulSet.
 ///
 /// # Errors
-/// What the API server says; a configuration that is not there is none.
+/// An error of the API server; a missing configuration is not an error.
 pub async fn coverage(
     client: &Client,
     service: &Service,

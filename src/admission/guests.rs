@@ -1,5 +1,5 @@
-//! Who is connected to the webhook, and how much memory each has of it. Anybody in the cluster may connect, so
-//! that is bounded, and whoever has most makes way: an API server has few connections.
+//! Connections to the webhook, and the memory of each. Any client in the cluster may connect, so both are
+//! bounded, and the client with most of them is disconnected: an API server has few connections.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,20 +7,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-/// How many may be connected.
+/// Maximum number of connections.
 const MOST_CONNECTIONS: usize = 256;
 
-/// How many bytes of questions are in memory. What is made of them takes some times as much.
+/// Maximum size of requests in memory, in bytes. Decoded, they take a multiple of that.
 const MOST_BYTES: usize = 8 << 20;
 
-/// Those who are connected. Clones are the same.
+/// Table of the connections. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Guests(Arc<Mutex<Table>>);
 
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    /// By the order in which they came.
+    /// Connections in the order of their arrival.
     all: BTreeMap<u64, Entry>,
 }
 
@@ -31,7 +31,7 @@ struct Entry {
     ended: CancellationToken,
 }
 
-/// One who is connected, until this is dropped.
+/// One connection, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Guest {
     number: u64,
@@ -41,7 +41,8 @@ pub(super) struct Guest {
 }
 
 impl Guests {
-    /// Let somebody in. If there are too many, the oldest connection of the address with most of them ends.
+    /// Admits a connection. If there are too many, the oldest connection of the address with most of them
+    /// ends.
     pub fn enter(&self, address: IpAddr) -> Guest {
         let mut table = self.table();
         while table.all.len() >= MOST_CONNECTIONS {
@@ -61,8 +62,8 @@ impl Guests {
 }
 
 impl Guest {
-    /// Take so many bytes more for a question, or say that there are none. If all are taken, connections of
-    /// the address with most of them end, unless that is this one's.
+    /// Reserves more bytes for a request, or returns false. If all are in use, connections of the address
+    /// with most of them end, unless that is the address of this one.
     pub fn take(&self, more: usize) -> bool {
         let mut table = self.guests.table();
         if !table.all.contains_key(&self.number) {
@@ -82,7 +83,7 @@ impl Guest {
         true
     }
 
-    /// Give back all bytes: the question is answered.
+    /// Releases all bytes: the request is answered.
     pub fn give_back(&self) {
         if let Some(entry) = self.guests.table().all.get_mut(&self.number) {
             entry.bytes = 0;

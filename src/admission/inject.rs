@@ -1,4 +1,4 @@
-//! What a pod of a StatefulSet gets when it is made.
+//! Changes of a pod of a StatefulSet at its creation.
 
 use json_patch::jsonptr::Pointer;
 use json_patch::{AddOperation, Patch, PatchOperation};
@@ -14,25 +14,25 @@ use crate::api::{
     ordinal_of,
 };
 
-/// What becomes of a pod.
+/// Decision about a new pod.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// It is made as it is.
+    /// Create it unchanged.
     AsItIs,
-    /// It is made with this change.
+    /// Create it with this change.
     With(Patch),
-    /// It is not made yet, or never; the sentence says why.
+    /// Reject it, for now or for good; the sentence gives the reason.
     Not(String),
 }
 
-/// Decide what a pod gets: of each PvcAutoscaler of its StatefulSet the claim with its ordinal, as the
-/// volume that has the name of the template. A volume that the StatefulSet's own
-/// `volumeClaimTemplates` have is left to them. A pod whose claim keeps its name and gets another volume
-/// gets our scheduling gate, and so does one whose new claim may have been filled before the status says that the
-/// old volume is unused, or that `lacks_claim`: the one that a swap has made for it is not there, though another one
-/// of its name may be. Deciding again on the outcome is [`Verdict::AsItIs`].
+/// Decides about a new pod: for each PvcAutoscaler of its StatefulSet it gets the claim with its ordinal, as the
+/// volume with the name of the template. Volumes of the StatefulSet's own `volumeClaimTemplates` are left alone.
+/// The pod gets the scheduling gate if its claim retains its name and gets another volume; if its new claim may
+/// have been populated before the status confirms that the old volume is unused; or if `lacks_claim`: the claim of
+/// a swap does not exist, though another one of its name may. Deciding again on the outcome gives
+/// [`Verdict::AsItIs`].
 ///
-/// Never the old claim while it is copied: what a pod would write there then would be lost.
+/// A pod never gets the old claim while that is copied: its writes there would be lost.
 pub fn decide(
     pod: &Pod,
     workload: &StatefulSet,
@@ -61,7 +61,7 @@ fn volumes(
         .iter()
         .filter(|one| one.spec.stateful_set() == Some(&workload_name))
         .filter(|one| !has_own_template(workload, template(one)))
-        // One that stands back behind an older one has no claims, and keeps no pod from being made.
+        // One that yields to an older one has no claims, and blocks no pod.
         .filter(|one| one.elder(autoscalers).is_none())
         .collect();
     if wanted.is_empty() {
@@ -69,9 +69,8 @@ fn volumes(
     }
     let ordinal = ordinal_of(&pod_name, &workload_name).ok_or_else(|| {
         format!(
-            "pod {pod_name} has no ordinal of StatefulSet {workload_name} in its name, so which \
-             claims are its own is not known: name it {workload_name}-N, or take StatefulSet \
-             {workload_name} out of its owners"
+            "pod {pod_name} has no ordinal of StatefulSet {workload_name} in its name, so its claims are \
+             unknown: name it {workload_name}-N, or remove StatefulSet {workload_name} from its owners"
         )
     })?;
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -94,7 +93,8 @@ fn gate(pod: &Pod, is_held: bool) -> Result<Vec<PatchOperation>, String> {
     let spec = pod.spec.as_ref();
     if let Some(node) = spec.and_then(|spec| spec.node_name.as_ref()) {
         return Err(format!(
-            "pod {} names node {node} itself, so that it cannot wait there: it is made when its claim can be used",
+            "pod {} sets its node {node} itself, so the scheduler cannot delay it: it is created when its \
+             claim can be used",
             pod.name_any()
         ));
     }
@@ -108,7 +108,7 @@ fn gate(pod: &Pod, is_held: bool) -> Result<Vec<PatchOperation>, String> {
     Ok(vec![set("/spec/schedulingGates", json!(gates)), set("/metadata/labels", json!(labels))])
 }
 
-/// Whether these are the same volumes, in any order.
+/// Returns true if these are the same volumes, in any order.
 fn is_same(some: &[Volume], others: &[Volume]) -> bool {
     some.len() == others.len() && some.iter().all(|one| others.contains(one))
 }
@@ -123,10 +123,10 @@ fn has_own_template(workload: &StatefulSet, name: &str) -> bool {
     own.any(|template| template.metadata.name.as_deref() == Some(name))
 }
 
-/// The volume that a pod has of a PvcAutoscaler; or why it cannot have it.
+/// Returns the volume of a pod for a PvcAutoscaler, or why it cannot have it.
 ///
-/// The API server takes no StatefulSet with a mount of a volume that is not there, so there may be one
-/// that stands for the claim: a claim with the name of the volume. Until it is replaced no pod starts.
+/// The API server rejects a StatefulSet with a mount of a volume that does not exist, so it may have a
+/// placeholder: a claim with the name of the volume. Until that is replaced, no pod starts.
 fn volume_for(
     pod: &str,
     ordinal: i32,
@@ -140,11 +140,11 @@ fn volume_for(
         .filter(|claim| !claim.is_empty())
         .ok_or_else(|| match autoscaler.status.as_ref().and_then(why_not_made) {
             Some(why) => format!(
-                "pod {pod} has no claim {template} yet: PvcAutoscaler {} says: {why}",
+                "pod {pod} has no claim {template} yet: PvcAutoscaler {} reports: {why}",
                 autoscaler.name_any()
             ),
             None => format!(
-                "the claim {template} of pod {pod} is not there yet; it is made within seconds"
+                "the claim {template} of pod {pod} does not exist yet; it is created within seconds"
             ),
         })?;
     let there = volumes.iter().find(|volume| volume.name == template);
@@ -164,14 +164,13 @@ fn volume_for(
     }
     let name = autoscaler.name_any();
     Err(format!(
-        "pod {pod} has a volume {template} that is not the claim {claim}, which PvcAutoscaler {name} \
-         gives it; take that volume out of what makes the pod, have it name claim {template}, which \
-         stands for that, or delete the PvcAutoscaler"
+        "pod {pod} has a volume {template} that is not the claim {claim}, which PvcAutoscaler {name} assigns \
+         to it; remove that volume from the pod template, have it name the placeholder claim {template}, or \
+         delete the PvcAutoscaler"
     ))
 }
 
-/// What a status says of a claim that is not made yet: what keeps all of them from being as they are wanted, or what
-/// is waited for.
+/// Reason in a status why a claim does not exist yet: what blocks all claims, or what is waited for.
 fn why_not_made(told: &PvcAutoscalerStatus) -> Option<&String> {
     let waits = told.phase == AutoscalerPhase::Waiting;
     told.message.as_ref().or(told.progress.as_ref().filter(|_| waits))

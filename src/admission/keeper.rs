@@ -1,4 +1,4 @@
-//! Keeps the certificates and the MutatingWebhookConfiguration as they are wanted.
+//! Reconciles the certificates and the MutatingWebhookConfiguration.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -28,41 +28,41 @@ use crate::cluster::{
 };
 use crate::panics::caught_now;
 
-/// What panics and spans are under.
+/// Name for panics and spans.
 const LOOP: &str = "webhook";
 
 /// The key of the Secret under which the certificates are.
 const KEY: &str = "certificates.json";
 
-/// The keys of a Secret that another program keeps: of its authority, its certificate and the key of that. They are
-/// those of the type `kubernetes.io/tls`, with `ca.crt` beside, as cert-manager writes them.
+/// Keys of a Secret that another program manages: its authority, its certificate and the private key. They are
+/// those of the type `kubernetes.io/tls`, plus `ca.crt`, as cert-manager writes them.
 const GIVEN_KEYS: [&str; 3] = ["ca.crt", "tls.crt", "tls.key"];
 
-/// After an API server that refused, or did not answer.
+/// Delay after the API server rejected a request or did not respond.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Between two rounds of writes, so that who writes otherwise is not fought without a pause.
+/// Delay between two rounds of writes, so that two writers do not compete without a break.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long the clock is not looked at, at most: it may be set, and a sleep does not see that.
+/// Maximum interval between two checks of the clock: it may be set, and a sleep does not see that.
 const LOOK: Duration = Duration::from_secs(3600);
 
-/// How many StatefulSets are read at once.
+/// Page size for lists of StatefulSets.
 const PAGE: u32 = 100;
 
 /// Writes that may follow from each other: certificates, and then their authority.
 const ROUNDS: usize = 3;
 
-/// Tells the time since 1970, as the machine has it now: whoever checks a certificate goes by that, and it
-/// may be set.
+/// Returns the time since 1970 by the clock of the host, which may be set: clients check certificates by
+/// it.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// Keeps the certificates and the configuration; each replica has one.
+/// Reconciles the certificates and the configuration; each replica has one.
 #[derive(Clone)]
 pub struct Keeper {
     client: Client,
     service: Service,
-    /// The Secret of another program that keeps the certificates; without it they are made here.
+    /// Secret of another program with the certificates; without it they are created here.
     given: Option<String>,
     shown: Shown,
     life: Duration,
@@ -75,7 +75,7 @@ impl fmt::Debug for Keeper {
     }
 }
 
-/// What there is.
+/// Observed state.
 #[derive(Debug, Default)]
 struct Seen {
     secret: Option<Secret>,
@@ -83,7 +83,7 @@ struct Seen {
     shares: Shares,
 }
 
-/// What is to be done.
+/// Next action.
 #[derive(Debug, PartialEq)]
 enum Step {
     /// Make a certificate and put it before those of the Secret.
@@ -92,26 +92,26 @@ enum Step {
     Ask(Vec<MutatingWebhook>),
 }
 
-/// Why a step was not done.
+/// Error of an action.
 #[derive(Debug, thiserror::Error)]
 enum KeepError {
-    #[error("no certificate could be made")]
+    #[error("failed to create a certificate")]
     Make(#[from] rcgen::Error),
-    #[error("the certificates could not be written")]
+    #[error("failed to write the certificates")]
     Text(#[from] serde_json::Error),
-    #[error("the API server refuses it or does not answer")]
+    #[error("the API server rejects the request or does not respond")]
     Api(#[from] kube::Error),
 }
 
-/// What the names depend on: which StatefulSets PvcAutoscalers name, and which are there. What else changes of
-/// them is no reason to go over all names.
+/// Inputs for the list of names: the StatefulSets that PvcAutoscalers name, and those that exist. Other
+/// changes of them do not matter.
 struct Names {
     autoscalers: Changes<Naming>,
     sets: Changes<StatefulSetVersion>,
 }
 
 impl Names {
-    /// Take what has changed; whether names may have.
+    /// Takes the changes; returns true if the names may have changed.
     fn take(&mut self) -> bool {
         let named = |one: &Arc<Naming>| one.stateful_set.clone();
         let are_named_otherwise = match self.autoscalers.take() {
@@ -129,7 +129,7 @@ impl Names {
         are_named_otherwise || are_others
     }
 
-    /// Wait until names may have changed.
+    /// Waits until names may have changed.
     async fn changed(&mut self) {
         loop {
             tokio::select! {
@@ -144,24 +144,25 @@ impl Names {
 }
 
 impl Keeper {
-    /// A keeper of what has the name of this service, which lets `shown` show what it keeps.
+    /// Creates a controller for the webhook of this Service, which serves its certificates through
+    /// `shown`.
     pub fn new(client: Client, service: Service, shown: Shown) -> Self {
         let since_1970 = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let clock: Clock = Arc::new(move || since_1970().unwrap_or_default());
         Keeper { client, service, given: None, shown, life: LIFE, clock }
     }
 
-    /// As it is, with the certificates of this Secret, in the namespace of the service, which another program keeps.
+    /// Uses the certificates of this Secret in the namespace of the Service, which another program manages.
     pub fn with_given(self, secret: Option<String>) -> Self {
         Keeper { given: secret, ..self }
     }
 
-    /// As it is, with certificates of another life by another clock.
+    /// Uses certificates of another lifetime and another clock.
     pub fn with_lives(self, life: Duration, clock: Clock) -> Self {
         Keeper { life, clock, ..self }
     }
 
-    /// Keep them until `stop`: look after each change, and when a certificate comes of age.
+    /// Reconciles until `stop`: after each change, and when a certificate is due for renewal.
     pub async fn run(
         &self,
         autoscalers: &Watched<Naming>,
@@ -208,8 +209,8 @@ impl Keeper {
         stop.run_until_cancelled(kept).await;
     }
 
-    /// Show what is to be shown, and write what is not as it should be; how long until that is looked
-    /// at without a change.
+    /// Serves the certificate and writes what differs; returns the time until the next check without
+    /// a change.
     async fn keep(&self, seen: &Seen) -> Duration {
         self.show(seen);
         if self.plan(seen).is_none() {
@@ -223,12 +224,12 @@ impl Keeper {
             Ok(Err(error)) => causes::in_full(&error),
             Err(why) => why.to_string(),
         };
-        tracing::warn!(webhook = %self.service, error, "the webhook is not as it should be yet");
+        tracing::warn!(webhook = %self.service, error, "failed to reconcile the webhook");
         AGAIN
     }
 
-    /// Write until all is as it should be. What was only watched may be old, so it is looked at anew, and
-    /// the configuration first: who writes over it knows all that there was when it was read.
+    /// Writes until nothing differs. Watched objects may be outdated, so they are read again, the
+    /// configuration first: a writer of a new one knows everything that it was decided from.
     async fn write(&self) -> Result<(), KeepError> {
         for _ in 0..ROUNDS {
             let (configurations, secrets) = (self.configurations(), self.secrets());
@@ -242,7 +243,7 @@ impl Keeper {
                 tracing::warn!(
                     count,
                     first,
-                    "StatefulSets are not named by the webhook: their namespaces have more than their share"
+                    "the webhook leaves out StatefulSets: their namespaces exceed their share"
                 );
             }
             let seen = Seen { secret, configuration, shares };
@@ -268,7 +269,7 @@ impl Keeper {
         let Some(pair) = pairs.shown(trusts, (self.clock)()) else { return };
         if let Err(error) = self.shown.show(pair) {
             let error = causes::in_full(&error);
-            tracing::warn!(webhook = %self.service, error, "its certificate cannot be used");
+            tracing::warn!(webhook = %self.service, error, "failed to load the certificate");
         }
     }
 
@@ -293,7 +294,7 @@ impl Keeper {
         }
     }
 
-    /// Put a new certificate before those that were seen, unless another replica has.
+    /// Puts a new certificate before the observed ones, unless another replica has done so.
     async fn renew(&self, seen: &Seen) -> Result<(), KeepError> {
         let now = (self.clock)();
         let new = Pair::make(&self.service.host(), self.life, now)?;
@@ -341,8 +342,9 @@ impl Keeper {
         }
     }
 
-    /// Let the API server ask by these, unless the configuration has changed since it was seen. If it takes no
-    /// such names, it still gets the authorities: else it would trust nobody by and by, and no pod would be made.
+    /// Writes these webhooks, unless the configuration has changed since it was read. If the API server rejects
+    /// the names, it still gets the authorities: otherwise it would trust no certificate in the end, and no pod
+    /// would be created.
     async fn ask(&self, webhooks: Vec<MutatingWebhook>, seen: &Seen) -> Result<(), kube::Error> {
         let mut wanted = MutatingWebhookConfiguration::default();
         wanted.metadata.name = Some(self.service.name.clone());
@@ -361,7 +363,7 @@ impl Keeper {
         }
     }
 
-    /// Let the API server trust the authorities of these webhooks in those that are there, and change nothing else.
+    /// Updates only the authorities of the existing webhooks.
     async fn trust(&self, wanted: &[MutatingWebhook], seen: &Seen) -> Result<(), kube::Error> {
         let bundle = wanted.iter().find_map(|one| one.client_config.ca_bundle.as_ref());
         let (Some(bundle), Some(there)) = (bundle, &seen.configuration) else { return Ok(()) };
@@ -416,7 +418,7 @@ impl Keeper {
     }
 }
 
-/// The StatefulSet that a PvcAutoscaler names. One that the program stumbles over is named by none; the log says where.
+/// Returns the StatefulSet that a PvcAutoscaler names. A panic over one counts as no name; the log shows where.
 fn workload(one: &Naming) -> Option<Workload> {
     caught_now(LOOP, || one.workload()).ok().flatten()
 }

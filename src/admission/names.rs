@@ -1,5 +1,5 @@
-//! Which StatefulSets the webhook names, of those that PvcAutoscalers name: each namespace has a share, so that
-//! none fills the configuration of all.
+//! Selection of the StatefulSets that the webhook names: each namespace has a share, so that no namespace uses
+//! up the configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,30 +7,31 @@ use std::fmt;
 use super::Workload;
 use crate::api::DnsName;
 
-/// How many bytes the names of one namespace take: some 200 of the longest, well over a thousand of the usual.
+/// Maximum size of the names of one namespace, in bytes: some 200 of the longest, well over a thousand usual
+/// ones.
 const MOST_OF_NAMESPACE: usize = 64 << 10;
 
-/// How many bytes all names take. An object has at most 1.5 MiB in etcd, and authorities and the rest stand
-/// beside the names.
+/// Maximum size of all names, in bytes. An object has at most 1.5 MiB in etcd, and the authorities and the
+/// rest are next to the names.
 const MOST: usize = 800 << 10;
 
-/// What a name takes beside its letters: quotes, slash, comma and space.
+/// Size of a name besides its letters: quotes, slash, comma and space.
 const AROUND: usize = 5;
 
 /// The StatefulSets that the webhook names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Shares {
     pub named: BTreeSet<Workload>,
-    /// Those that exist and are more than the share of their namespace.
+    /// StatefulSets that exist and exceed the share of their namespace.
     pub left_out: BTreeSet<Workload>,
 }
 
-/// Share the configuration among the StatefulSets that are `wanted`, of which some are `named` already. Only
-/// those are named that exist, or that did when they were named: one that is deleted and made again in the
-/// middle of a swap has its pods shown to the webhook all the time.
+/// Shares the configuration among the `wanted` StatefulSets, some of which are already `named`. Only
+/// StatefulSets are named that exist, or that did when they were named: if one is deleted and created again
+/// during a swap, the webhook always sees its pods.
 ///
-/// Who is named already comes first in its namespace. Namespaces take one name each in turn, so those with
-/// few have all of theirs.
+/// Named ones come first in their namespace. Namespaces take turns of one name each, so those with few names
+/// get all of theirs.
 pub(super) fn share(
     wanted: BTreeSet<Workload>,
     named: &BTreeSet<Workload>,
@@ -68,11 +69,11 @@ pub(super) fn share(
 pub struct FullShare {
     /// The namespace whose share it is; `None` is what all namespaces have together.
     pub namespace: Option<DnsName>,
-    /// How many StatefulSets are named in it.
+    /// Number of StatefulSets that it names.
     pub names: usize,
-    /// How many bytes their names take.
+    /// Size of their names, in bytes.
     pub taken: usize,
-    /// How many bytes it has.
+    /// Size of the share, in bytes.
     pub most: usize,
 }
 
@@ -95,7 +96,7 @@ impl fmt::Display for FullShare {
     }
 }
 
-/// The share that keeps the webhook from naming one more StatefulSet beside those that it names.
+/// Returns the share that prevents the webhook from naming one more StatefulSet.
 pub(super) fn full_share(named: &BTreeSet<Workload>, workload: &Workload) -> Option<FullShare> {
     let mut namespaces: BTreeMap<&DnsName, (usize, Namespace)> = BTreeMap::new();
     for one in named {
@@ -114,8 +115,8 @@ pub(super) fn full_share(named: &BTreeSet<Workload>, workload: &Workload) -> Opt
     is_full.then_some(full)
 }
 
-/// What is wanted of one namespace, in the order in which it is named: those that exist first, and of these
-/// those that are named already.
+/// Names of one namespace in the order of their selection: existing ones first, and named ones first among
+/// these.
 #[derive(Default)]
 struct Namespace {
     wanted: BTreeSet<(bool, bool, Workload)>,
@@ -123,7 +124,7 @@ struct Namespace {
 }
 
 impl Namespace {
-    /// How many bytes a name takes; the first one of a namespace has that selected, too.
+    /// Size of a name in bytes; the first one of a namespace also selects the namespace.
     fn size_with(&self, workload: &Workload) -> usize {
         let (namespace, name) = (workload.namespace.as_str().len(), workload.name.as_str().len());
         let selected = if self.taken == 0 { namespace + AROUND } else { 0 };

@@ -1,10 +1,10 @@
-//! Which StatefulSets PvcAutoscalers name, as it is watched.
+//! StatefulSets that watched PvcAutoscalers name.
 
 use crate::admission::Workload;
 use crate::api::StatefulSetName;
 use crate::cluster::{Names, Record};
 
-/// A PvcAutoscaler, of which is kept what names it and which StatefulSet it names.
+/// A PvcAutoscaler, reduced to its metadata and its StatefulSet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Naming {
     names: Names,
@@ -13,8 +13,8 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// The StatefulSet whose claims it keeps. A name that no object can have is that of none: the schema
-    /// refuses it, and an older one may have taken it.
+    /// Returns the StatefulSet whose claims it manages. A name that no object can have counts as none:
+    /// the schema rejects it, but an older schema may have accepted it.
     pub fn workload(&self) -> Option<Workload> {
         Workload::parse(&self.names.namespace, self.stateful_set.as_deref()?)
     }

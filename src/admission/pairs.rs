@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::certificates::{Authority, Lasting, Usage};
 
-/// How long a certificate is good for.
+/// Lifetime of a certificate.
 pub const LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
 
 /// The part of its life by which a certificate begins before it was made, an hour of 90 days: clocks
@@ -29,11 +29,11 @@ pub struct Pair {
     pub authority: String,
     /// The certificate, in PEM.
     pub certificate: String,
-    /// Its key, in PEM.
+    /// Private key, in PEM.
     pub key: String,
-    /// When it was made.
+    /// Time of its creation.
     made: u64,
-    /// When it is no longer good, if that is known: of one that another program keeps it is not.
+    /// Time of its expiry, if known: not for a certificate that another program manages.
     expires: Option<u64>,
 }
 
@@ -47,10 +47,10 @@ impl fmt::Debug for Pair {
 }
 
 impl Pair {
-    /// Make one for a server of this name; `now` is since 1970.
+    /// Creates a certificate for a server of this name; `now` is since 1970.
     ///
     /// # Errors
-    /// What keeps the system from making keys, or a name that is none.
+    /// The system cannot create keys, or the name is invalid.
     pub fn make(host: &str, life: Duration, now: Duration) -> Result<Pair, rcgen::Error> {
         let begins = now.saturating_sub(life / EARLY);
         let expires = begins + life;
@@ -66,12 +66,12 @@ impl Pair {
         })
     }
 
-    /// One that another program keeps, and renews.
+    /// Wraps a certificate that another program manages and renews.
     pub fn given(authority: String, certificate: String, key: String) -> Pair {
         Pair { authority, certificate, key, made: 0, expires: None }
     }
 
-    /// When it is no longer good, since 1970, if that is known.
+    /// Returns the time of its expiry since 1970, if known.
     pub fn expires(&self) -> Option<Duration> {
         self.expires.map(Duration::from_secs)
     }
@@ -99,12 +99,12 @@ impl Pairs {
         Pairs(vec![pair])
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no certificate.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether a new one is to be made.
+    /// Returns true if a new certificate is due.
     pub fn are_due(&self, now: Duration) -> bool {
         self.0.first().is_none_or(|newest| newest.renewed_at() <= now)
     }
@@ -128,7 +128,7 @@ impl Pairs {
         self.0.iter().find(is_known).or(self.0.last())
     }
 
-    /// How long it is until something about them changes.
+    /// Returns the time until the next change of the certificates.
     pub fn next(&self, now: Duration) -> Option<Duration> {
         let newest = self.0.first()?;
         let times = [newest.shown_at(), newest.renewed_at()];

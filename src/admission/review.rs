@@ -27,22 +27,22 @@ use crate::causes;
 use crate::cluster::{lacks_claim, list};
 use crate::panics::caught;
 
-/// How long is looked: less than the API server waits for the answer.
+/// Timeout of the reads: less than the API server waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How long a question may take to come.
+/// Timeout for reading a request.
 const READING: Duration = Duration::from_secs(3);
 
 /// The longest question in bytes. The API server takes no objects of more than 3 MiB.
 const LONGEST_REVIEW: usize = 4 << 20;
 
-/// The longest name of a pod with its namespace that lines of the log say, in characters.
+/// Maximum length of a pod's namespace and name in log lines, in characters.
 const LONGEST_NAME: usize = 253 + 1 + 63;
 
-/// How many questions are answered at the same time; others wait.
+/// Maximum number of concurrent reviews; others wait.
 const MOST_AT_ONCE: usize = 16;
 
-/// Where questions are answered.
+/// Handler of reviews.
 pub(super) struct Desk {
     client: Client,
     places: Semaphore,
@@ -54,7 +54,7 @@ impl Desk {
     }
 }
 
-/// Answer the review of a pod.
+/// Answers the review of a pod.
 pub(super) async fn pods(
     State(desk): State<Arc<Desk>>,
     Extension(guest): Extension<Arc<Guest>>,
@@ -72,7 +72,7 @@ pub(super) async fn pods(
     answer
 }
 
-/// Read a question; what it takes is counted while it comes, whatever its length is said to be.
+/// Reads a request; its size is counted while it arrives, whatever length it declares.
 async fn read(mut body: Body, guest: &Guest) -> Result<Vec<u8>, StatusCode> {
     let mut review = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -106,13 +106,13 @@ async fn answer(client: &Client, review: Vec<u8>) -> Response {
     }
 }
 
-/// The span of a question: each line of its answer says of which pod.
+/// Span of a review: each log line names the pod.
 fn span_of(request: &AdmissionRequest<Pod>) -> Span {
     let namespace = request.namespace.as_deref().unwrap_or_default();
     // Without a name the API server makes one from this, after the question.
     let generated = || request.object.as_ref()?.metadata.generate_name.as_deref();
     let name = Some(&*request.name).filter(|name| !name.is_empty()).or_else(generated);
-    // Anybody may ask, and write what the API server would refuse.
+    // Any client may call, and send what the API server would reject.
     let short = |text: &str| -> String { text.chars().take(LONGEST_NAME).collect() };
     let (uid, pod) = (short(&request.uid), format!("{namespace}/{}", name.unwrap_or_default()));
     let pod = short(&pod);
@@ -120,10 +120,11 @@ fn span_of(request: &AdmissionRequest<Pod>) -> Span {
     tracing::error_span!("admission", uid, pod)
 }
 
-/// Answer; after a panic there is none.
+/// Answers a review; after a panic there is no answer.
 async fn attend(client: &Client, request: &AdmissionRequest<Pod>) -> Option<AdmissionResponse> {
     let answered = caught("webhook", respond(client, request)).await;
-    let told = answered.inspect_err(|panicked| tracing::error!(%panicked, "a pod is not made"));
+    let told =
+        answered.inspect_err(|panicked| tracing::error!(%panicked, "failed to review a pod"));
     told.ok()
 }
 
@@ -143,9 +144,9 @@ async fn respond(client: &Client, request: &AdmissionRequest<Pod>) -> AdmissionR
         },
         Ok(Ok(Verdict::Not(why))) => why,
         Ok(Err(error)) => unknown(pod, &causes::in_full(&error)),
-        Err(_) => unknown(pod, "the API server does not answer"),
+        Err(_) => unknown(pod, "the API server does not respond"),
     };
-    tracing::info!(why, "a pod is not made yet");
+    tracing::info!(why, "rejecting a pod for now");
     let refusal = Status::failure(&why, "Forbidden").with_code(403);
     let mut answer = answer.deny(&why);
     answer.result = refusal;
@@ -154,16 +155,16 @@ async fn respond(client: &Client, request: &AdmissionRequest<Pod>) -> AdmissionR
 
 fn unknown(pod: &Pod, why: &str) -> String {
     format!(
-        "which claims pod {} is to have could not be looked up: {why}; it is tried again; if it stays so, see the \
-         log of the operator",
+        "the claims of pod {} could not be looked up: {why}; this is retried; if it persists, see the log of \
+         the operator",
         pod.name_any()
     )
 }
 
-/// Look at what there is at this moment, and decide: a cache could still have the claim of before.
+/// Reads the live objects and decides: a cache could still have the previous claim.
 async fn verdict(client: &Client, namespace: &str, pod: &Pod) -> Result<Verdict, kube::Error> {
     let Some(owner) = controlling_stateful_set(pod) else { return Ok(Verdict::AsItIs) };
-    // Whoever makes a pod writes its owner, and the name becomes a part of a path.
+    // The creator of a pod sets its owner, and the name becomes a part of a path.
     if Workload::parse(namespace, &owner.name).is_none() {
         return Ok(Verdict::AsItIs);
     }
@@ -174,7 +175,7 @@ async fn verdict(client: &Client, namespace: &str, pod: &Pod) -> Result<Verdict,
         tokio::try_join!(workloads.get_opt(&owner.name), list(&autoscalers, &every))?;
     for unreadable in &autoscalers.unreadable {
         if names(client, namespace, unreadable.name(), &owner.name).await? {
-            return Ok(Verdict::Not(format!("{unreadable}; update the operator, or correct it")));
+            return Ok(Verdict::Not(format!("{unreadable}; upgrade the operator, or correct it")));
         }
     }
     let has_unknown = |one: &&PvcAutoscaler| {
@@ -186,20 +187,21 @@ async fn verdict(client: &Client, namespace: &str, pod: &Pod) -> Result<Verdict,
     if let Some(one) = autoscalers.items.iter().find(has_unknown) {
         let name = one.name_any();
         return Ok(Verdict::Not(format!(
-            "a swap of PvcAutoscaler {name} has a phase of another version; update the operator"
+            "a swap of PvcAutoscaler {name} has a phase of another version; upgrade the operator"
         )));
     }
     let Some(workload) = workload else {
         let (set, pod) = (&owner.name, pod.name_any());
         return Ok(Verdict::Not(format!(
-            "StatefulSet {set} of pod {pod} is gone: create it again, or the pod without that as its owner"
+            "StatefulSet {set} of pod {pod} is gone: create it again, or create the pod without that owner"
         )));
     };
     let lacks_claim = Box::pin(lacks_claim(client, namespace, pod, &autoscalers.items)).await?;
     Ok(decide(pod, &workload, &autoscalers.items, lacks_claim))
 }
 
-/// Whether a PvcAutoscaler names a StatefulSet: which claim its pod gets is not known then.
+/// Returns true if a PvcAutoscaler that cannot be decoded names the StatefulSet: the claim of its
+/// pod is unknown then.
 async fn names(
     client: &Client,
     namespace: &str,

@@ -25,24 +25,24 @@ use tower::ServiceExt;
 use super::guests::{Guest, Guests};
 use super::{Shown, review};
 
-/// How long a client has to agree on keys.
+/// Timeout of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// How long a client may say nothing, or not end what it says before a question: longer than an API server keeps
-/// a connection that it does not use, so that none ends while it asks.
+/// Timeout of an idle client, or of incomplete headers: longer than an API server holds an unused connection, so
+/// that none ends during a request.
 const IDLE: Duration = Duration::from_secs(120);
 
 /// The most bytes before a question.
 const LONGEST_HEAD: usize = 32 << 10;
 
-/// How long those who ask have for their answers when the server stops.
+/// Grace period for running requests when the server stops.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Answer the API server on `/pods` until `stop`, from the moment on at which there is a certificate;
-/// `/healthz` says `ok`. Anybody may connect: what all of them take together is bounded.
+/// Serves the API server on `/pods` until `stop`, as soon as there is a certificate; `/healthz`
+/// answers `ok`. Any client may connect: their total memory is bounded.
 ///
 /// # Errors
-/// What makes a certificate unusable.
+/// The certificate is unusable.
 pub async fn serve(
     mut listener: TcpListener,
     client: Client,
@@ -77,7 +77,7 @@ pub async fn serve(
     Ok(())
 }
 
-/// Answer on one connection, until either side ends it.
+/// Serves one connection, until either side ends it.
 async fn attend(
     stream: TcpStream,
     acceptor: TlsAcceptor,
@@ -100,7 +100,7 @@ async fn attend(
         _ = connection.as_mut() => {}
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            let _ = connection.await; // Whoever went in midst of it asks again.
+            let _ = connection.await; // A client that was disconnected midway calls again.
         }
     }
 }

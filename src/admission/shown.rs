@@ -25,10 +25,10 @@ impl fmt::Debug for Shown {
 }
 
 impl Shown {
-    /// Show this one. The one that is shown already is left as it is.
+    /// Serves this certificate. If it is already served, nothing changes.
     ///
     /// # Errors
-    /// What makes it unusable; then the one before is shown on.
+    /// The certificate is unusable; then the previous one stays.
     pub fn show(&self, pair: &Pair) -> Result<(), Error> {
         let is_shown = self.0.borrow().as_ref().is_some_and(|(shown, _)| shown == pair);
         if !is_shown {
@@ -38,12 +38,12 @@ impl Shown {
         Ok(())
     }
 
-    /// When the one that is shown is no longer good, since 1970; `None` without one, or if that is not known.
+    /// Returns the expiry of the served certificate since 1970; `None` without one, or if it is unknown.
     pub fn expires(&self) -> Option<Duration> {
         self.0.borrow().as_ref().and_then(|(pair, _)| pair.expires())
     }
 
-    /// Wait until there is one.
+    /// Waits until there is a certificate.
     pub(super) async fn first(&self) {
         let _ = self.0.subscribe().wait_for(Option::is_some).await; // This is a sender: there is one.
     }

@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(claim(json!({"capacity": {"storage": "2147483647500m"}})), Some(Told::Grown));
         let refused = claim(json!({"capacity": {"storage": "1e50"}}));
         let Some(Told::Refused(why)) = refused else { panic!("{refused:?}") };
-        assert!(why.starts_with("status.capacity.storage of claim data cannot be read"), "{why}");
+        assert!(why.starts_with("status.capacity.storage of claim data is invalid"), "{why}");
         let under_way = resize("ControllerResizeInProgress");
         let status =
             json!({"capacity": {"storage": "1Gi"}, "allocatedResourceStatuses": under_way});

@@ -1,4 +1,5 @@
-//! One effect at a time. Each says what it was decided from, and fails if that is no longer so.
+//! Applies one effect at a time. Each carries the version that it was decided from, and fails if
+//! that has changed.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::cluster::{OnceEvent, refusal, requested, writes};
 use crate::populators;
 
 impl Keeper {
-    /// Write what is told, over nothing but what was seen.
+    /// Writes the status over the observed version only.
     pub(super) async fn note(
         &self,
         autoscaler: &PvcAutoscaler,
@@ -37,15 +38,15 @@ impl Keeper {
         api.patch_status(&name, &params, &Patch::Merge(patch)).await.map(drop)
     }
 
-    /// Do a step.
+    /// Applies a step.
     ///
     /// # Errors
-    /// What the API server says. A conflict says that something has changed: look again.
+    /// An error of the API server. A conflict means that something has changed: observe again.
     pub(super) async fn apply(&self, step: Step, seen: &Seen) -> Result<(), kube::Error> {
         let autoscaler = &seen.autoscaler;
         let namespace = autoscaler.namespace().unwrap_or_default();
         let claims = self.of::<PersistentVolumeClaim>(&namespace);
-        tracing::debug!(?step, "keeping claims");
+        tracing::debug!(?step, "applying a step to claims");
         match step {
             Step::MakeClaim { ordinal, claim, size } => {
                 let claim = make::claim(autoscaler, ordinal, &claim, size);
@@ -128,7 +129,7 @@ impl Keeper {
                 None => Ok(()),
             },
             Step::DropClaim { claim, uid, version } => {
-                // Whose finalizer was taken off was let go by nobody.
+                // If a user removed the finalizer, nothing was released by the operator.
                 let there = seen.claim(&claim).filter(|there| self::uid(&there.metadata) == uid);
                 if let Some(there) = there {
                     self.unmark(there, false).await?;
@@ -143,7 +144,8 @@ impl Keeper {
         }
     }
 
-    /// The node on which a claim can be read, if there is only one: what is filled from it has to be there.
+    /// Returns the node on which a claim can be read, if there is only one: the claim that is populated
+    /// from it must be there.
     async fn only_node_of(&self, seen: &Seen, claim: &str) -> Result<Option<String>, kube::Error> {
         let volume = seen.claim(claim).and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
         let Some(volume) = volume else { return Ok(None) };
@@ -155,12 +157,12 @@ impl Keeper {
 
     async fn grow(&self, seen: &Seen, name: &str, size: Quantity) -> Result<(), kube::Error> {
         let Some(claim) = seen.claim(name) else { return Ok(()) };
-        // Never smaller than what somebody has asked for meanwhile, if that was not refused.
+        // Never smaller than a later request, unless that was rejected.
         let size = match (refusal(claim), requested(claim)) {
             (Ok(Some(_)), _) => size,
             (Ok(None), Ok(asked)) => size.max(asked),
             (Err(error), _) | (_, Err(error)) => {
-                tracing::warn!(claim = name, %error, "a claim is not made larger");
+                tracing::warn!(claim = name, %error, "failed to expand a claim");
                 return Ok(());
             }
         };
@@ -179,8 +181,8 @@ impl Keeper {
         writes::patch(&api, name, &Patch::Merge(patch), WRITER).await
     }
 
-    /// Say on a claim which one has taken its place, or that none has; for as long as it is as it was seen: what
-    /// another replica has decided before, late, would say the contrary.
+    /// Sets or removes the annotation of a claim that names its replacement; only on the observed version: a
+    /// late decision of another replica would contradict it.
     async fn mark_superseded(
         &self,
         seen: &Seen,
@@ -193,7 +195,7 @@ impl Keeper {
         self.patch_claim(seen, name, patch).await
     }
 
-    /// Say nowhere any more that another claim has taken the place of a claim.
+    /// Removes the annotation that names the replacement of a claim.
     async fn reinstate(&self, seen: &Seen, name: &str) -> Result<(), kube::Error> {
         if seen.claim(name).is_some_and(|claim| seen.is_noted_for_another(claim)) {
             self.note_detached(seen, name, None).await?;
@@ -208,7 +210,7 @@ impl Keeper {
         writes::patch(&api, claim, &Patch::Merge(patch), WRITER).await
     }
 
-    /// Ask a pod to go. Who protects it with a PodDisruptionBudget is asked by the API server.
+    /// Evicts a pod. The API server checks its PodDisruptionBudgets.
     async fn evict(
         &self,
         namespace: &str,
@@ -250,7 +252,7 @@ impl Keeper {
     }
 }
 
-/// Remove an object that is still as it was seen; one of another uid or version stays.
+/// Deletes an object as observed; one of another uid or version stays.
 async fn remove_seen<K>(
     api: &Api<K>,
     name: &str,
@@ -267,7 +269,7 @@ fn named(name: &str, uid: &str) -> ObjectMeta {
     ObjectMeta { name: Some(name.to_owned()), uid: Some(uid.to_owned()), ..ObjectMeta::default() }
 }
 
-/// The status with what is no longer told of as `null`: a merge would leave it.
+/// Returns the status with removed fields as `null`: a merge would leave them.
 fn whole(status: &PvcAutoscalerStatus) -> Value {
     let mut whole = json!(status);
     for field in ["progress", "next", "reason", "message"] {

@@ -1,9 +1,9 @@
-//! A swap that is given up although its copy has not failed: since a person says so, since its template was edited
-//! back, or since no copy begins while the pod is down. Pure.
+//! Aborts a swap whose copy has not failed: because a person requests it, because its template was edited back, or
+//! because no copy starts while the pod is down. Pure.
 //!
-//! A pod may wait for the new claim, which has a volume as soon as a copy has come to its end. So that claim is
-//! deleted first, and only for as long as it has none; the old one is given back when nothing can be put into the
-//! new one any more. A copy that has come to its end before makes the swap go on.
+//! A pod may wait for the new claim, which has a volume as soon as a copy is complete. So that claim is deleted
+//! first, and only while it has no volume; the old one is returned when nothing can be written to the new one any
+//! more. If a copy completes before that, the swap continues.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -23,15 +23,15 @@ use crate::autoscaler::swap::drop_as_seen;
 use crate::autoscaler::turn::Turn;
 use crate::populators::PopulatorReason;
 
-/// For how long a pod is down at most while nothing copies its claim. A node takes less to start again, and
-/// Kubernetes less, six minutes, to take a volume from a node that does not answer; that the pod which copies may
-/// be made and runs was tried before.
+/// Maximum downtime of a pod while nothing copies its claim. A node restarts in less, and Kubernetes needs less,
+/// six minutes, to detach a volume from a node that does not respond; that the copying pod can be created and
+/// runs was probed before.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(10);
 
-/// For how long an exchange takes no time that a person has to know of.
+/// Time after which a slow exchange is reported.
 const SLOW: SignedDuration = SignedDuration::from_mins(1);
 
-/// Whether the swap of a pod is to be given up, and that swap is the one that goes on.
+/// Returns true if the present swap of a pod is to be aborted.
 pub(crate) fn is_wanted_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
     let Some(swap) = &one.swap else { return false };
     spec.abort
@@ -39,25 +39,25 @@ pub(crate) fn is_wanted_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -
         .any(|abort| (abort.ordinal, abort.generation) == (one.ordinal, swap.generation))
 }
 
-/// Whether a swap to the template as it is was given up for a person, so that the pod keeps what it has.
+/// Returns true if a person aborted the swap to the present template, so that the pod retains its claim.
 pub(crate) fn is_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
     one.aborted.as_ref().is_some_and(|aborted| aborted.template == digest(spec))
 }
 
-/// Whether a swap can still be given up: its pod has not got the new volume.
+/// Returns true if a swap can still be aborted: its pod does not have the new volume yet.
 pub(crate) fn can_be_aborted(phase: SwapPhase) -> bool {
     !matches!(phase, SwapPhase::Exchanging | SwapPhase::Soaking | SwapPhase::Unknown)
 }
 
 impl Seen {
-    /// Whether a swap to the template as it is was given up for a person.
+    /// Returns true if a person aborted the swap to the present template.
     pub fn is_aborted(&self, one: &OrdinalStatus) -> bool {
         is_aborted(&self.autoscaler.spec, one)
     }
 }
 
 impl AutoscalerReason {
-    /// What keeps a claim from being filled, if something does that a person may have to see to.
+    /// Returns the reason why a claim is not populated, if a person may have to act.
     pub(super) fn of_filling(filling: &Filling) -> Option<AutoscalerReason> {
         let named = filling.reason.as_deref()?;
         let known = PopulatorReason::ALL.into_iter().find(|one| one.to_string() == named)?;
@@ -74,22 +74,22 @@ impl AutoscalerReason {
 }
 
 impl Turn<'_> {
-    /// Whether the swap under way is to be given up, and can be.
+    /// Returns true if the present swap is to be aborted, and can be.
     pub(super) fn is_to_abort(&self) -> bool {
         let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
-        // Of one that gives back what was before, since the other claim was lost, there is nothing that the pod keeps.
+        // A rollback after a lost claim leaves the pod nothing else to use.
         let is_lost = self.seen.taken.contains_key(&self.entry.active_claim);
         phase.is_some_and(can_be_aborted)
             && !is_lost
             && is_wanted_aborted(&self.seen.autoscaler.spec, &self.entry)
     }
 
-    /// Give the swap up, from wherever it is, and begin none before the template is edited.
+    /// Aborts the swap in any phase; no other one starts before the template is edited.
     pub(super) fn abort(&mut self) {
         let swap = self.swap_mut();
         let (phase, returns) = (swap.phase, swap.returns);
         swap.cancellation = Some(Cancellation::Aborted);
-        let why = "spec.abort asks for it";
+        let why = "requested in spec.abort";
         match phase {
             SwapPhase::Failed => {
                 self.says.phase = Some(AutoscalerPhase::Waiting);
@@ -104,20 +104,20 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether nothing but what the claim has is wanted by now.
+    /// Returns true if the desired state is what the claim already has.
     pub(super) fn is_edited_back(&self) -> bool {
         let active = self.seen.claim(&self.entry.active_claim);
         let is_there = active.filter(|claim| is_bound(claim) && !is_ending(&claim.metadata));
         is_there.is_some_and(|claim| !self.wants_another(claim))
     }
 
-    /// Give up a swap whose pod still runs, since what that has is wanted again.
+    /// Aborts a swap whose pod still runs, because the template was edited back.
     pub(super) fn give_up_edited_back(&mut self) {
         self.swap_mut().cancellation = Some(Cancellation::TemplateEdited);
         self.give_up(&edited_back(&self.entry.active_claim));
     }
 
-    /// Whether the swap is given up, with its pod stopped; if it is, that is seen to.
+    /// Returns true if the swap is cancelled with its pod stopped, and handles that.
     pub(super) fn ensure_cancelled(&mut self, from: &str, filling: &Filling) -> bool {
         let name = self.new_claim();
         // Also one whose label was taken off.
@@ -134,24 +134,24 @@ impl Turn<'_> {
             let Some((how, mut why)) = self.cause_to_cancel(from, filling) else { return false };
             if claim.is_some_and(is_bound) {
                 why = format!(
-                    "{why}; another client bound it: claim {name} has a volume that no copy has filled"
+                    "{why}; another client bound claim {name}, whose volume was not populated by a copy"
                 );
             }
             let swap = self.swap_mut();
             (swap.cancellation, swap.message) = (Some(how), Some(bounded(&why)));
         }
-        // Nothing can be put into it any more, and what another client has bound it to is not thrown away.
+        // Nothing can be written into it any more, and what another client has bound is not deleted.
         let Some(claim) = claim.filter(|claim| !is_bound(claim)) else {
             let why = self.swap_mut().message.clone().unwrap_or_default();
             self.give_up(&why);
             return true;
         };
-        self.says.progress = Some(format!("pod {}: claim {name} is deleted", self.pod()));
+        self.says.progress = Some(format!("pod {}: claim {name} is being deleted", self.pod()));
         self.steps.push(drop_as_seen(claim));
         true
     }
 
-    /// Why it is to be given up, as long as no copy goes on.
+    /// Returns why the swap is to be cancelled, as long as no copy is running.
     fn cause_to_cancel(&mut self, from: &str, filling: &Filling) -> Option<(Cancellation, String)> {
         let goes_on = match filling.phase {
             FillingPhase::Filling => filling.reason.is_none(),
@@ -177,12 +177,12 @@ impl Turn<'_> {
         Some((Cancellation::NoCopyStarted, why))
     }
 
-    /// What the status says before this look.
+    /// Message of the previous status.
     fn told_before(&self) -> Option<&String> {
         self.seen.autoscaler.status.as_ref()?.message.as_ref()
     }
 
-    /// Why an exchange is given up that does not begin: the pod is down for too long.
+    /// Returns why an exchange that does not start is aborted: the downtime of the pod is too long.
     pub(super) fn exchanges_too_slowly(&mut self, from: &str) -> Option<String> {
         if !self.note_downtime(from, false) {
             return None;
@@ -196,7 +196,7 @@ impl Turn<'_> {
         Some(why)
     }
 
-    /// Tell what a pod waits for that is down and whose swap can only go on, once that is no matter of seconds.
+    /// Reports what a stopped pod waits for whose swap can only continue, once that takes more than seconds.
     pub(super) fn report_slow_exchange(&mut self, why: &str) {
         let now = self.seen.now;
         let since = self.swap_mut().wait_start_time.as_ref().map(|Time(since)| *since);
@@ -212,14 +212,14 @@ impl Turn<'_> {
         self.wait(AutoscalerReason::RebindPending, message);
     }
 
-    /// Tell what a claim is not bound for whose content is in its new volume.
+    /// Reports why a populated claim is not bound to its volume.
     pub(super) fn report_slow_binding(&mut self, filling: &Filling) {
         if filling.phase == FillingPhase::Binding {
             self.report_slow_exchange(&not_bound(&self.new_claim()));
         }
     }
 
-    /// Whether the pod is down for longer than it may be while nothing goes on.
+    /// Returns true if the downtime of the pod exceeds the maximum without progress.
     pub(super) fn note_downtime(&mut self, from: &str, goes_on: bool) -> bool {
         let pod = self.pod();
         let runs = self.seen.writers(from).iter().any(|one| one.name_any() == pod);
@@ -233,40 +233,40 @@ impl Turn<'_> {
         now.duration_since(*since) >= LONGEST_WAIT
     }
 
-    /// Why a pod that is to have again what it had before gets what it has left, if it is down for too long.
+    /// Returns why a rollback is reverted if its downtime is too long.
     pub(super) fn returns_too_slowly(&mut self, from: &str) -> Option<String> {
         self.note_downtime(from, false).then(|| too_long(NOT_GONE_ON, self.told_before()))
     }
 
-    /// Tell what keeps the new claim from being filled.
+    /// Reports what prevents the new claim from being populated.
     pub(super) fn tell_of_filling(&mut self, filling: &Filling) {
         let Some(reason) = AutoscalerReason::of_filling(filling) else { return };
         let pod = self.pod();
         let swap = self.swap_mut();
         let how = match (&swap.pod_stop_time, &swap.wait_start_time) {
-            (None, _) => format!("pod {pod} is not stopped before its claim can be copied"),
+            (None, _) => format!("pod {pod} is not stopped until its claim can be copied"),
             (Some(_), Some(Time(since))) => {
                 let until = since.checked_add(LONGEST_WAIT).unwrap_or(*since);
                 format!(
-                    "pod {pod} is stopped, and gets its old claim at {until} if no copy has begun"
+                    "pod {pod} is stopped, and gets its old claim back at {until} if no copy has started"
                 )
             }
             (Some(_), None) => format!("pod {pod} is stopped"),
         };
         let why = filling.message.clone().unwrap_or_default();
-        let message = format!("{how}: {why}; `kubectl pliant abort` gives the swap up");
+        let message = format!("{how}: {why}; `kubectl pliant abort` aborts the swap");
         self.tell_of_lack(reason, &message);
         self.wait(reason, message);
     }
 
-    /// Nothing is left of a swap that was given up, and it has not failed.
+    /// Ends a cancelled swap once nothing of it is left; it does not count as failed.
     pub(super) fn end_cancelled(&mut self) {
         let swap = self.entry.swap.clone().unwrap_or_default();
         let is_aborted = swap.cancellation == Some(Cancellation::Aborted);
         if is_aborted || swap.pod_stop_time.is_some() {
             let why = swap.message.clone().unwrap_or_default();
             let text = format!(
-                "the swap of pod {} ({}) was given up, and it keeps claim {}: {why}",
+                "the swap of pod {} ({}) was aborted, and the pod still uses claim {}: {why}",
                 self.pod(),
                 swap.change,
                 self.entry.active_claim
@@ -284,21 +284,21 @@ impl Turn<'_> {
         self.entry.swap = None;
     }
 
-    /// Forget that a swap was given up whose template was edited since.
+    /// Forgets an abort once the template was edited.
     pub(super) fn forget_abort(&mut self) {
         if !self.seen.is_aborted(&self.entry) {
             self.entry.aborted = None;
         }
     }
 
-    /// Whether the claim stays as it is, although the template has another one: a person has given the swap up.
+    /// Returns true if the claim stays unchanged despite the template, because a person aborted the swap.
     pub(super) fn stays_aborted(&mut self) -> bool {
         let is_aborted = self.seen.is_aborted(&self.entry);
         if is_aborted {
             self.says.phase = Some(AutoscalerPhase::Waiting);
             let message = format!(
-                "the swap of pod {} was given up, and it keeps claim {} until the template is edited: write in \
-                 it what that claim has, or what it is to become",
+                "the swap of pod {} was aborted, and the pod uses claim {} until the template is edited: set \
+                 the template to what that claim has, or to the new desired state",
                 self.pod(),
                 self.entry.active_claim
             );
@@ -309,19 +309,19 @@ impl Turn<'_> {
 }
 
 fn edited_back(claim: &str) -> String {
-    format!("its template was edited back to what claim {claim} has")
+    format!("the template was edited back to what claim {claim} has")
 }
 
 fn not_bound(claim: &str) -> String {
     format!(
-        "claim {claim} is filled and not bound to its volume yet: see `kubectl describe pvc {claim}`, and whether the \
-         node of its volume responds"
+        "claim {claim} is populated but not bound to its volume yet: see `kubectl describe pvc {claim}`, and \
+         check that the node of its volume responds"
     )
 }
 
-/// What did not happen in the time in which the pod was down.
+/// What did not happen during the downtime of the pod.
 const NOT_COPIED: &str = "nothing was copied";
-const NOT_GONE_ON: &str = "its swap did not go on";
+const NOT_GONE_ON: &str = "the swap made no progress";
 
 fn too_long(what: &str, cause: Option<&String>) -> String {
     let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));

@@ -1,4 +1,4 @@
-//! Which PvcAutoscalers a change of what is watched concerns: only these are compared with what was seen of them.
+//! PvcAutoscalers that a watched change concerns: only these are compared with their last observed state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ fn of_pods(namespace: &str) -> String {
     format!("pods of {namespace}")
 }
 
-/// The key of the PvcAutoscalers whose swap has a new claim of this name, or what fills that.
+/// Key of the PvcAutoscalers whose swap has a new claim of this name, or its populator.
 fn of_swap(namespace: &str, claim: &str) -> String {
     format!("swap to {namespace}/{claim}")
 }
@@ -84,7 +84,7 @@ impl Keeper {
         self.watches.claims_kept_by(namespace, name)
     }
 
-    /// What a volume's node told last of how full it is.
+    /// Returns the usage of a volume that its node reported last.
     pub(super) fn usage_of_volume(&self, handle: &str) -> Option<(Arc<NodeStorage>, VolumeUsage)> {
         let node = self.cluster.nodes().record_of(&handle.parse().ok()?)?;
         let told = node.status.as_ref()?.usage.iter().find(|one| one.volume == handle)?.clone();
@@ -117,7 +117,7 @@ impl Keeper {
     }
 }
 
-/// What has changed since it was taken last, of all that is watched for PvcAutoscalers.
+/// Changes since the last take, of everything that is watched for PvcAutoscalers.
 #[derive(Debug)]
 pub(super) struct News {
     autoscalers: Changes<AutoscalerSummary>,
@@ -136,7 +136,7 @@ pub(super) struct News {
 pub(super) struct Concerned {
     /// All of them.
     pub all: bool,
-    /// By uid.
+    /// PvcAutoscalers with these uids.
     pub uids: BTreeSet<Arc<str>>,
 }
 
@@ -162,12 +162,12 @@ impl News {
         }
     }
 
-    /// The nodes whose agents are away, as they were when news were taken last.
+    /// Nodes whose node plugins did not respond at the last take.
     pub fn away(&self) -> &BTreeSet<String> {
         self.away.nodes()
     }
 
-    /// Take the PvcAutoscalers that have changed, and whom all news concern.
+    /// Takes the changed PvcAutoscalers, and those that other changes concern.
     pub fn take(&mut self, keeper: &Keeper) -> (Changed<AutoscalerSummary>, Concerned) {
         let mut concerned = Concerned::default();
         let autoscalers = self.autoscalers.take();
@@ -206,7 +206,8 @@ impl News {
         (autoscalers, concerned)
     }
 
-    /// Look which agents are away, if that may have changed: how full volumes are is then not known, or is again.
+    /// Checks which node plugins do not respond, if that may have changed: the usage of their volumes is then
+    /// unknown, or known again.
     fn see_away(&mut self, keeper: &Keeper, concerned: &mut Concerned) {
         for node in self.away.take(keeper.cluster.requests()) {
             let record = keeper.cluster.nodes().watched().get(&node);
@@ -217,7 +218,7 @@ impl News {
         }
     }
 
-    /// Wait until there may be something to take.
+    /// Waits until there may be something to take.
     pub async fn changed(&mut self) {
         tokio::select! {
             () = self.autoscalers.changed() => {}
@@ -233,7 +234,7 @@ impl News {
     }
 }
 
-/// The volumes of which a node tells otherwise how full they are.
+/// Volumes whose usage has changed in the status of a node.
 fn told_otherwise(change: &Change<NodeStorage>) -> Vec<String> {
     let told = |record: &Option<Arc<NodeStorage>>| -> BTreeMap<String, VolumeUsage> {
         let status = record.as_ref().and_then(|record| record.status.as_ref());

@@ -1,14 +1,13 @@
-//! How the claims of a workload are, as the conditions of their record: what `kubectl wait`, and tools
-//! that deploy, look at. Pure.
+//! Conditions of a PvcAutoscaler, for `kubectl wait` and deployment tools. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::api::{AutoscalerPhase, Judged, PvcAutoscalerStatus, READY};
 
-/// Something keeps the claims from becoming as they are wanted.
+/// Something prevents the claims from reaching the desired state.
 const STALLED: &str = "Stalled";
 
-/// The conditions of claims of which this is told; one that is as it was before keeps its time.
+/// Returns the conditions of a status; an unchanged condition retains its time.
 pub(super) fn conditions(status: &PvcAutoscalerStatus, now: &Time) -> Vec<Condition> {
     let judged = [(READY, ready(status)), (STALLED, stalled(status))];
     let told = judged.into_iter().map(|(kind, judged)| Condition {
@@ -20,13 +19,13 @@ pub(super) fn conditions(status: &PvcAutoscalerStatus, now: &Time) -> Vec<Condit
 
 fn ready(status: &PvcAutoscalerStatus) -> Judged {
     if status.phase == AutoscalerPhase::Settled {
-        let message = format!("{} claims are as the template has them", status.claims);
+        let message = format!("{} claims match the template", status.claims);
         return Judged { is_so: true, reason: "Settled".to_owned(), message };
     }
     let phase = format!("{:?}", status.phase);
     let told = [&status.progress, &status.message, &status.next].into_iter().flatten().next();
     let message = told.cloned().unwrap_or_else(|| {
-        format!("{} claims are as the template has them, and others not yet", status.claims)
+        format!("{} claims match the template, the others do not yet", status.claims)
     });
     Judged { is_so: false, reason: phase, message }
 }
@@ -41,7 +40,7 @@ fn stalled(status: &PvcAutoscalerStatus) -> Judged {
         (None, _) => Judged {
             is_so: false,
             reason: "NotStalled".to_owned(),
-            message: "nothing keeps the claims from becoming as they are wanted".to_owned(),
+            message: "nothing prevents the claims from reaching the desired state".to_owned(),
         },
     }
 }
@@ -64,7 +63,7 @@ mod tests {
     fn claims_are_ready_when_they_are_settled_and_stalled_when_something_is_in_the_way() {
         let told = |text: &str| Some(text.to_owned());
         let free =
-            "Stalled=False NotStalled: nothing keeps the claims from becoming as they are wanted";
+            "Stalled=False NotStalled: nothing prevents the claims from reaching the desired state";
         let settled = PvcAutoscalerStatus {
             phase: AutoscalerPhase::Settled,
             claims: "3/3".to_owned(),
@@ -83,7 +82,7 @@ mod tests {
             ..settled.clone()
         };
         for (status, ready, stalled) in [
-            (settled, "Ready=True Settled: 3/3 claims are as the template has them", free),
+            (settled, "Ready=True Settled: 3/3 claims match the template", free),
             (grows, "Ready=False Growing: claim data-db-0 grows from 1Gi to 2Gi", free),
             (
                 waits,

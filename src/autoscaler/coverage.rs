@@ -1,6 +1,6 @@
-//! Whether pods of a workload get their claims from us.
+//! Coverage of the pods of a workload by the webhook.
 
-/// Whether pods of a workload get their claims from us.
+/// Coverage of the pods of a workload by the webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Coverage {
     /// Every new pod is shown to us.
@@ -12,16 +12,16 @@ pub enum Coverage {
 }
 
 impl Coverage {
-    /// Why new pods are not shown to us, and what to do; `None` if they are.
+    /// Returns why the webhook does not see new pods, and the remediation; `None` if it does.
     pub(super) fn lacks(&self) -> Option<String> {
         match self {
             Coverage::Covered => None,
             Coverage::NotNamed => Some(
-                "the webhook does not name it; see `kubectl get mutatingwebhookconfiguration pliant-webhook` and \
-                 the log of the operator"
+                "the webhook does not cover it; see `kubectl get mutatingwebhookconfiguration pliant-webhook` \
+                 and the log of the operator"
                     .to_owned(),
             ),
-            Coverage::ShareIsFull(why) => Some(format!("the webhook does not name it, as {why}")),
+            Coverage::ShareIsFull(why) => Some(format!("the webhook does not cover it: {why}")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What one pod's claim becomes by itself: larger, or smaller. Pure.
+//! Automatic size of one pod's claim: expansion or shrink. Pure.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,8 +13,8 @@ use crate::cluster::{ClaimSizes, refusal, requested};
 use crate::cluster::{NotDone, Wish};
 
 impl Turn<'_> {
-    /// Decide by how full the claim is. `may_stop` says whether a pod may be stopped. Nothing is decided about a claim
-    /// whose sizes cannot be read.
+    /// Decides the size by the usage of the claim. `may_stop` allows a pod to be stopped. Without valid sizes of
+    /// the claim there is no decision.
     pub(super) fn decide_size(&mut self, claim: &PersistentVolumeClaim, may_stop: bool) {
         let seen = self.seen;
         let (Ok(has), Ok(refusal)) = (ClaimSizes::of(claim), refusal(claim)) else { return };
@@ -62,8 +62,8 @@ impl Turn<'_> {
         self.entry.decision = Some(bounded(&why));
     }
 
-    /// What a node has told stays as it was when its agent is away. So it is asked to look before anything
-    /// follows from that; why nothing does yet.
+    /// Returns why a size decision waits: reported usage does not change while a node plugin is down, so
+    /// the node must confirm it first.
     fn doubt(&mut self, claim: &PersistentVolumeClaim) -> Option<String> {
         let (seen, name) = (self.seen, claim.name_any());
         // What all together come to is no matter of how full one is.
@@ -74,15 +74,13 @@ impl Turn<'_> {
         }
         self.ask_for(volume, Wish::Look);
         let Some(Some(NotDone { why, .. })) = answer else {
-            return Some(
-                "its node is asked first whether it still tells how full it is".to_owned(),
-            );
+            return Some("waiting for its node to confirm the reported usage".to_owned());
         };
         let message = format!(
-            "claim {name} was to become another size by what its node told last, and that does not answer: {why}"
+            "claim {name} was to be resized by the last reported usage, but its node does not respond: {why}"
         );
         self.wait(AutoscalerReason::StaleUsageMetrics, message);
-        Some(format!("its node does not answer: {why}"))
+        Some(format!("its node does not respond: {why}"))
     }
 
     fn resize(
@@ -99,15 +97,15 @@ impl Turn<'_> {
         self.tell(reason, &to.to_string(), text);
     }
 
-    /// A claim that is larger than what it has come to by itself was made so by somebody. That is no reason
-    /// to stop its pod.
+    /// Accepts a claim that is larger than its automatic size: a person expanded it, which is no reason to
+    /// stop its pod.
     fn take_as_it_is(&mut self, has: Quantity, is_refused: bool) {
         if let Some(own) = self.own_size().filter(|own| own.to < has && !is_refused) {
             self.entry.grown = Some(Grown { to: has, ..own.clone() });
         }
     }
 
-    /// A claim that could not shrink by itself is as large as it was. What its node said of it holds on.
+    /// Reverts an automatic shrink that was not possible. The reported usage stays valid.
     pub(super) fn take_back_shrink(&mut self) {
         let has = self.seen.claim(&self.entry.active_claim);
         let has = has.and_then(|claim| requested(claim).ok());
@@ -117,25 +115,25 @@ impl Turn<'_> {
         }
     }
 
-    /// What the claim has come to by itself, if the template is still the one of then.
+    /// Returns the automatic size of the claim, if the template has not changed since.
     fn own_size(&self) -> Option<&Grown> {
         self.entry.grown.as_ref().filter(|own| own.from == self.seen.template_size())
     }
 
-    /// Whether the claim is larger now than what was just decided.
+    /// Returns true if the claim is larger than its automatic size.
     pub(super) fn shrinks_by_itself(&self) -> bool {
         let claim = self.seen.claim(&self.entry.active_claim);
         let asked = claim.and_then(|claim| requested(claim).ok());
         asked.zip(self.own_size()).is_some_and(|(asked, own)| own.to < asked)
     }
 
-    /// Why a shrink that was decided by how full the claim was is not gone on with, as long as the pod runs.
+    /// Returns why an automatic shrink is not continued while the pod runs.
     pub(super) fn objects_to_shrink(&self) -> Option<String> {
         self.entry.swap.as_ref().filter(|swap| swap.by_itself)?;
         let claim = self.seen.claim(&self.entry.active_claim)?;
         if let Some(node) = self.seen.silent.get(&claim.name_any()) {
             return Some(format!(
-                "the agent of node {node} is away, so how full it is is not known"
+                "the node plugin of node {node} is not responding, so the usage of the volume is unknown"
             ));
         }
         let asked = match requested(claim) {
@@ -161,7 +159,7 @@ impl Turn<'_> {
         least.unwrap_or(self.seen.template_size())
     }
 
-    /// Why the pod is not stopped now, so that the claim does not shrink.
+    /// Returns why the pod is not stopped now, so that the claim does not shrink.
     fn holds_back(&self, may_stop: bool) -> Option<String> {
         let rollout = self.seen.autoscaler.spec.rollout.as_ref();
         let says = |why: &str| Some(why.to_owned());
@@ -173,10 +171,10 @@ impl Turn<'_> {
             return says("spec.rollout.paused is true");
         }
         if !self.is_in_partition() {
-            return says("spec.rollout.partition leaves its pod alone");
+            return says("spec.rollout.partition excludes its pod");
         }
         if !may_stop {
-            return says("another pod gets its claim, or status.message says what stops it");
+            return says("another pod is being swapped, or status.message names the obstacle");
         }
         self.too_many_unready().map(|other| format!("pod {other} is not ready"))
     }
@@ -191,8 +189,8 @@ impl Turn<'_> {
         let Some(words) = refusal else { return };
         let (name, has, wants) = (claim.name_any(), sizes.capacity, sizes.requested);
         let message = format!(
-            "claim {name} has {has} and cannot grow to {wants}: {words}; make room for it, or ask for less \
-             in the template, and for more than {has}"
+            "claim {name} has {has} and cannot grow to {wants}: {words}; free some space for it, or set a \
+             smaller size above {has} in the template"
         );
         self.wait(AutoscalerReason::ExpansionFailed, message);
     }

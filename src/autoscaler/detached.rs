@@ -1,8 +1,8 @@
-//! What proves a copy complete when no status tells of it any more: its PvcAutoscaler was deleted. Whoever has the
-//! claims can write onto them and onto their populators, and not onto PersistentVolumes.
+//! Proof that a copy is complete although no status refers to it: its PvcAutoscaler was deleted. Users of the
+//! namespace can write to claims and populators, but not to PersistentVolumes.
 //!
-//! That of the old claim names the claim that is filled from it, as soon as the old volume was proved unused; that of
-//! the new claim names that claim itself, as soon as it has taken the place of the old one.
+//! The PersistentVolume of the old claim names the claim that is populated from it as soon as the old volume was
+//! proved unused; that of the new claim names the claim itself as soon as it has replaced the old one.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
@@ -20,7 +20,7 @@ use crate::autoscaler::{AutoscalerReason, WRITER};
 use crate::cluster::{DETACHED_FOR, OnceEvent, writes};
 use crate::populators::POPULATES;
 
-/// What the PersistentVolume of a claim says.
+/// Note on the PersistentVolume of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DetachedNote {
     /// Uid of the claim that has all that the volume had when it was proved unused.
@@ -40,13 +40,14 @@ fn note(pv: &PersistentVolume) -> Option<&String> {
 }
 
 impl Seen {
-    /// Whether a claim has all of what it is filled from, or will have: that was proved unused before.
+    /// Returns true if a claim has all content of its source, or will have: the source was proved
+    /// unused before.
     pub fn is_proved_complete(&self, claim: &PersistentVolumeClaim) -> bool {
         let mut notes = self.detached.values().filter_map(|note| note.copy.as_deref());
         notes.any(|copy| copy == uid(&claim.metadata))
     }
 
-    /// Whether the PersistentVolume of a claim says that another claim has what it had.
+    /// Returns true if the PersistentVolume of a claim notes that another claim has its content.
     pub fn is_noted_for_another(&self, claim: &PersistentVolumeClaim) -> bool {
         let note = self.detached.get(&claim.name_any()).and_then(|note| note.copy.as_deref());
         note.is_some_and(|copy| copy != uid(&claim.metadata))
@@ -54,7 +55,8 @@ impl Seen {
 }
 
 impl Turn<'_> {
-    /// Have the PersistentVolume of a claim say that the new claim is, or comes to be, complete; whether it does.
+    /// Ensures a note on the PersistentVolume of a claim that the new claim is or becomes complete; returns true
+    /// if it exists.
     pub(super) fn ensure_noted(&mut self, claim: &str) -> bool {
         let Some(new) = self.seen.claim(&self.new_claim()) else { return true };
         let copy = uid(&new.metadata).to_owned();
@@ -67,8 +69,8 @@ impl Turn<'_> {
 }
 
 impl Keeper {
-    /// Write on the PersistentVolume of a claim which claim has what it had, or that none has; for as long as that
-    /// PersistentVolume is as it was seen.
+    /// Writes or removes the note on the PersistentVolume of a claim about which claim has its content; only on
+    /// the observed PersistentVolume.
     pub(super) async fn note_detached(
         &self,
         seen: &Seen,
@@ -94,7 +96,7 @@ impl Keeper {
         writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
     }
 
-    /// Write on the PersistentVolume of a new claim that it has taken the place of the old one.
+    /// Notes on the PersistentVolume of a new claim that it has replaced the old one.
     pub(super) async fn note_complete(
         &self,
         copy: &PersistentVolumeClaim,
@@ -104,7 +106,7 @@ impl Keeper {
         self.write_note(&pv, copy.metadata.uid.as_deref(), version.as_deref()).await
     }
 
-    /// The PersistentVolumes that say so of the claim of a uid, as they are now.
+    /// Returns the PersistentVolumes with a note for the claim of a uid, from a live read.
     async fn noted_for(&self, copy: &str) -> Result<Vec<PersistentVolume>, kube::Error> {
         let mut noted = Vec::new();
         for pv in self.watches.pvs_detached_for(copy) {
@@ -114,7 +116,8 @@ impl Keeper {
         Ok(noted)
     }
 
-    /// Whether a PersistentVolume says that a claim has all of what it is filled from, or will have.
+    /// Returns true if a PersistentVolume notes that a claim has all content of its source, or will
+    /// have.
     pub(super) async fn is_proved_complete(
         &self,
         claim: &PersistentVolumeClaim,
@@ -122,7 +125,7 @@ impl Keeper {
         Ok(!self.noted_for(uid(&claim.metadata)).await?.is_empty())
     }
 
-    /// Whether a claim that was made for a swap has a volume, which a populator has filled.
+    /// Returns true if a claim of a swap has a volume that a populator has populated.
     pub(super) async fn is_filled(
         &self,
         claim: &PersistentVolumeClaim,
@@ -131,7 +134,8 @@ impl Keeper {
         Ok(pv.is_some_and(|pv| pv.annotations().get(POPULATES) == claim.metadata.uid.as_ref()))
     }
 
-    /// Whether another claim has taken the place of a claim, as the PersistentVolumes of both say.
+    /// Returns true if the PersistentVolumes of both claims note that another claim has replaced a
+    /// claim.
     pub(super) async fn is_superseded(
         &self,
         claim: &PersistentVolumeClaim,
@@ -144,8 +148,8 @@ impl Keeper {
         Ok(noted.iter().any(|pv| owner(pv) == Some(&copy)))
     }
 
-    /// Whether a pod of which no status tells has the claim of a swap that is not known to be complete: it may lack
-    /// what was written to the old one. That is told on the pod.
+    /// Returns true if a pod without a status has the claim of a swap that is not proved complete: it may lack
+    /// writes to the old one. An event on the pod reports that.
     pub(super) async fn may_be_incomplete(
         &self,
         pod: &Pod,
@@ -161,7 +165,10 @@ impl Keeper {
             return Ok(false);
         }
         let text = format!(
-            "pod {pod_name} waits: claim {name} was made for a PvcAutoscaler that was deleted, and nothing proves that it has all that the pod has written: create that PvcAutoscaler again, and the pod gets the claim that has all of it; or delete the pod and have it name the claim that it had before"
+            "pod {pod_name} waits: claim {name} was created for a PvcAutoscaler that was deleted, and nothing \
+             proves that it has everything that the pod has written. Create that PvcAutoscaler again, and the \
+             pod gets the claim with the complete content; or delete the pod and have it use its previous \
+             claim"
         );
         let reason = AutoscalerReason::AmbiguousClaimName;
         let event = OnceEvent::of(pod, (reason, reason.is_warning()), &name, &text);

@@ -1,4 +1,4 @@
-//! What makes a claim differ from what is wanted. Pure.
+//! Differences between a claim and its desired state. Pure.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 
@@ -6,30 +6,30 @@ use crate::api::{OrdinalStatus, PvcAutoscalerSpec, Quantity, TemplateSpec, Volum
 use crate::autoscaler::size::wanted;
 use crate::cluster::{ClaimSizes, UnreadableSize, class_of, refusal};
 
-/// How a claim differs from what is wanted.
+/// Difference between a claim and its desired state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Drift {
-    /// It does not.
+    /// No difference.
     None,
-    /// It is only smaller.
+    /// Only smaller.
     Grow,
-    /// It asks only for more than there is room for, and has less than what is wanted.
+    /// Its request exceeds the free space, and is larger than the desired size.
     Lower,
-    /// It is only larger: what changes, for people.
+    /// Only larger; the change, in words.
     Shrink(String),
-    /// It is only larger, and another client made it so: by how much, for people.
+    /// Only larger, made so by another client; the difference, in words.
     Larger(String),
-    /// It has to be another claim: what changes, for people.
+    /// Another claim is necessary; the change, in words.
     Swap(String),
-    /// No claim can be made of it that is as it is wanted.
+    /// No claim can be copied to the desired state.
     VolumeModeMismatch,
     /// A size of it cannot be read, so that nothing is known of how it differs.
     Unreadable(UnreadableSize),
 }
 
 impl Drift {
-    /// Compare the claim of a pod with what is wanted of it. One that is larger is not made smaller for a template
-    /// that was not lowered: whoever made it larger, such as in an emergency, would do so again.
+    /// Compares the claim of a pod with its desired state. A larger claim is not shrunk unless the template was
+    /// lowered: whoever expanded it, for example in an emergency, would do so again.
     pub fn of_pod(
         spec: &PvcAutoscalerSpec,
         entry: &OrdinalStatus,
@@ -47,7 +47,7 @@ impl Drift {
         }
     }
 
-    /// Compare a claim with the template and the size that is wanted of it.
+    /// Compares a claim with the template and its desired size.
     pub fn of(
         claim: &PersistentVolumeClaim,
         wanted: &TemplateSpec,

@@ -1,11 +1,11 @@
-//! A claim keeps its name and gets another volume: its PersistentVolume and that of the claim with the copy
-//! change their volumes. Pure.
+//! Exchange of volumes between a claim that retains its name and the claim with the copy, through their
+//! PersistentVolumes. Pure.
 //!
-//! Which volume a PersistentVolume names never changes, nor which PersistentVolume a claim names. So both
-//! PersistentVolumes are made anew under their own names, the one of the pod's claim first, each with the
+//! The volume of a PersistentVolume never changes, nor does the PersistentVolume of a claim. So both
+//! PersistentVolumes are recreated under their own names, that of the pod's claim first, each with the
 //! volume of the other. Neither claim is deleted: the claim with the copy has the old volume then. Before
-//! the first of them goes, both carry the record of what both are to be, so that it is always known, whoever
-//! dies, and whatever becomes of the PvcAutoscaler; and both are retained, so that no volume goes.
+//! the first one is deleted, both carry an annotation with the target state of both, which survives crashes
+//! and the deletion of the PvcAutoscaler; and both are retained, so that no volume is deleted.
 
 use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
@@ -20,19 +20,20 @@ use crate::cluster::{
     CLASS, DETACHED_FOR, EXCHANGE, UnreadableSize, VOLUME, capacity, requested, volume_name,
 };
 
-/// What of a PersistentVolume belongs to how it was filled and to its claim, not to its volume.
+/// Annotations of a PersistentVolume that belong to its population and its claim, not to its
+/// volume.
 const OF_FILLING: [&str; 3] = ["pliant.io/populates", "pliant.io/reclaim-policy", DETACHED_FOR];
 
-/// One of the two claims.
+/// Side of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// That of the pod.
+    /// Claim of the pod.
     Active,
-    /// That with the copy.
+    /// Claim with the copy.
     Copy,
 }
 
-/// One effect of an exchange.
+/// One step of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Retain a PersistentVolume, and write on it what both are to be.
@@ -41,34 +42,34 @@ pub(super) enum Stage {
     Delete(Side),
     /// Take its finalizers off, so that it goes.
     Free(Side),
-    /// Make it anew, with the volume of the other one.
+    /// Recreate it with the volume of the other one.
     Make(Side),
-    /// Tell its claim, so that its controller looks at it.
+    /// Update its claim, so that the claim's controller reconciles it.
     Nudge(Side),
-    /// Take the record off, and have the policy be as it was.
+    /// Remove the annotation and restore the policy.
     Finish(Side),
 }
 
-/// How far an exchange is.
+/// Progress of an exchange.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Exchange {
     /// Nothing is written yet.
     Ready,
-    /// It was begun, and goes on with this.
+    /// Started; this is the next step.
     Next(Stage),
-    /// Its claims are to be bound again by Kubernetes.
+    /// Kubernetes must bind its claims again.
     Waits,
     /// The claim has the volume that it was to get.
     Done,
-    /// It cannot begin, and nothing was written.
+    /// It cannot start, and nothing was written.
     Never(String),
-    /// Somebody has made a PersistentVolume in its place.
+    /// Another client created a PersistentVolume in its place.
     Stuck(String),
 }
 
 impl Exchange {
-    /// Whether the claim of the pod has its old volume still, and nothing was taken from it: see
-    /// [`Pair::given_up`].
+    /// Returns true if the claim of the pod still has its old volume, and nothing was removed from
+    /// it: see [`Pair::given_up`].
     pub fn can_be_given_up(&self) -> bool {
         matches!(
             self,
@@ -76,7 +77,7 @@ impl Exchange {
         )
     }
 
-    /// What it waits for, as long as it goes on.
+    /// Returns what the exchange waits for while it is in progress.
     pub fn awaits(&self, active: &str, copy: &str) -> Option<String> {
         let of = |side: &Side| match side {
             Side::Active => active,
@@ -87,46 +88,46 @@ impl Exchange {
                 format!("the volumes of claims {active} and {copy} are to be exchanged")
             }
             Exchange::Next(Stage::Record(side) | Stage::Finish(side)) => {
-                format!("the PersistentVolume of claim {} is to be written to", of(side))
+                format!("the PersistentVolume of claim {} is to be updated", of(side))
             }
             Exchange::Next(Stage::Delete(side) | Stage::Free(side)) => {
                 format!("the PersistentVolume of claim {} is to be deleted", of(side))
             }
             Exchange::Next(Stage::Make(side)) => {
-                format!("the PersistentVolume of claim {} is to be created again", of(side))
+                format!("the PersistentVolume of claim {} is to be recreated", of(side))
             }
             Exchange::Next(Stage::Nudge(side)) => {
-                format!("claim {} is to be written to", of(side))
+                format!("claim {} is to be updated", of(side))
             }
             Exchange::Waits => format!(
-                "claims {active} and {copy} are to be bound to their PersistentVolumes by Kubernetes: see whether \
-                 kube-controller-manager runs"
+                "claims {active} and {copy} are to be bound to their PersistentVolumes by Kubernetes: check \
+                 that kube-controller-manager runs"
             ),
             Exchange::Done | Exchange::Never(_) | Exchange::Stuck(_) => return None,
         })
     }
 }
 
-/// What both PersistentVolumes are to be, as it is written on them.
+/// Target state of both PersistentVolumes, as annotated on them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Record {
     pub active: Wanted,
     pub copy: Wanted,
 }
 
-/// What one of them is to be.
+/// Target state of one PersistentVolume.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Wanted {
-    /// As it is made, with the policy that it has in the end.
+    /// The object to create, with its final policy.
     pub pv: Box<PersistentVolume>,
-    /// What its node calls the volume.
+    /// Volume handle.
     pub volume: String,
     /// The class of the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
 }
 
-/// Two claims and their PersistentVolumes, as they are now.
+/// Two claims and their PersistentVolumes, as observed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Pair {
     pub active: Half,
@@ -159,7 +160,7 @@ pub(super) fn owner(pv: &PersistentVolume) -> Option<&str> {
     pv.spec.as_ref()?.claim_ref.as_ref()?.uid.as_deref()
 }
 
-/// What is written on a PersistentVolume, if it is in an exchange.
+/// Reads the annotation of a PersistentVolume in an exchange.
 pub(super) fn record(pv: &impl ResourceExt) -> Option<Record> {
     serde_json::from_str(pv.annotations().get(EXCHANGE)?).ok()
 }
@@ -171,12 +172,12 @@ impl Wanted {
 }
 
 impl Half {
-    /// Whether the claim has its volume, or waits for none any more.
+    /// Returns true if the claim has its volume, or no longer waits for one.
     fn is_settled(&self) -> bool {
         self.claim.as_ref().is_none_or(|claim| is_bound(claim) || is_ending(&claim.metadata))
     }
 
-    /// Whether both are there, and each is the other one's.
+    /// Returns true if claim and PersistentVolume exist and refer to each other.
     fn is_whole(&self) -> bool {
         let (Some(claim), Some(pv)) = (&self.claim, &self.pv) else { return false };
         let is_its = owner(pv) == Some(uid(&claim.metadata));
@@ -187,7 +188,7 @@ impl Half {
         self.pv.as_deref().is_some_and(|pv| record(pv).is_some())
     }
 
-    /// What it is as the record has it, of a claim with the volume of the other one.
+    /// Returns the target state of a claim with the volume of the other one.
     fn with(&self, other: &Half, size: Option<Written>) -> Option<Wanted> {
         let (claim, pv) = (self.claim.as_ref()?, self.pv.as_ref()?);
         let (other_claim, from) = (other.claim.as_ref()?, other.pv.as_ref()?);
@@ -232,7 +233,7 @@ impl Pair {
         }
     }
 
-    /// What is written on one of them.
+    /// Reads the annotation of either PersistentVolume.
     pub fn written(&self) -> Option<Record> {
         self.active
             .pv
@@ -241,8 +242,8 @@ impl Pair {
             .or_else(|| self.copy.pv.as_deref().and_then(record))
     }
 
-    /// What both are to be: as it is written on one of them, or as it will be written; `None` as long as a size of
-    /// theirs cannot be read.
+    /// Returns the target state of both, as annotated on one of them or as it will be; `None` while one of their
+    /// sizes is invalid.
     pub fn record(&self) -> Option<Record> {
         self.written().or_else(|| {
             // A byte less than it asks for, so that the resizer asks the driver what it really has.
@@ -254,7 +255,8 @@ impl Pair {
         })
     }
 
-    /// Whether the claim with the copy asks for more than the pod's, which is to get its volume, or may do so.
+    /// Returns true if the claim with the copy requests more than the pod's claim, which is to get its volume,
+    /// or may do so.
     pub fn outgrows(&self) -> bool {
         let asked = |half: &Half| half.claim.as_deref().map(requested).transpose();
         match (asked(&self.active), asked(&self.copy)) {
@@ -263,7 +265,7 @@ impl Pair {
         }
     }
 
-    /// How far it is, for a claim that is to get this volume.
+    /// Returns the progress for a claim that is to get this volume.
     pub fn exchange(&self, volume: &str) -> Exchange {
         if self.active.is_recorded() || self.copy.is_recorded() {
             return self.further();
@@ -274,15 +276,15 @@ impl Pair {
             (Some(has), _) if has == volume => Exchange::Done,
             (Some(_), Some(_)) if self.active.is_whole() && self.copy.is_whole() => Exchange::Ready,
             _ => Exchange::Never(
-                "one of the two claims or its PersistentVolume was deleted before they could change their \
+                "one of the two claims or its PersistentVolume was deleted before they could exchange their \
                  volumes"
                     .to_owned(),
             ),
         }
     }
 
-    /// How one is given up that was begun and of which no swap knows any more, as long as the claim has the
-    /// old volume: that is its pod's again, which may write to it. `None` if it has to go on.
+    /// Returns the step that aborts an exchange that no swap refers to, while the claim has the old volume:
+    /// its pod may write to it again. `None` if the exchange must be completed.
     pub fn given_up(&self) -> Option<Stage> {
         let (pv, known) = (self.active.pv.as_ref()?, self.written()?);
         if known.active.is(pv) || is_ending(&pv.metadata) {
@@ -292,7 +294,7 @@ impl Pair {
         Some(Stage::Finish(side))
     }
 
-    /// What is done next of one that was begun, whoever knows of it.
+    /// Returns the next step of an exchange that was started, with or without a swap.
     pub fn further(&self) -> Exchange {
         let Some(record) = self.record() else { return Exchange::Waits };
         let all =
@@ -302,8 +304,8 @@ impl Pair {
                 && !all.iter().any(|(_, _, one)| one.is(pv))
             {
                 return Exchange::Stuck(format!(
-                    "somebody has made PersistentVolume {} with another volume: delete it, if it is of no \
-                     use",
+                    "another client created PersistentVolume {} with a different volume: delete it if it is \
+                     not needed",
                     pv.name_any()
                 ));
             }
@@ -338,28 +340,29 @@ impl Pair {
         Exchange::Waits
     }
 
-    /// Both have the volume that they are to have: their claims are told, and then all is as it was.
+    /// Completes an exchange: both claims have their volumes, so they are updated and everything is
+    /// restored.
     fn close(&self, record: &Record) -> Exchange {
         let all =
             [(Side::Active, &self.active, &record.active), (Side::Copy, &self.copy, &record.copy)];
         if let Some(next) = all.iter().find_map(|(side, half, wanted)| half.told(wanted, *side)) {
             return next;
         }
-        // The pod's last: as long as it carries the record its pod waits.
+        // That of the pod last: its pod waits as long as it carries the annotation.
         let left = all.iter().rev().find(|(_, half, _)| half.is_recorded());
         left.map_or(Exchange::Done, |(side, ..)| Exchange::Next(Stage::Finish(*side)))
     }
 }
 
 impl Half {
-    /// What is still to be done until the claim has its new volume.
+    /// Returns the next step until the claim has its new volume.
     fn told(&self, wanted: &Wanted, side: Side) -> Option<Exchange> {
         let claim = self.claim.as_ref().filter(|claim| uid(&claim.metadata) == wanted.owner())?;
         let is = |key: &str, value: Option<&String>| claim.annotations().get(key) == value;
         if !is(VOLUME, Some(&wanted.volume)) || !is(CLASS, wanted.class.as_ref()) {
             return Some(Exchange::Next(Stage::Nudge(side)));
         }
-        // One that was not seen to be lost tells the size of before.
+        // One that was never observed as Lost still has the previous size.
         let is_told = capacity(claim).ok() == wanted.size() || !wanted.tells_size(side, claim);
         if is_bound(claim) && !is_told {
             return Some(Exchange::Next(Stage::Nudge(side)));
@@ -375,8 +378,8 @@ impl Wanted {
         size.0.parse().ok().map(Quantity)
     }
 
-    /// Whether its claim is told its size with it. The pod's own is so when it asks for less, too, if it asks
-    /// for more than that.
+    /// Returns true if its claim is updated with its size. The pod's own claim also is when it requests less,
+    /// if its request is larger than that.
     pub fn tells_size(&self, side: Side, claim: &PersistentVolumeClaim) -> bool {
         self.size().is_some_and(|has| {
             side == Side::Copy || requested(claim).is_ok_and(|asked| has >= asked)
@@ -387,7 +390,7 @@ impl Wanted {
         owner(&self.pv).unwrap_or_default()
     }
 
-    /// It, as it is made: retained, and with the record.
+    /// Returns the PersistentVolume to create: retained, and annotated.
     pub fn made(&self, record: &Record) -> PersistentVolume {
         let mut pv = (*self.pv).clone();
         pv.annotations_mut().insert(EXCHANGE.to_owned(), written(record));
@@ -399,7 +402,7 @@ impl Wanted {
 }
 
 impl Record {
-    /// Whether it is that of these two claims.
+    /// Returns true if it is the exchange of these two claims.
     pub fn is_of(&self, namespace: &str, active: &str, copy: &str) -> bool {
         let names = |wanted: &Wanted, name: &str| {
             let claim = wanted.pv.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
@@ -410,8 +413,8 @@ impl Record {
         names(&self.active, active) && names(&self.copy, copy)
     }
 
-    /// The policy that a PersistentVolume has in the end: that of its volume. Without its claim nobody else
-    /// would keep the volume, unless it goes with all of its namespace.
+    /// Returns the final reclaim policy of a PersistentVolume: that of its volume. Without its claim
+    /// nothing would retain the volume, unless it is deleted with its whole namespace.
     pub fn policy(&self, half: &Half, goes_with_namespace: bool) -> String {
         let is_there = half.claim.as_ref().is_some_and(|claim| {
             let owner = half.pv.as_deref().and_then(owner);
@@ -419,7 +422,7 @@ impl Record {
         });
         let mut all = [&self.active, &self.copy].into_iter();
         let its = all.find(|wanted| half.pv.as_ref().is_some_and(|pv| wanted.is(pv)));
-        // Of one that is given up a swap still holds the claim, and sees to the policy.
+        // After an abort a swap still holds the claim, and restores the policy.
         let is_held = half.pv.as_deref().is_some_and(|pv| policy_before(pv).is_some());
         let is_kept_by_us = (!is_there || is_held) && !goes_with_namespace;
         let spec = its.filter(|_| !is_kept_by_us).and_then(|wanted| wanted.pv.spec.as_ref());
@@ -435,7 +438,7 @@ impl Record {
     }
 }
 
-/// A record as it is written on a PersistentVolume.
+/// Formats the annotation of a PersistentVolume.
 pub(super) fn written(record: &Record) -> String {
     serde_json::to_string(record).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! What the volumes of old claims are told to be, as their nodes keep it. Pure.
+//! Fences of the volumes of old claims, which their nodes store. Pure.
 //!
-//! Only volumes of this driver can be told. Each telling has a number that is higher than all before, and
-//! is in the status before a node is asked: what a replica still asks for late changes nothing.
+//! Only volumes of this driver can be fenced. Each fence has a higher number than all before it, and is
+//! in the status before a node gets it: a late request of a replica changes nothing.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -17,9 +17,9 @@ use crate::cluster::{Look, VolumeSeen, Wish};
 use crate::volume::{Fence, VolumeId};
 
 impl Turn<'_> {
-    /// Prove that nobody writes to the old volume, and that nobody will; true once that is so. Until then its node
-    /// is asked. For a volume of another driver what Kubernetes knows has to do: that the pod has no object
-    /// any more, and that its node does not run it.
+    /// Proves that nothing writes to the old volume, now or later; true once that is so. Until then its node is
+    /// asked. For a volume of another driver the state in Kubernetes must do: the pod object is gone, and its node
+    /// does not run the pod.
     pub(super) fn prove_unused(&mut self, from: &str) -> bool {
         let seen = self.seen;
         let Some(looked_up) = seen.volumes.get(from) else { return false };
@@ -41,13 +41,14 @@ impl Turn<'_> {
         is_proved
     }
 
-    /// True if the status says that nobody writes to the old volume: only what is copied since then has all of it.
+    /// Returns true if the status confirms that nothing writes to the old volume: only a copy made since then is
+    /// complete.
     pub(super) fn is_known_unused(&self) -> bool {
         self.entry.swap.as_ref().is_some_and(Swap::is_proved_unused)
     }
 
-    /// From here on the old volume is on its way back to its pod, if it was taken from it. Under a new
-    /// number, so that nothing is taken for proved that was seen before the copy.
+    /// Starts to return the old volume to its pod, if it was fenced. The fence has a new number, so
+    /// that no observation from before the copy counts as proof.
     pub(super) fn call_back(&mut self) {
         let (seen, from) = (self.seen, self.entry.active_claim.clone());
         let is_taken = self.swap_mut().fence.is_some();
@@ -56,8 +57,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether the node of the old volume lets the pod in again. Until then it is asked; but not before the
-    /// copy has let the volume go: that has it mounted read-only, and its pod would find it so.
+    /// Returns true if the node of the old volume admits the pod again. Until then it is asked, but not
+    /// before the copy has released the volume: a copy mounts it read-only, and its pod would find it so.
     pub(super) fn is_given_back(&mut self) -> bool {
         let (seen, from) = (self.seen, self.entry.active_claim.clone());
         let told = self.swap_mut().fence;
@@ -71,7 +72,7 @@ impl Turn<'_> {
         self.swap_mut().fence = Some(fence);
         let is_copied = seen.claim(&self.new_claim()).is_some_and(is_fillable);
         let is_let_go = !is_copied && !seen.is_read_by_us(&from);
-        // Before a copy it was mounted by no other than before, and those keep the pod from nothing.
+        // Before a copy it had no other mounts than before, and those do not block the pod.
         let is_ending = seen.claim(&from).is_some_and(|claim| is_ending(&claim.metadata));
         let is_looked_at = is_ending || self.swap_mut().detached_time.is_some();
         if is_let_go && (!is_looked_at || self.is_unused(&from, volume, fence)) {
@@ -82,7 +83,8 @@ impl Turn<'_> {
         false
     }
 
-    /// Whether nobody has a volume open since it is what it was told. Until then its node is asked.
+    /// Returns true if no process has had the volume open since it was fenced. Until then its node
+    /// is asked.
     fn is_unused(&mut self, claim: &str, volume: &VolumeSeen, fence: FenceStatus) -> bool {
         match volume.look_after(&Fence::from(&fence)) {
             Some(look) if look.open_count == 0 => return true,
@@ -93,14 +95,14 @@ impl Turn<'_> {
         false
     }
 
-    /// What the volume of a claim is told whose place another one has taken: nobody gets at it any more,
+    /// Returns the fence for the volume of a claim that was replaced: nothing can access it any more,
     /// not even to read.
     pub(super) fn last_fence(&mut self, from: &str) -> Option<FenceStatus> {
         let volume = self.seen.volume_of(from)?;
         Some(self.next_fence(volume, FenceState::Superseded, false))
     }
 
-    /// Have the volumes of the claims before be what they were told last.
+    /// Ensures the last fences of the volumes of the previous claims.
     pub(super) fn close_retained(&mut self) {
         let mut retained = std::mem::take(&mut self.entry.retained);
         for old in &mut retained {
@@ -118,7 +120,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What a volume is told to be and is not yet; its node is asked for that.
+    /// Returns the fence that a volume does not have yet; its node is asked for it.
     fn still_to_be(&mut self, volume: &VolumeSeen, told: FenceStatus) -> Option<FenceStatus> {
         if volume.is(&Fence::from(&told)) {
             return None;
@@ -128,8 +130,8 @@ impl Turn<'_> {
         Some(fence)
     }
 
-    /// Whether the node of the pod's volume lets it be used by none, for another one took its place of which no
-    /// status tells. Whoever writes its generation into the specification lets the pod have it as it is.
+    /// Reports that the node of the pod's volume admits no pod, because another volume replaced it that no
+    /// status refers to. If its generation is in the specification, the pod gets it as it is.
     pub(super) fn report_superseded(&mut self, claim: &PersistentVolumeClaim) -> bool {
         let (seen, name) = (self.seen, claim.name_any());
         if let (Some(told), Some(volume)) = (self.entry.reopened, seen.volume_of(&name)) {
@@ -148,10 +150,10 @@ impl Turn<'_> {
             return true;
         }
         let message = format!(
-            "claim {name} of pod {} has a volume that is superseded since generation {since}: another one took its \
-             place, and no status tells of that, as after a restore of the API server. Look for claims and \
-             PersistentVolumes that are newer; if there is none, have the pod use this one as it is: `kubectl patch \
-             pvcautoscaler {} --namespace {} --type=merge -p \
+            "the volume of claim {name} of pod {} is superseded since generation {since}: another volume \
+             replaced it, and no status refers to that, for example after a restore of the API server. Look \
+             for newer claims and PersistentVolumes; if there are none, let the pod use this volume as it is: \
+             `kubectl patch pvcautoscaler {} --namespace {} --type=merge -p \
              '{{\"spec\":{{\"reopen\":[{{\"ordinal\":{ordinal},\"generation\":{since}}}]}}}}'`",
             self.pod(),
             seen.autoscaler.name_any(),
@@ -161,12 +163,12 @@ impl Turn<'_> {
         true
     }
 
-    /// Have a node tell a volume what it is, and look at it.
+    /// Has the node set a fence of a volume, and inspect it.
     pub(super) fn ask(&mut self, volume: &VolumeSeen, fence: FenceStatus) {
         let wanted = Fence::from(&fence);
         if let Some(why) = volume.failure_of(&wanted) {
             let message = format!(
-                "volume {} of pod {} is to be {}, and its node has not written that on it yet: {why}",
+                "volume {} of pod {} is to be {}, but its node has not confirmed that yet: {why}",
                 volume.id,
                 self.pod(),
                 fence.state.words()
@@ -176,7 +178,7 @@ impl Turn<'_> {
         self.ask_for(volume, Wish::Fence(wanted));
     }
 
-    /// The same under a higher number, if the volume was told another thing since.
+    /// Returns the same fence under a higher number, if the volume has another fence by now.
     pub(super) fn renumbered(&mut self, volume: &VolumeSeen, told: FenceStatus) -> FenceStatus {
         let is_up_to_date = volume.takes(&Fence::from(&told));
         if is_up_to_date {
@@ -202,8 +204,8 @@ impl Turn<'_> {
         let pods: Vec<String> = self.seen.pods_with(from).map(ResourceExt::name_any).collect();
         let what_to_do = if pods.is_empty() {
             format!(
-                "no pod has it, and `fuser -v /dev/mapper/*{key}` there names the processes that do, `findmnt \
-                 /dev/mapper/*{key}` the mounts; stop them"
+                "no pod uses it; on that node, `fuser -v /dev/mapper/*{key}` lists the processes that do, and \
+                 `findmnt /dev/mapper/*{key}` the mounts; stop them"
             )
         } else {
             format!("stop {}, or wait until it ends", pods.join(", "))

@@ -1,6 +1,5 @@
-//! Volumes that a swap took from their pods, or that do not grow because they were shrunk, and of which
-//! nobody knows any more: their PvcAutoscaler was deleted midway, and perhaps made again. They are given
-//! back.
+//! Returns volumes that no swap refers to any more: a swap fenced them, or a shrink limits their size,
+//! and their PvcAutoscaler was deleted midway, and perhaps created again.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -31,11 +30,11 @@ use crate::panics::caught;
 use crate::populators;
 use crate::volume::{Fence, Standing, Use, VolumeId};
 
-/// How many of one kind are looked at at once: half of them of one namespace.
+/// Maximum number of concurrent checks of one kind, half of them in one namespace.
 const SLOTS: Slots = Slots { all: AT_ONCE, of_namespace: AT_ONCE / 2, not_urgent: 0 };
 
-/// What a PvcAutoscaler that is deleted midway may leave. Each kind of it is looked at apart from the others: whoever
-/// writes our finalizer onto ten thousand claims holds up no gate.
+/// Leftovers of a PvcAutoscaler that was deleted midway. Each kind is checked independently: ten thousand claims
+/// with the finalizer delay no scheduling gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum What {
     /// Volumes that only a copy may read, or that do not grow: each by its id.
@@ -46,7 +45,7 @@ enum What {
     Exchanges,
     /// Pods behind our gate, by namespace and name.
     Gates,
-    /// Claims with copies, and what those are filled from, by their PvcAutoscaler that is not there any more.
+    /// Claims with copies, and their populators, by their deleted PvcAutoscaler.
     Copies,
 }
 
@@ -54,7 +53,7 @@ impl What {
     const ALL: [What; 5] =
         [What::Volumes, What::Claims, What::Exchanges, What::Gates, What::Copies];
 
-    /// What panics and spans are under.
+    /// Name for panics and spans.
     const fn name(self) -> &'static str {
         match self {
             What::Volumes => "volumes",
@@ -66,7 +65,7 @@ impl What {
     }
 }
 
-/// What is looked at for one kind.
+/// Key of one check.
 type Key = (What, String);
 
 /// The key of what is at a place.
@@ -88,19 +87,19 @@ fn place_of(key: &str) -> (&str, &str) {
     key.split_once('/').unwrap_or_default()
 }
 
-/// What may be forgotten: of what something has changed, and what is looked at.
+/// Pending and running checks.
 #[derive(Debug)]
 struct Rounds {
     changed: BTreeSet<Key>,
     queues: HashMap<What, Queue<String>>,
-    /// What is left, and looked at again without a change.
+    /// Leftovers that are checked again without a change.
     later: Timers<Key>,
     under_way: HashSet<Key>,
-    /// The looks; each tells whether something is left.
+    /// Running checks; each returns true if something is left.
     looks: JoinSet<(What, Due<String>, bool)>,
 }
 
-/// What has changed since it was taken last.
+/// Changes since the last take.
 #[derive(Debug)]
 struct News {
     nodes: Changes<NodeStorage>,
@@ -112,19 +111,19 @@ struct News {
     sources: Changes<PvcSourcePopulator>,
 }
 
-/// What the news concern.
+/// Objects that the changes concern.
 #[derive(Debug, Default)]
 struct Concerned {
     /// Anything.
     all: bool,
-    /// What is left from looks before, or looked at: a node has answered.
+    /// Leftovers of earlier or running checks: a node has answered.
     left: bool,
     namespaces: BTreeSet<String>,
     /// PvcAutoscalers, by namespace and name.
     keepers: BTreeSet<Place>,
     /// The ids of volumes.
     volumes: BTreeSet<String>,
-    /// Claims that have changed, or of which a PvcAutoscaler that has changed tells or told.
+    /// Claims that have changed, or to which a changed PvcAutoscaler refers or referred.
     claims: BTreeSet<Place>,
     /// Pods behind our gate that have changed.
     pods: BTreeSet<Place>,
@@ -132,11 +131,11 @@ struct Concerned {
     sets: BTreeSet<Place>,
 }
 
-/// A claim whose volume nobody knows of any more, as it is now.
+/// A claim whose volume no swap refers to, as observed.
 struct Forgotten {
     namespace: String,
     claim: PersistentVolumeClaim,
-    /// That of its PvcAutoscaler, if there is one again.
+    /// Status of its PvcAutoscaler, if there is one again.
     status: Option<PvcAutoscalerStatus>,
     seen: VolumeSeen,
 }
@@ -155,7 +154,7 @@ impl News {
         }
     }
 
-    /// Take whom they concern.
+    /// Takes the objects that the changes concern.
     fn take(&mut self, keeper: &Keeper) -> Concerned {
         let mut concerned =
             Concerned { left: !self.answers.take().is_empty(), ..Concerned::default() };
@@ -212,7 +211,7 @@ impl News {
         concerned
     }
 
-    /// Wait until there may be something to take.
+    /// Waits until there may be something to take.
     async fn changed(&mut self) {
         tokio::select! {
             () = self.nodes.changed() => {}
@@ -233,7 +232,7 @@ fn namespaces_of(pv: &Pv) -> BTreeSet<String> {
     claim.into_iter().chain(exchange).collect()
 }
 
-/// The restricted volumes of which a node tells otherwise who may use them, or whether they grow.
+/// Restricted volumes whose fence or size limit has changed in the status of a node.
 fn told_otherwise(change: &Change<NodeStorage>) -> BTreeSet<String> {
     let told = |record: &Option<Arc<NodeStorage>>| -> BTreeSet<(String, String)> {
         let status = record.as_ref().and_then(|record| record.status.as_ref());
@@ -248,7 +247,7 @@ fn told_otherwise(change: &Change<NodeStorage>) -> BTreeSet<String> {
 }
 
 impl Rounds {
-    /// Nothing was seen yet.
+    /// Creates an empty state.
     fn new() -> Rounds {
         Rounds {
             changed: BTreeSet::new(),
@@ -259,7 +258,7 @@ impl Rounds {
         }
     }
 
-    /// Note what the news concern.
+    /// Adds the changes.
     fn note(&mut self, keeper: &Keeper, concerned: &Concerned) {
         if concerned.left {
             self.changed.extend(self.later.keys().chain(&self.under_way).cloned());
@@ -275,8 +274,7 @@ impl Rounds {
         }
     }
 
-    /// Begin to look at what has changed or is due, as much as may be looked at at once. What is looked at already is
-    /// looked at again then.
+    /// Starts checks of what has changed or is due, up to the maximum. A running check is repeated.
     fn begin(&mut self, keeper: &Arc<Keeper>) {
         let now = Instant::now();
         while let Some((key, _)) = self.later.take_due(now) {
@@ -301,7 +299,7 @@ impl Rounds {
                 let look = async move {
                     let looked = caught(what.name(), keeper.give_back(what, &chosen.key)).await;
                     let is_left = looked.unwrap_or_else(|panicked| {
-                        tracing::error!(%panicked, "it is not known what is forgotten");
+                        tracing::error!(%panicked, "failed to check for orphaned swap resources");
                         true
                     });
                     (what, chosen, is_left)
@@ -311,7 +309,7 @@ impl Rounds {
         }
     }
 
-    /// Wait until a look has ended, or one is due.
+    /// Waits until a check has ended, or one is due.
     async fn changed(&mut self) {
         let due = self.later.next();
         tokio::select! {
@@ -327,7 +325,7 @@ impl Rounds {
         let (what, ended, is_left) = match ended {
             Ok(ended) => ended,
             Err(error) => {
-                return tracing::error!(%error, "a look at what is forgotten has no outcome");
+                return tracing::error!(%error, "check for orphaned swap resources aborted");
             }
         };
         if let Some(queue) = self.queues.get_mut(&what) {
@@ -342,7 +340,7 @@ impl Rounds {
 }
 
 impl Keeper {
-    /// Give back what was forgotten, for ever.
+    /// Cleans up leftovers, forever.
     pub(super) async fn give_back_forgotten(self: &Arc<Self>) {
         self.watches.known().await;
         tokio::join!(self.autoscalers.known(), self.cluster.known());
@@ -362,7 +360,7 @@ impl Keeper {
         .await;
     }
 
-    /// What of a kind may be forgotten, of what the news concern.
+    /// Returns the possible leftovers of a kind among the changes.
     fn may_be_forgotten(&self, what: What, concerned: &Concerned) -> BTreeSet<String> {
         match what {
             What::Volumes if concerned.all => self.cluster.nodes().restricted(),
@@ -427,7 +425,7 @@ impl Keeper {
         self.watches.pvs().get(claim.volume.as_deref()?)?.handle().map(str::to_owned)
     }
 
-    /// Give back what of a kind is forgotten; whether something is left.
+    /// Cleans up one leftover; returns true if something is left.
     async fn give_back(&self, what: What, key: &str) -> bool {
         match what {
             What::Volumes => Box::pin(self.look_for_forgotten(key)).await,
@@ -438,7 +436,7 @@ impl Keeper {
         }
     }
 
-    /// Ask the node of a volume, if that is forgotten; whether it is.
+    /// Asks the node of a volume that no swap refers to; returns true if it is one.
     async fn look_for_forgotten(&self, volume: &str) -> bool {
         let Some(record) =
             volume.parse().ok().and_then(|id: VolumeId| self.cluster.nodes().record_of(&id))
@@ -453,11 +451,11 @@ impl Keeper {
             Ok(Ok(is_any)) => is_any,
             Ok(Err(error)) => {
                 let error = causes::in_full(&error);
-                tracing::warn!(error, "it is not known whose a volume is");
+                tracing::warn!(error, "failed to look up the owner of a volume");
                 true
             }
             Err(why) => {
-                tracing::error!(%why, "a volume is not given back");
+                tracing::error!(%why, "failed to return a volume to its pod");
                 true
             }
         }
@@ -481,14 +479,14 @@ impl Keeper {
         let wish = Wish::Fence(fence);
         if seen.is_to_be_asked(&wish) {
             let name = claim.name_any();
-            tracing::info!(claim = name, namespace, %fence, "no swap knows of the volume of a claim");
+            tracing::info!(claim = name, namespace, %fence, "returning a volume that no swap refers to");
             self.asks.ask(uid(&claim.metadata), seen.id, wish);
         }
         Ok(true)
     }
 
-    /// Let a volume grow again that was shrunk for nobody. Its claim is told first what it has, so that it
-    /// gets back what it asks for.
+    /// Removes the size limit of a volume that was shrunk without a PvcAutoscaler. Its claim first gets
+    /// its present size, so that it is expanded to its request again.
     async fn release_if_forgotten(
         &self,
         volume: &VolumeOnNode,
@@ -498,11 +496,11 @@ impl Keeper {
         let Forgotten { namespace, claim, seen, .. } = forgotten;
         if seen.is_to_be_asked(&Wish::Release) {
             let name = claim.name_any();
-            tracing::info!(claim = name, namespace, %limit, "nobody knows of the shrink of a volume");
+            tracing::info!(claim = name, namespace, %limit, "ending the shrink of a volume that no PvcAutoscaler refers to");
             let has = match capacity(&claim) {
                 Ok(has) => has,
                 Err(error) => {
-                    tracing::warn!(claim = name, namespace, %error, "a forgotten shrink is not ended");
+                    tracing::warn!(claim = name, namespace, %error, "failed to end an orphaned shrink");
                     return Ok(true);
                 }
             };
@@ -514,7 +512,7 @@ impl Keeper {
         Ok(true)
     }
 
-    /// The claim of a volume, unless its PvcAutoscaler knows what was done to that.
+    /// Returns the claim of a volume, unless its PvcAutoscaler refers to the operation on it.
     async fn unless_known(
         &self,
         volume: &VolumeOnNode,
@@ -527,7 +525,7 @@ impl Keeper {
         if known.is_some_and(|known| is_its(&known.busy, &claim)) {
             return Ok(None);
         }
-        // What is watched may be older than what was done; the status that says so was written before it.
+        // A watch may be older than the operation; the status with it was written before the operation.
         let keeper = self.of::<PvcAutoscaler>(&namespace).get_opt(&keeper).await?;
         let status = keeper.and_then(|keeper| keeper.status);
         let there = self.of::<PersistentVolumeClaim>(&namespace).get_opt(&claim).await?;
@@ -535,7 +533,7 @@ impl Keeper {
         if is_its(told(status.as_ref()), &claim) {
             return Ok(None);
         }
-        // After the status: whoever exchanges it looks for that after it has written so on the volume.
+        // Read after the status: an exchange checks that again after it has annotated the volume.
         if !self.holds(&there, &volume.id).await? {
             return Ok(None);
         }
@@ -543,8 +541,8 @@ impl Keeper {
         Ok(Some(Forgotten { namespace, claim: there, status, seen }))
     }
 
-    /// Namespace and name of the claim of a volume, and the PvcAutoscaler that keeps it. Its PersistentVolume
-    /// says whose it is: what a claim tells of itself its tenant can write.
+    /// Returns namespace and name of the claim of a volume, and its PvcAutoscaler. Its PersistentVolume
+    /// decides whose it is: a tenant can write to the claim.
     fn claim_of(&self, volume: &str) -> Option<(String, String, String)> {
         let pv = self.watches.pv_of_volume(volume)?;
         let its = pv.spec.claim_ref.as_ref()?;
@@ -557,9 +555,9 @@ impl Keeper {
     }
 }
 
-/// What the volume of a claim is to be told that a swap took from its pod, if no swap of its PvcAutoscaler
-/// knows of it: it is the pod's again, after the copy has let it go; if another claim has taken its place
-/// already, it is nobody's.
+/// Returns the fence for the volume of a claim that a swap fenced, if no swap of its PvcAutoscaler refers
+/// to it: its pod gets it back once the copy has released it; if another claim has replaced it, it stays
+/// superseded.
 pub(super) fn fence_without_swap(
     volume: &VolumeSeen,
     claim: &PersistentVolumeClaim,
@@ -584,12 +582,12 @@ pub(super) fn fence_without_swap(
     Some(if is_free { Fence { generation, ..Fence::default() } } else { now })
 }
 
-/// What a status tells of the pods.
+/// Returns the entries of the pods in a status.
 fn told(status: Option<&PvcAutoscalerStatus>) -> &[OrdinalStatus] {
     status.map_or(&[], |status| &status.ordinals)
 }
 
-/// Whether a claim is known to shrink.
+/// Returns true if a status shows a shrink of the claim.
 fn shrinks(told: &[OrdinalStatus], claim: &str) -> bool {
     let is_its = |one: &OrdinalStatus| {
         one.active_claim == claim && one.is_shrinking() || is_exchanged(one, claim)
@@ -597,13 +595,13 @@ fn shrinks(told: &[OrdinalStatus], claim: &str) -> bool {
     told.iter().any(is_its)
 }
 
-/// Whether a swap exchanges the volume of a claim.
+/// Returns true if a swap exchanges the volume of a claim.
 fn is_exchanged(one: &OrdinalStatus, claim: &str) -> bool {
     let swap = one.swap.as_ref().filter(|swap| swap.keeps_name && swap.phase != SwapPhase::Failed);
     swap.is_some_and(|swap| [&one.active_claim, &swap.claim].iter().any(|name| *name == claim))
 }
 
-/// Whether a swap knows that it took the volume of a claim.
+/// Returns true if a swap refers to the volume of a claim.
 fn names(told: &[OrdinalStatus], claim: &str) -> bool {
     let is_its = |one: &OrdinalStatus| {
         let has_taken = one.swap.as_ref().is_some_and(|swap| swap.fence.is_some());

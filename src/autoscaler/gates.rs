@@ -17,8 +17,8 @@ use crate::cluster::{
 use crate::volume::Use;
 
 impl Keeper {
-    /// Take our gate off a pod that waits for nothing; whether it waits for what no PvcAutoscaler tells, or that is not
-    /// known.
+    /// Removes the scheduling gate of a pod that waits for nothing; returns true if it still waits without a
+    /// PvcAutoscaler, or on an error.
     pub(super) async fn try_to_open_gate(&self, (namespace, name): (&str, &str)) -> bool {
         let seen = self.gated.get_in(namespace, name).filter(|pod| pod.is_gated);
         let Some(seen) = seen else { return false };
@@ -26,7 +26,7 @@ impl Keeper {
             Ok(Ok(is_left)) => is_left,
             Ok(Err(error)) => {
                 let error = causes::in_full(&error);
-                tracing::warn!(error, "it is not known whether a pod is to be scheduled");
+                tracing::warn!(error, "failed to decide whether to remove a scheduling gate");
                 true
             }
             Err(why) => {
@@ -39,7 +39,7 @@ impl Keeper {
     async fn open_gate(&self, seen: &PodVersion) -> Result<bool, kube::Error> {
         let namespace = seen.namespace().unwrap_or_default();
         let api = self.of::<Pod>(&namespace);
-        // The pod first: whoever holds it from then on is seen.
+        // The pod first: later holders of it are seen.
         let there = api.get_opt(&seen.name_any()).await?;
         let Some(pod) = there.filter(|pod| pod.uid() == seen.uid() && is_gated(pod)) else {
             return Ok(false);
@@ -51,7 +51,7 @@ impl Keeper {
             return Ok(true); // It may hold the pod.
         }
         if all.items.iter().any(|one| one.holds(&pod) || one.outdates(&pod)) {
-            return Ok(false); // Its status says so when it is over, and is watched.
+            return Ok(false); // Its status shows when it is over, and is watched.
         }
         if lacks_claim(&self.client, &namespace, &pod, &all.items).await? {
             return Ok(true);
@@ -72,8 +72,8 @@ impl Keeper {
         Ok(false)
     }
 
-    /// Whether a claim has no PersistentVolume right now, or one that is in an exchange, or whose volume may
-    /// only be read.
+    /// Returns true if a claim has no PersistentVolume now, or one in an exchange, or one whose volume is
+    /// read-only.
     async fn waits(&self, claim: &PersistentVolumeClaim) -> Result<bool, kube::Error> {
         let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
         let Some(named) = named else { return Ok(false) };
@@ -82,8 +82,8 @@ impl Keeper {
         Ok(record(&pv).is_some() || fence.is_some_and(|fence| fence.lets() == Use::Read))
     }
 
-    /// Whether a claim of a pod waits for its volume; one that may only be read for a swap that nobody knows
-    /// of any more is given back. Of a pod of which no status tells, its PersistentVolumes have to say what it may have.
+    /// Returns true if a claim of a pod waits for its volume; a read-only volume that no swap refers to is
+    /// returned. For a pod without a status, its PersistentVolumes decide what it may have.
     async fn waits_for_volume(
         &self,
         namespace: &str,

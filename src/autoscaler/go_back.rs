@@ -1,9 +1,9 @@
-//! A pod gets again what it had before its last swap, since a person says so: nothing is copied, and what was
-//! written since is left behind. Pure.
+//! Rolls a pod back to what it had before its last swap, on request: nothing is copied, and later writes are
+//! not part of it. Pure.
 //!
-//! Its claim is left as an old one is in a swap: the pod is stopped, and its node proves that nobody has the
-//! volume open. Then the node of the volume from before is told that it may be used again, and only when it
-//! has that so, the pod may start. It waits behind a scheduling gate meanwhile.
+//! Its claim is left as an old one is in a swap: the pod is stopped, and its node proves that no process has
+//! the volume open. Then the node of the previous volume removes its fence, and only after that the pod may
+//! start. It waits behind a scheduling gate meanwhile.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -23,12 +23,12 @@ use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
 use crate::cluster::{Binding, ClaimSizes};
 use crate::volume::Fence;
 
-/// Whether a pod was rolled back from the template as it is, so that it keeps what it has.
+/// Returns true if a pod was rolled back from the present template, so that it is not changed.
 pub(crate) fn is_rolled_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
     one.rolled_back.as_ref().is_some_and(|done| done.template == digest(spec))
 }
 
-/// Whether somebody wants a pod to have again what it had before.
+/// Returns true if a rollback of a pod is requested.
 pub(crate) fn is_wanted_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
     let mut asked = spec.roll_back.iter();
     asked.any(|back| (back.ordinal, back.generation) == (one.ordinal, one.generation))
@@ -42,51 +42,51 @@ pub(super) fn digest(spec: &PvcAutoscalerSpec) -> String {
     format!("{:016x}", u64::from_be_bytes(first))
 }
 
-/// Why a claim that was not deleted has no volume, and what to do.
+/// Returns why a claim that was not deleted has no volume, with the remediation.
 fn lacks_volume(claim: &PersistentVolumeClaim) -> String {
     if Binding::of(claim) != Binding::Lost {
-        return "is not bound yet: see `kubectl describe pvc` of it".to_owned();
+        return "is not bound yet: see `kubectl describe pvc` for it".to_owned();
     }
     let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
     format!(
-        "is Lost, for its PersistentVolume {} was deleted: create that again as it was, such as from a backup, with \
-         uid {} in spec.claimRef, and the claim is bound to it again",
+        "is Lost, because its PersistentVolume {} was deleted: create that again as it was, for example from a \
+         backup, with uid {} in spec.claimRef, and the claim is bound to it again",
         volume.unwrap_or("NAME"),
         uid(&claim.metadata)
     )
 }
 
 impl Seen {
-    /// Whether a pod was rolled back from the template as it is.
+    /// Returns true if a pod was rolled back from the present template.
     pub fn is_rolled_back(&self, one: &OrdinalStatus) -> bool {
         is_rolled_back(&self.autoscaler.spec, one)
     }
 
-    /// Whether somebody wants a pod to have again what it had before.
+    /// Returns true if a rollback of a pod is requested.
     pub fn is_wanted_back(&self, one: &OrdinalStatus) -> bool {
         is_wanted_back(&self.autoscaler.spec, one)
     }
 }
 
 impl Turn<'_> {
-    /// Whether the swap under way only gives the pod what it had before.
+    /// Returns true if the present swap is a rollback.
     pub(super) fn returns(&self) -> bool {
         self.entry.swap.as_ref().is_some_and(|swap| swap.returns)
     }
 
-    /// Whether the pod is to have what it had before, and nothing leads there yet.
+    /// Returns true if the pod is to be rolled back, and nothing is in progress for that.
     pub(super) fn is_to_return(&self) -> bool {
         self.seen.is_wanted_back(&self.entry) && !self.returns() && !self.entry.is_shrinking()
     }
 
-    /// Whether a claim has what the pod is to have again, or has it right now on its way.
+    /// Returns true if a claim has the content for a requested or running rollback.
     pub(super) fn is_needed_again(&self, claim: &str) -> bool {
         let is_before = self.entry.before().is_some_and(|before| before.claim == claim);
         self.returns() && self.new_claim() == claim
             || is_before && self.seen.is_wanted_back(&self.entry)
     }
 
-    /// Whether that can begin now, or a swap that is under way is to make way for it.
+    /// Returns true if the rollback can start now, or a swap is to be aborted for it.
     pub(super) fn may_return(&self, may_stop: usize) -> bool {
         let may = match self.entry.swap.as_ref().map(|swap| swap.phase) {
             None | Some(SwapPhase::Failed) => may_begin(self.seen) && may_stop > 0,
@@ -97,7 +97,7 @@ impl Turn<'_> {
         may && self.obstacle_to_return().is_none()
     }
 
-    /// Say what would be done, or why nothing is.
+    /// Reports what a rollback would do, or what prevents it.
     pub(super) fn tell_of_return(&mut self) {
         if let Some(why) = self.obstacle_to_return() {
             return self.wait(AutoscalerReason::RollbackPending, why);
@@ -115,8 +115,8 @@ impl Turn<'_> {
     fn obstacle_to_return(&self) -> Option<String> {
         let Some(before) = self.entry.before() else {
             return Some(format!(
-                "pod {} is to be rolled back from generation {}, and what it had before is kept no more: take \
-                 it out of spec.rollBack",
+                "pod {} is to be rolled back from generation {}, but what it had before is no longer retained: \
+                 remove the pod from spec.rollBack",
                 self.pod(),
                 self.entry.generation
             ));
@@ -124,7 +124,7 @@ impl Turn<'_> {
         self.lacks_before(&before.claim, &before.uid).or_else(|| self.lacks_webhook())
     }
 
-    /// Turn round, from wherever a swap is: one that is not over is given up first.
+    /// Turns to a rollback from any phase of a swap: an unfinished one is aborted first.
     pub(super) fn turn_round(&mut self, may_stop: &mut usize) {
         match self.entry.swap.as_ref().map(|swap| swap.phase) {
             None | Some(SwapPhase::Failed) => {
@@ -134,12 +134,12 @@ impl Turn<'_> {
             Some(SwapPhase::Soaking) => self.begin_return(),
             Some(SwapPhase::RollingBack) => self.roll_back(),
             Some(SwapPhase::Exchanging) => self.exchange(),
-            Some(_) => self.give_up("spec.rollBack asks for what the pod had before"),
+            Some(_) => self.give_up("requested in spec.rollBack"),
         }
     }
 
-    /// Count as done what was asked for before anything was noted of that: a version before has noted nothing, and
-    /// nothing shows that it came too late.
+    /// Counts earlier requests as done if the status does not show any yet: an earlier version did not store them,
+    /// and it is unknown whether they came too late.
     pub(super) fn note_wishes_before(&mut self) {
         let (ordinal, generation) = (self.entry.ordinal, self.entry.generation);
         let asked = self.seen.autoscaler.spec.roll_back.iter();
@@ -150,8 +150,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Tell of a wish that came too late, until it is taken out of the specification: the swap under way could be given
-    /// up no more, so that the pod has another generation now.
+    /// Reports a rollback request that came too late, until it is removed from the specification: the swap could
+    /// not be aborted any more, so the pod has another generation now.
     pub(super) fn report_late_return(&mut self) {
         let (ordinal, generation) = (self.entry.ordinal, self.entry.generation);
         let asked = self.seen.autoscaler.spec.roll_back.iter();
@@ -173,11 +173,11 @@ impl Turn<'_> {
             (self.seen.autoscaler.name_any(), self.seen.autoscaler.namespace().unwrap_or_default());
         let ordinal = self.entry.ordinal;
         format!(
-            "pod {} was to be rolled back from generation {late} when the content of its next claim was complete, \
-             so that swap has gone on: to have again what it had before that, write generation {now} in \
-             spec.rollBack: `kubectl patch pvcautoscaler {name} --namespace {namespace} --type=merge -p \
-             '{{\"spec\":{{\"rollBack\":[{{\"ordinal\":{ordinal},\"generation\":{now}}}]}}}}'`; else take generation \
-             {late} out of it",
+            "pod {} was to be rolled back from generation {late}, but the content of its next claim was \
+             already complete, so that swap went on. To restore what the pod had before that, set generation \
+             {now} in spec.rollBack: `kubectl patch pvcautoscaler {name} --namespace {namespace} --type=merge \
+             -p '{{\"spec\":{{\"rollBack\":[{{\"ordinal\":{ordinal},\"generation\":{now}}}]}}}}'`; otherwise \
+             remove generation {late} from it",
             self.pod()
         )
     }
@@ -186,7 +186,7 @@ impl Turn<'_> {
         let Some(before) = self.entry.before_mut() else { return };
         before.fence = None; // It is to be opened, and no longer to be closed.
         let (claim, claim_uid) = (before.claim.clone(), Some(before.uid.clone()));
-        // Where the claim keeps its name, the two change volumes, and each stays what it is.
+        // Where the claim retains its name, the two exchange volumes, and neither claim changes.
         let active_claim_uid = self.uid_of_active().filter(|_| !self.seen.makes_claims());
         self.says.next = Some(self.what_is_left(&claim));
         (self.entry.peak, self.entry.shrink) = (None, None);
@@ -197,7 +197,7 @@ impl Turn<'_> {
             keeps_name: self.seen.makes_claims(),
             returns: true,
             generation: self.seen.generation(),
-            change: format!("back from generation {}", self.entry.generation),
+            change: format!("rollback from generation {}", self.entry.generation),
             start_time: Some(Time(in_seconds(self.seen.now))),
             ..Swap::default()
         });
@@ -219,7 +219,7 @@ impl Turn<'_> {
         is_lost && !self.keeps_name()
     }
 
-    /// The pod gets again what it had before the swap. If that was deleted, too, it begins with an empty claim, as
+    /// Gives the pod its claim from before the swap. If that was deleted too, it starts with an empty claim, as
     /// after any other deletion of its claim.
     pub(super) fn replace_lost_claim(&mut self) {
         // Of one that has begun to be counted another claim has taken the place since.
@@ -232,8 +232,8 @@ impl Turn<'_> {
         let Some((before, uid)) = there else { return self.begin_anew() };
         if let Some(why) = self.lacks_before(&before, &uid) {
             let message = format!(
-                "claim {} of pod {} was deleted before the pod was ready with it, and {why}; or begin with an empty \
-                 claim: `kubectl delete pvc {before}`",
+                "claim {} of pod {} was deleted before the pod was ready with it, and {why}; or start with an \
+                 empty claim: `kubectl delete pvc {before}`",
                 self.entry.active_claim,
                 self.pod()
             );
@@ -245,8 +245,8 @@ impl Turn<'_> {
         self.begin_return();
     }
 
-    /// Neither what the pod has nor what it had before is there any more: it begins with an empty claim, unless another
-    /// client's has the name.
+    /// Starts with an empty claim, because the present and the previous claim are gone, unless another client's
+    /// claim has the name.
     fn begin_anew(&mut self) {
         let active = self.entry.active_claim.clone();
         if !self.seen.taken.contains_key(&active) {
@@ -254,19 +254,19 @@ impl Turn<'_> {
             return;
         }
         let message = format!(
-            "claim {active} of pod {} was deleted, and so was the one that it had before; another client made the claim \
-             that has the name now, and the pod does not get that. Delete it, and the pod begins with an empty claim: \
-             `kubectl delete pvc {active}`",
+            "claim {active} of pod {} was deleted, and so was its previous claim. Another client created the \
+             claim that has the name now, so the pod does not get it. Delete it, and the pod starts with an \
+             empty claim: `kubectl delete pvc {active}`",
             self.pod()
         );
         self.wait(AutoscalerReason::ClaimConflict, message);
     }
 
-    /// Why a pod gets again what it had before, although no person has asked for that.
+    /// Returns why a pod is rolled back without a request.
     fn lost_claim(&self, before: &str) -> String {
         let active = &self.entry.active_claim;
         let taken = if self.seen.taken.contains_key(active) {
-            "; another client made the claim that has the name now, and that is not used"
+            "; another client created the claim that has the name now, so that claim is not used"
         } else {
             ""
         };
@@ -277,47 +277,47 @@ impl Turn<'_> {
         )
     }
 
-    /// What happens, for people who have asked for it.
+    /// Describes the rollback for users.
     fn what_is_left(&self, before: &str) -> String {
         let (pod, from) = (self.pod(), &self.entry.active_claim);
         let since = self.entry.last_swap.as_ref().and_then(|last| last.completion_time.as_ref());
         let since = since.map(|Time(at)| format!(" since {}", in_seconds(*at))).unwrap_or_default();
         let what = if self.seen.makes_claims() {
-            format!("claim {from} gets again the volume of claim {before}")
+            format!("claim {from} gets the volume of claim {before} again")
         } else {
-            format!("it gets claim {before} again for {from}")
+            format!("it gets claim {before} again in place of {from}")
         };
         let rest = if self.is_gone(from) {
-            format!("is gone with claim {from}")
+            format!("is lost with claim {from}")
         } else {
-            format!("is kept for {}", self.seen.autoscaler.spec.retention)
+            format!("is retained for {}", self.seen.autoscaler.spec.retention)
         };
         format!(
             "pod {pod} is stopped, and {what}, as it was; what was written{since} is not in it, and {rest}"
         )
     }
 
-    /// Why a claim cannot be the pod's again.
+    /// Returns why a previous claim cannot be used again.
     fn lacks_before(&self, claim: &str, uid: &str) -> Option<String> {
         let there = self.seen.claim(claim).filter(|there| self::uid(&there.metadata) == uid);
-        let what = format!("claim {claim}, which has what pod {} had before,", self.pod());
+        let what = format!("claim {claim}, which has the previous content of pod {},", self.pod());
         let why = match there {
             Some(there) if !is_ending(&there.metadata) && is_bound(there) => return None,
             Some(there) if !is_ending(&there.metadata) => lacks_volume(there),
             _ => "was deleted".to_owned(),
         };
         let is_asked = self.seen.is_wanted_back(&self.entry);
-        let instead = if is_asked { "; or take the pod out of spec.rollBack" } else { "" };
+        let instead = if is_asked { "; or remove the pod from spec.rollBack" } else { "" };
         Some(format!("{what} {why}{instead}"))
     }
 
-    /// A pod that starts meanwhile is kept waiting by the webhook.
+    /// Returns why the webhook cannot delay a pod that starts meanwhile.
     fn lacks_webhook(&self) -> Option<String> {
         let why = self.seen.coverage.lacks()?;
-        Some(format!("pod {} would not be kept from starting meanwhile: {why}", self.pod()))
+        Some(format!("the start of pod {} cannot be delayed meanwhile: {why}", self.pod()))
     }
 
-    /// Stop the pod, prove that nobody has its volume, and open the one from before.
+    /// Stops the pod, proves that nothing uses its volume, and opens the previous one.
     pub(super) fn go_back(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (to, from) = (self.new_claim(), self.entry.active_claim.clone());
@@ -358,7 +358,8 @@ impl Turn<'_> {
         }
         // No pod can start with a claim that is not there.
         let is_left = self.seen.claim(&from).is_none() || self.prove_unused(&from);
-        // Last the claim is written to: whoever has decided to delete it when its time was over does so no more.
+        // The claim is written last: another replica that has decided to delete it after its retention then no
+        // longer does.
         if is_left && self.is_free(&to) && self.is_reopened(&to) && self.is_reinstated(&to) {
             return if self.keeps_name() { self.begin_exchange(None) } else { self.switch_back() };
         }
@@ -366,25 +367,25 @@ impl Turn<'_> {
         self.go_on(SwapPhase::Fenced, None, waits);
     }
 
-    /// Whether what is left is somebody else's to keep: he has deleted it.
+    /// Returns true if a user has deleted the claim, so that it is not retained.
     fn is_gone(&self, claim: &str) -> bool {
         self.seen.claim(claim).is_none_or(|there| is_ending(&there.metadata))
     }
 
-    /// Whether nobody but the pod is to have what it gets again.
+    /// Returns true if no other pod uses the claim of a rollback.
     fn is_free(&mut self, claim: &str) -> bool {
         let (ours, seen) = (self.pod(), self.seen);
         let others = seen.writers(claim).into_iter().map(ResourceExt::name_any);
         let Some(other) = others.into_iter().find(|name| *name != ours) else { return true };
         let message = format!(
-            "pod {other} uses claim {claim}, which pod {ours} is to have again: stop it, or wait until it ends"
+            "pod {other} uses claim {claim}, which pod {ours} is to get again: stop pod {other}, or wait until \
+             it ends"
         );
         self.wait(AutoscalerReason::ClaimInUse, message);
         false
     }
 
-    /// Whether the node of a volume lets a pod have it again that another one took the place of. Until then
-    /// it is asked.
+    /// Returns true if the node of a superseded volume admits the pod again. Until then it is asked.
     fn is_reopened(&mut self, claim: &str) -> bool {
         let seen = self.seen;
         let Some(looked_up) = seen.volumes.get(claim) else { return false };
@@ -401,7 +402,7 @@ impl Turn<'_> {
         false
     }
 
-    /// The claim from before is the active one again, and the one that was is kept for its time.
+    /// Makes the previous claim the active one, and retains the other one for its time.
     fn switch_back(&mut self) {
         let (to, from) = (self.new_claim(), self.entry.active_claim.clone());
         let left = self.seen.claim(&from).map(|claim| uid(&claim.metadata).to_owned());
@@ -420,9 +421,9 @@ impl Turn<'_> {
         self.soak();
     }
 
-    /// The active claim says nowhere that another one has taken its place: what another replica had decided
-    /// before it came back may be done late. Where its node says so as well, it may be true: a user has changed by
-    /// what the newer one is found.
+    /// Removes the annotation of the active claim that another one has replaced it: a late decision of another
+    /// replica may have set it. If its node confirms that, it may be true: a user has changed how the newer one is
+    /// found.
     pub(super) fn reinstate(&mut self) {
         let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
         if self.seen.superseded.contains_key(&self.entry.active_claim) {
@@ -434,8 +435,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether a claim still asks for the size that it had before it got a larger volume again; it is asked to
-    /// ask for what it has, if its class lets it.
+    /// Returns true if a claim still requests the smaller size from before it got a larger volume again; its
+    /// request is raised to its size, if its class allows that.
     pub(super) fn asks_for_less_than_it_has(&mut self, name: &str) -> bool {
         let claim = self.seen.claim(name).filter(|_| self.returns() && self.keeps_name());
         let Some((claim, sizes)) =
@@ -453,19 +454,19 @@ impl Turn<'_> {
         can_grow
     }
 
-    /// Remember that it was asked for, so that the template does not undo it.
+    /// Stores the rollback, so that the template does not undo it.
     pub(super) fn note_return(&mut self) {
         let template = digest(&self.seen.autoscaler.spec);
         self.entry.last_rollback_generation = Some(self.entry.generation - 1);
         self.entry.rolled_back = Some(RolledBack { at: Time(in_seconds(self.seen.now)), template });
-        self.entry.last_swap = None; // It may be told of the same claim.
+        self.entry.last_swap = None; // The status may refer to the same claim.
         self.entry.template_size = None; // What it has is as large as it was then.
         if self.shrinks_by_itself() {
             self.take_back_shrink();
         }
     }
 
-    /// The volume that was to come back stays closed: the pod keeps what it has.
+    /// Leaves the volume of a cancelled rollback closed: the pod retains its claim.
     pub(super) fn close_again(&mut self) {
         let to = self.new_claim();
         let is_opened = self.swap_mut().reopened.take().is_some();
@@ -476,7 +477,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether a claim does not say any more that another one has taken its place.
+    /// Returns true if a claim no longer has the annotation that another one has replaced it.
     fn is_reinstated(&mut self, claim: &str) -> bool {
         let there = self.seen.claim(claim);
         let is_marked = there.is_some_and(|it| {
@@ -486,21 +487,21 @@ impl Turn<'_> {
         !is_marked
     }
 
-    /// Forget that a pod was rolled back from a template that was edited since.
+    /// Forgets a rollback once the template was edited.
     pub(super) fn forget_return(&mut self) {
         if !self.seen.is_rolled_back(&self.entry) {
             self.entry.rolled_back = None;
         }
     }
 
-    /// Whether the claim stays as it is, although the template has another one: it was rolled back.
+    /// Returns true if the claim stays unchanged despite the template, because it was rolled back.
     pub(super) fn stays_rolled_back(&mut self) -> bool {
         let is_back = self.seen.is_rolled_back(&self.entry);
         if is_back {
             self.says.phase = Some(AutoscalerPhase::Waiting);
             let message = format!(
-                "pod {} was rolled back to what it had before, and keeps that until the template is edited: \
-                 write in it what claim {} has, or what it is to become",
+                "pod {} was rolled back, and is not changed until the template is edited: set the template to \
+                 what claim {} has, or to the new desired state",
                 self.pod(),
                 self.entry.active_claim
             );

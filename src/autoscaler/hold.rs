@@ -1,11 +1,11 @@
-//! Keeps the old claim of a swap from going while no pod has it: whoever deletes it then would take the
-//! only copy along. It carries our finalizer from before its pod is stopped until the new claim has all of
-//! it, or the swap is given up. Whoever has the claim can write that, too, so its PersistentVolume says that a
-//! swap holds the claim: only of such a claim the volume stays. Before the pod is stopped, that PersistentVolume is
-//! retained too: whoever takes the finalizer off a claim that hangs in its deletion takes no data along.
+//! Protects the old claim of a swap from deletion while no pod uses it: the only copy of its content would be lost.
+//! It carries the finalizer from before its pod is stopped until the new claim is complete, or the swap is aborted.
+//! Users of the claim can write that, too, so its PersistentVolume has an annotation that a swap holds the claim:
+//! only the volume of such a claim is retained. Before the pod is stopped, that PersistentVolume gets the policy
+//! Retain: if a user removes the finalizer of a deleted claim, no data is lost.
 //!
-//! Kubernetes starts no pod with a claim that was deleted. So a copy that runs is waited for; else the swap
-//! is given up, and the volume stays when the claim goes.
+//! Kubernetes starts no pod with a deleted claim. So a running copy is waited for; otherwise the swap is aborted,
+//! and the volume is retained when the claim is deleted.
 
 use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim};
 use kube::api::{ListParams, Patch};
@@ -26,23 +26,23 @@ use crate::cluster::{
 };
 use crate::populators;
 
-/// On the PersistentVolume of a claim that a swap holds: the uid of that claim. A tenant can write our
-/// finalizer onto a claim, and not this.
+/// Annotation of the PersistentVolume of a claim that a swap holds: the uid of that claim. A tenant
+/// can write the finalizer of a claim, but not this.
 pub(super) const HELD_FOR: &str = "pliant.io/swap-protection";
 
-/// On the same: the reclaim policy that it gets again, if that is not the one by which it is retained meanwhile.
+/// Annotation of the same PersistentVolume: its previous reclaim policy, if that is not Retain.
 pub(super) const POLICY_BEFORE: &str = "pliant.io/swap-reclaim-policy";
 
-/// By which policy no volume goes with its claim.
+/// Reclaim policy that retains a volume when its claim is deleted.
 const RETAIN: &str = "Retain";
 
-/// Whether a claim stays until a swap lets go of it.
+/// Returns true if a swap holds a claim.
 pub(super) fn is_held(claim: &impl ResourceExt) -> bool {
     claim.finalizers().iter().any(|one| one == SWAP)
 }
 
 impl Turn<'_> {
-    /// Whether the old claim stays, whoever deletes it. If not, that is seen to first.
+    /// Returns true if the old claim is protected from deletion, else requests that.
     pub(super) fn holds(&mut self, from: &str) -> bool {
         let Some(claim) = self.seen.claim(from) else { return false };
         let is_held = is_held(claim) && !self.seen.unmarked.contains(from);
@@ -52,7 +52,7 @@ impl Turn<'_> {
         is_held
     }
 
-    /// Why the old claim can be copied no more: somebody has deleted it, and no copy of it runs.
+    /// Returns why the old claim can no longer be copied: it was deleted, and no copy of it runs.
     pub(super) fn is_deleted(&self, from: &str, phase: FillingPhase) -> Option<String> {
         let claim = self.seen.claim(from);
         if claim.is_some_and(|claim| !is_ending(&claim.metadata)) {
@@ -65,14 +65,14 @@ impl Turn<'_> {
         let volume = claim.and_then(|claim| claim.spec.as_ref()?.volume_name.as_deref());
         let volume = volume.unwrap_or("NAME");
         Some(format!(
-            "claim {from} was deleted while it was to be copied. Its volume {volume} stays: to have it back, \
-             type `kubectl patch pv {volume} --type=merge -p '{{\"spec\":{{\"claimRef\":null}}}}'` when the \
-             claim is gone, and make claim {from} again with spec.volumeName {volume}. An edit of the template \
-             makes an empty one"
+            "claim {from} was deleted before it was copied. Its volume {volume} is retained. To use it again, \
+             run `kubectl patch pv {volume} --type=merge -p '{{\"spec\":{{\"claimRef\":null}}}}'` when the \
+             claim is gone, and create claim {from} again with spec.volumeName {volume}. An edit of the \
+             template creates an empty claim"
         ))
     }
 
-    /// Let go of claims that are not about to be copied any more.
+    /// Releases claims that are not to be copied any more.
     pub(super) fn let_go(&mut self) {
         let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
         let active = match phase {
@@ -89,13 +89,13 @@ impl Turn<'_> {
     }
 }
 
-/// Whether a pod has its claims, so that it comes to its end.
+/// Returns true if a pod has its claims mounted, so that it can complete.
 fn has_begun(pod: &PodSummary) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Running" | "Succeeded"))
 }
 
-/// The claims that a status tells of, so that they are let go when that is right.
+/// Returns the claims in a status, so that they are released in time.
 pub(super) fn told_claims(status: Option<&PvcAutoscalerStatus>) -> impl Iterator<Item = &String> {
     let ordinals = status.into_iter().flat_map(|status| &status.ordinals);
     ordinals.flat_map(|one: &OrdinalStatus| {
@@ -103,29 +103,28 @@ pub(super) fn told_claims(status: Option<&PvcAutoscalerStatus>) -> impl Iterator
     })
 }
 
-/// Whether a claim is one of them.
+/// Returns true if a status refers to a claim.
 pub(super) fn is_told(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool {
     told_claims(status).any(|told| told == claim)
 }
 
-/// The policy that a PersistentVolume gets again when no swap holds its claim any more, if it has another one now.
+/// Returns the previous policy of a PersistentVolume that no swap holds any more, if it differs.
 pub(super) fn policy_before(pv: &PersistentVolume) -> Option<&String> {
     let holder = pv.annotations().get(HELD_FOR).map(String::as_str);
     pv.annotations().get(POLICY_BEFORE).filter(|_| holder.is_some() && holder == owner(pv))
 }
 
-/// Whether a PersistentVolume says that a swap holds its claim.
+/// Returns true if a PersistentVolume has the annotation that a swap holds its claim.
 pub(super) fn is_marked_for(pv: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     pv.annotations().get(HELD_FOR) == claim.metadata.uid.as_ref()
 }
 
 impl Keeper {
-    /// Keep a claim that is there from going, for as long as it is as it was seen; its volume says so then, and stays
-    /// from then on.
+    /// Protects an observed claim from deletion; its volume gets the annotation and is retained from then on.
     ///
     /// # Errors
-    /// A conflict if the claim is no longer as it was seen: nothing is written on its volume then. What another replica
-    /// has let go of meanwhile would have no one who gives its volume the policy of before.
+    /// A conflict if the claim has changed: nothing is written to its volume then. If another replica has released
+    /// it meanwhile, no one would restore the policy of its volume.
     pub(super) async fn hold(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
         // One that its tenant wrote is written once more, which asks whether the claim has changed.
         let others = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
@@ -142,9 +141,9 @@ impl Keeper {
         Ok(())
     }
 
-    /// Let a claim go, and keep its volume if a swap held the claim, that was deleted, and no status says that another
-    /// one has taken its place. What the claim itself says of that its tenant can write. Any other volume has its own
-    /// policy again. Where another claim has taken its place, the claim says so from now on.
+    /// Releases a claim, and retains its volume if a swap held the claim, it was deleted, and no status shows that
+    /// another one has replaced it. Annotations of the claim do not count, because tenants can write them. Any
+    /// other volume gets its own policy again. If another claim has replaced it, the claim is annotated with that.
     pub(super) async fn release(
         &self,
         claim: &PersistentVolumeClaim,
@@ -163,7 +162,7 @@ impl Keeper {
         self.write_metadata(claim, metadata).await
     }
 
-    /// Write on the PersistentVolume of a claim that no swap holds the claim any more.
+    /// Removes the annotation of a PersistentVolume that a swap holds its claim.
     pub(super) async fn unmark(
         &self,
         claim: &PersistentVolumeClaim,
@@ -183,7 +182,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Say on a claim that goes which volume stays of it: before that is written, so that nothing stays without a word.
+    /// Emits an event on a deleted claim that names its retained volume: before the retention is written, so that
+    /// no volume is retained silently.
     async fn report_retained(
         &self,
         claim: &PersistentVolumeClaim,
@@ -191,27 +191,27 @@ impl Keeper {
     ) -> Result<(), kube::Error> {
         let (name, volume) = (claim.name_any(), pv.name_any());
         let text = format!(
-            "claim {name} was deleted while a swap held it, and PersistentVolume {volume} has the only copy of its \
-             content: its policy is Retain from now on, and it is Released when the claim is gone. To use it again, \
-             type `kubectl patch pv {volume} --type=merge -p '{{\"spec\":{{\"claimRef\":null}}}}'` then, and create \
-             claim {name} with spec.volumeName {volume}; to delete it, type `kubectl patch pv {volume} --type=merge \
-             -p '{{\"spec\":{{\"persistentVolumeReclaimPolicy\":\"Delete\"}}}}'`"
+            "claim {name} was deleted during a swap, and PersistentVolume {volume} has the only copy of its \
+             content. Its reclaim policy is now Retain, and it is Released when the claim is gone. To use it \
+             again, run `kubectl patch pv {volume} --type=merge -p '{{\"spec\":{{\"claimRef\":null}}}}'` then, \
+             and create claim {name} with spec.volumeName {volume}; to delete it, run `kubectl patch pv \
+             {volume} --type=merge -p '{{\"spec\":{{\"persistentVolumeReclaimPolicy\":\"Delete\"}}}}'`"
         );
         let reason = AutoscalerReason::VolumeRetained;
-        tracing::warn!(claim = name, volume, "a volume stays of which no claim is left");
+        tracing::warn!(claim = name, volume, "retained the volume of a deleted claim");
         let event = OnceEvent::of(claim, (reason, reason.is_warning()), &volume, &text);
         event.write(&self.client, WRITER).await.map(drop)
     }
 
-    /// Whether a namespace goes with all that is in it: no one is left who would want a volume of it.
+    /// Returns true if a namespace is being deleted: no user is left for its volumes.
     pub(super) async fn is_namespace_ending(&self, name: &str) -> Result<bool, kube::Error> {
         let api: Api<Namespace> = Api::all(self.client.clone());
         let there = api.get_metadata_opt(name).await?;
         Ok(there.is_none_or(|there| is_ending(&there.metadata)))
     }
 
-    /// The PersistentVolume of a claim, if that says so itself: whoever makes a claim writes into it which one
-    /// it has.
+    /// Returns the PersistentVolume of a claim, if that refers to the claim too: a user can write any name
+    /// into a claim.
     pub(super) async fn pv_of(
         &self,
         claim: &PersistentVolumeClaim,
@@ -222,7 +222,7 @@ impl Keeper {
         Ok(pv.filter(|pv| owner(pv) == Some(uid(&claim.metadata))))
     }
 
-    /// Write metadata, and a policy, onto a PersistentVolume that is as it was seen.
+    /// Writes metadata, and a policy, to an observed PersistentVolume.
     async fn mark(
         &self,
         pv: &PersistentVolume,
@@ -238,7 +238,7 @@ impl Keeper {
         writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
     }
 
-    /// Write metadata onto a claim that is as it was seen.
+    /// Writes metadata to an observed claim.
     async fn write_metadata(
         &self,
         claim: &PersistentVolumeClaim,
@@ -251,7 +251,8 @@ impl Keeper {
         writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), WRITER).await
     }
 
-    /// Let go of a claim of which no PvcAutoscaler tells: its own was deleted midway. Whether it may still be held.
+    /// Releases a claim that no PvcAutoscaler refers to: its own was deleted midway. Returns true if it may still
+    /// be held.
     pub(super) async fn let_go_if_forgotten(&self, (namespace, name): (&str, &str)) -> bool {
         let Some(claim) = self.watches.claims().get_in(namespace, name) else { return false };
         let released = caught_in_time("held claims", self.release_if_forgotten_by_all(&claim));
@@ -259,7 +260,7 @@ impl Keeper {
             Ok(Ok(is_any)) => is_any,
             Ok(Err(error)) => {
                 let error = causes::in_full(&error);
-                tracing::warn!(error, "it is not known whether a claim is still to be held");
+                tracing::warn!(error, "failed to decide whether to release a held claim");
                 true
             }
             Err(why) => {
@@ -274,10 +275,10 @@ impl Keeper {
         if self.autoscalers_in(namespace).iter().any(|one| one.tells_of(name)) {
             return Ok(false);
         }
-        // What is watched may be older than what was done; the status that says so was written before it.
+        // A watch may be older than the operation; the status with it was written before the operation.
         let all = list(&self.of::<PvcAutoscaler>(namespace), &ListParams::default()).await?;
         if !all.unreadable.is_empty() {
-            return Ok(true); // One of them may tell of it.
+            return Ok(true); // One of them may refer to it.
         }
         let is_its = |one: &PvcAutoscaler| is_told(one.status.as_ref(), name);
         let there = self.of::<PersistentVolumeClaim>(namespace).get_opt(name).await?;
@@ -285,7 +286,7 @@ impl Keeper {
         else {
             return Ok(false);
         };
-        tracing::info!("no swap knows of a claim that is held");
+        tracing::info!("releasing a held claim that no swap refers to");
         self.release(&there, true, None).await?;
         Ok(true)
     }

@@ -1,4 +1,4 @@
-//! What of a swap is done while its pod still runs, and how long that was stopped in the end. Pure.
+//! Work of a swap while its pod still runs, and the downtime in the end. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -14,11 +14,11 @@ use crate::autoscaler::swap::{copied_too_early, filled_too_early};
 use crate::autoscaler::turn::Turn;
 use crate::populators::PopulatorReason;
 
-/// What there is to do before the pod is stopped.
+/// Work before the pod is stopped.
 enum Before {
-    /// The new claim gets its room, or is copied ahead.
+    /// The new claim waits for its volume, or a pre-copy is running.
     Waits,
-    /// Nothing more: all is copied ahead, or nothing, for this reason.
+    /// Nothing more: the pre-copy is complete, or there is none, for this reason.
     Nothing(Option<String>),
     /// The swap cannot be, so the pod is not stopped at all.
     Never(String),
@@ -27,8 +27,8 @@ enum Before {
 }
 
 impl Turn<'_> {
-    /// The new claim gets its volume while the pod still runs: whoever forbids it, or has no room for it, does
-    /// so before that is stopped. If that is wanted, it is copied ahead, too.
+    /// Creates the volume of the new claim while the pod still runs: if a policy or missing capacity prevents
+    /// it, the pod is not stopped. If requested, a pre-copy runs too.
     pub(super) fn prepare(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
@@ -47,11 +47,11 @@ impl Turn<'_> {
         let filling = self.seen.filling(&name).cloned().unwrap_or_default();
         match self.before_the_stop(&name, &filling) {
             Before::Waits if self.is_overtaken(&name, &filling) => {
-                self.give_up("its template was edited before the new claim had its volume");
+                self.give_up("the template was edited before the new claim had its volume");
             }
             Before::Waits => self.wait_ahead(filling),
-            // The pod may have run for long since the swap began.
-            // From the stop on nothing else would keep it.
+            // The pod may have run for long since the swap started. From its stop on nothing else
+            // would protect it.
             Before::Nothing(_)
                 if self.waits_for_siblings() || self.waits_for_others() || !self.holds(&from) =>
             {
@@ -63,12 +63,13 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether it is copied ahead.
+    /// Returns true if there is a pre-copy.
     fn is_hot(&self, source: &PvcSourcePopulator) -> bool {
         self.seen.autoscaler.spec.hot_copy && source.spec.copy_ahead
     }
 
-    /// Whether nobody wants the new claim any more, and it has no volume yet: it may never get one.
+    /// Returns true if the new claim is no longer wanted, and has no volume yet: it may never get
+    /// one.
     fn is_overtaken(&self, name: &str, filling: &Filling) -> bool {
         let generation = self.entry.swap.as_ref().map(|swap| swap.generation);
         let has_none = matches!(filling.phase, FillingPhase::Waiting | FillingPhase::Provisioning);
@@ -98,7 +99,7 @@ impl Turn<'_> {
         let why = || filling.message.clone().unwrap_or_default();
         match filling.phase {
             FillingPhase::Ahead => Before::Nothing(None),
-            // Rounds that nobody wants any more.
+            // Passes that are no longer wanted.
             FillingPhase::Filling if !is_hot => Before::Nothing(None),
             // It would be refused with the pod stopped, too.
             FillingPhase::Failed if !is_hot || is(PopulatorReason::ContentRejected) => {
@@ -138,7 +139,7 @@ impl Turn<'_> {
         self.says.progress = Some(format!("pod {} runs, {said}", self.pod()));
     }
 
-    /// From here on the next pod gets the new claim, and this one is asked to go.
+    /// Stops the pod; its next one gets the new claim.
     fn stop(&mut self, cold: Option<String>, ahead: Option<&Ahead>) {
         let (pod, name, from) = (self.pod(), self.new_claim(), self.entry.active_claim.clone());
         let now = Time(self.seen.now);
@@ -164,7 +165,7 @@ impl Turn<'_> {
         self.go_on(SwapPhase::Draining, None, None);
     }
 
-    /// Tell what the swap took, now that its pod is ready.
+    /// Reports the downtime of the swap, now that its pod is ready.
     pub(super) fn sum_up(&mut self, name: &str, new: &str) {
         // What a pod gets again was copied at another time.
         let filling =
@@ -179,7 +180,7 @@ impl Turn<'_> {
             completion_time: Some(Time(self.seen.now)),
         };
         self.steps.extend(last.pause_seconds.map(|away| Step::Count { away }));
-        let pause = last.pause_seconds.map(|seconds| format!("; it was stopped for {seconds} s"));
+        let pause = last.pause_seconds.map(|seconds| format!("; it was down for {seconds} s"));
         let rounds = Some(last.rounds).filter(|rounds| *rounds > 0);
         let rounds = rounds.map(|rounds| format!("; {} before that", in_rounds(rounds)));
         let what = if name == new { "" } else { " with another volume" };
@@ -195,18 +196,18 @@ impl Turn<'_> {
     }
 }
 
-/// How many seconds a pod was away. The hours are those of two machines, so it may seem to be less than none.
+/// Returns the downtime of a pod in seconds. The times are from two hosts, so it may come out negative.
 fn pause(stopped: Option<Time>, ready: Option<Timestamp>) -> Option<i64> {
     Some(ready?.duration_since(stopped?.0).as_secs().max(0))
 }
 
 fn without_volume(claim: &str) -> String {
-    format!("claim {claim} has no volume yet: `kubectl pliant explain pvc/{claim}` says why")
+    format!("claim {claim} has no volume yet: see `kubectl pliant explain pvc/{claim}`")
 }
 
 fn in_rounds(rounds: i32) -> String {
-    let word = if rounds == 1 { "round" } else { "rounds" };
-    format!("it was copied in {rounds} {word}")
+    let word = if rounds == 1 { "pass" } else { "passes" };
+    format!("its claim was pre-copied in {rounds} {word}")
 }
 
 #[cfg(test)]

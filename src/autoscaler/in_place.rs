@@ -1,9 +1,9 @@
-//! A claim that becomes smaller where its volume lies, under its own name. Pure.
+//! Shrinks a claim in place, under its own name. Pure.
 //!
-//! Its node shrinks the volume, and keeps it from growing beyond. Then the PersistentVolume and the claim
-//! are told a size that is a byte less, so that the resizer of Kubernetes asks once more for the size
-//! itself and closes what it had begun; only then the node lets the volume grow again. Of what was asked
-//! for before, nothing can come between: the driver refuses it.
+//! Its node shrinks the volume and limits its size. Then the PersistentVolume and the claim get a size
+//! that is a byte less, so that the resizer of Kubernetes requests the size itself once more and
+//! completes its state; only then the node removes the limit. No earlier request can interfere: the
+//! driver rejects it.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -19,18 +19,18 @@ use crate::autoscaler::turn::Turn;
 use crate::cluster::{ClaimSizes, NotDone, VolumeSeen, Wish, is_resizing};
 use crate::volume::{FsKind, Mode, Reason, Shrinks};
 
-/// Whether a volume can become smaller where it lies.
+/// How a volume can shrink in place.
 enum Way {
     Now,
     /// As soon as no pod has it.
     WithoutPod(FsKind),
     Never,
-    /// Its node has not told of it.
+    /// Its node has not reported it.
     Unknown,
 }
 
 impl Turn<'_> {
-    /// The claim is only too large: it shrinks where its volume lies, or gives its place to another one.
+    /// Shrinks a claim that is only too large, in place or by a swap.
     pub(super) fn shrink(
         &mut self,
         claim: &PersistentVolumeClaim,
@@ -57,18 +57,18 @@ impl Turn<'_> {
             Way::Unknown => {
                 self.says.phase = Some(AutoscalerPhase::Waiting);
                 self.says.progress = Some(format!(
-                    "claim {} is to shrink ({change}), and its node has not told of its volume yet",
+                    "claim {} is to shrink ({change}), but its node has not reported its volume yet",
                     claim.name_any()
                 ));
             }
         }
     }
 
-    /// What stops the pod, if that is known.
+    /// Returns the command that stops the pod, if it is known.
     fn how_to_stop(&self) -> String {
         match self.seen.autoscaler.spec.workload() {
             Workload::Deployment(name) => {
-                format!(", as with `kubectl scale deployment {name} --replicas=0`")
+                format!(", for example with `kubectl scale deployment {name} --replicas=0`")
             }
             Workload::StatefulSet(_) | Workload::Pods(_) => String::new(),
         }
@@ -90,18 +90,18 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether the claim can shrink now without another one in its place.
+    /// Returns true if the claim can shrink now without a swap.
     pub(super) fn can_shrink_in_place(&self) -> bool {
         let claim = self.seen.claim(&self.entry.active_claim);
         claim.is_some_and(|claim| matches!(self.way_of(claim), Way::Now))
     }
 
-    /// Whether any pod has the claim.
+    /// Returns true if any pod uses the claim.
     fn has_pod(&self) -> bool {
         self.seen.pods_with(&self.entry.active_claim).any(|pod| !has_ended(pod))
     }
 
-    /// Whether its node has refused to shrink the volume for the specification as it is.
+    /// Returns true if its node has rejected the shrink for the present specification.
     fn has_failed_in_place(&self) -> bool {
         self.entry.shrink.as_ref().is_some_and(|shrink| shrink.phase == InPlacePhase::Failed)
     }
@@ -110,7 +110,7 @@ impl Turn<'_> {
         let name = self.entry.active_claim.clone();
         self.says.phase = Some(AutoscalerPhase::Waiting);
         self.says.next =
-            Some(format!("claim {name} shrinks where it lies ({change}); its pod goes on"));
+            Some(format!("claim {name} shrinks in place ({change}); its pod continues to run"));
         if self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend {
             self.says.phase = Some(AutoscalerPhase::Recommending);
         }
@@ -132,7 +132,7 @@ impl Turn<'_> {
         self.shrink_in_place();
     }
 
-    /// Go on with a shrink.
+    /// Continues a shrink.
     pub(super) fn shrink_in_place(&mut self) {
         let Some(shrink) = self.entry.shrink.clone() else { return };
         let (seen, name) = (self.seen, self.entry.active_claim.clone());
@@ -144,8 +144,7 @@ impl Turn<'_> {
             return;
         };
         self.says.phase = Some(AutoscalerPhase::Shrinking);
-        self.says.progress =
-            Some(format!("claim {name} shrinks where it lies ({})", shrink.change));
+        self.says.progress = Some(format!("claim {name} shrinks in place ({})", shrink.change));
         match shrink.phase {
             InPlacePhase::Shrinking => self.have_volume_shrunk(volume, &shrink),
             InPlacePhase::Telling => match ClaimSizes::of(claim) {
@@ -173,8 +172,8 @@ impl Turn<'_> {
         let wish = Wish::Shrink { to: shrink.to.0, begun };
         match volume.answer_to(&wish) {
             Some(Ok(_)) => return self.set_phase(InPlacePhase::Telling),
-            // A pod has come that keeps it from shrinking, and nothing was begun; or the last one has gone,
-            // and its kubelet has not let the volume go yet.
+            // A new pod prevents the shrink, and nothing has started; or the last pod has ended, and its
+            // kubelet has not released the volume yet.
             Some(Err(NotDone { reason: Reason::InUse, .. }))
                 if self.has_pod() && only_unmounted(volume) =>
             {
@@ -198,7 +197,7 @@ impl Turn<'_> {
 
     fn fail_in_place(&mut self, why: &str, shrink: &InPlace) {
         let text = format!(
-            "claim {} of pod {} did not shrink where it lies ({}) and is as it was: {why}",
+            "claim {} of pod {} was not shrunk in place ({}) and is unchanged: {why}",
             self.entry.active_claim,
             self.pod(),
             shrink.change
@@ -217,11 +216,11 @@ impl Turn<'_> {
         match volume.answer_to(&Wish::Release) {
             Some(Ok(_)) => {
                 if self.entry.swap.is_some() {
-                    self.entry.shrink = None; // Which tells of it itself.
+                    self.entry.shrink = None; // The swap reports it.
                     return;
                 }
                 let text = format!(
-                    "claim {} of pod {} has shrunk where it lies ({})",
+                    "claim {} of pod {} was shrunk in place ({})",
                     self.entry.active_claim,
                     self.pod(),
                     shrink.change
@@ -232,7 +231,7 @@ impl Turn<'_> {
             }
             Some(Err(NotDone { why, .. })) => {
                 let message = format!(
-                    "volume {} of pod {} has shrunk and does not grow again yet: {why}",
+                    "volume {} of pod {} was shrunk, but cannot grow again yet: {why}",
                     volume.id,
                     self.pod()
                 );
@@ -249,7 +248,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What failed for one specification may be tried for another.
+    /// Forgets a failure once the specification has changed.
     pub(super) fn forget_failure_in_place(&mut self) {
         let now = self.seen.generation();
         let is_over =
@@ -257,10 +256,10 @@ impl Turn<'_> {
         self.entry.shrink.take_if(|shrink| is_over(shrink));
     }
 
-    /// What keeps the claim larger than it is to be, if its node has refused to shrink it.
+    /// Returns why the claim stays larger than desired, if its node has rejected the shrink.
     pub(super) fn failure_in_place(&self) -> Option<String> {
         let shrink = self.entry.shrink.as_ref()?;
-        Some(format!("it did not shrink where it lies: {}", shrink.message.clone()?))
+        Some(format!("it was not shrunk in place: {}", shrink.message.clone()?))
     }
 }
 
@@ -268,12 +267,12 @@ fn only_unmounted(volume: &VolumeSeen) -> bool {
     matches!(volume.mode, Some(Mode::Filesystem(kind)) if kind.shrinks() == Shrinks::Unmounted)
 }
 
-/// The time as a record keeps it.
+/// Returns the time in whole seconds, as objects store it.
 pub(super) fn in_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
-/// Whether asking a node again would change nothing.
+/// Returns true if a retry on the node would change nothing.
 fn is_final(reason: Reason) -> bool {
     !matches!(reason, Reason::Unavailable | Reason::InProgress | Reason::InUse)
 }

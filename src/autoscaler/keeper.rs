@@ -1,4 +1,4 @@
-//! Keeps the claims of all workloads: looks when something changes, plans, applies.
+//! Reconciles the claims of all workloads: observes changes, plans, applies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -34,44 +34,45 @@ use crate::cluster::{
 };
 use crate::populators::Watches;
 
-/// After a look, in which what belongs together goes on to change; what comes after a quiet time is
-/// looked at at once.
+/// Delay after a reconcile, for related changes to arrive; the first change after a quiet time is
+/// handled at once.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
 
-/// After something else was written meanwhile.
+/// Delay after a conflicting write.
 const SOON: Duration = Duration::from_secs(1);
 
 /// While a pod stops or starts: pods are not watched, their StatefulSets are.
 const POD: Duration = Duration::from_secs(2);
 
-/// After an API server that did not answer, and while something is waited for that is not watched.
+/// Delay after the API server did not respond, and while waiting for something that is not watched.
 pub(super) const AGAIN: Duration = Duration::from_secs(10);
 
-/// While there are claims that a workload could have and that no pod names: pods are not watched. While a
-/// claim is still there after its time: what keeps it may be watched by no one.
+/// Delay while there are claims of a workload that no pod names: pods are not watched. Also while an
+/// expired claim still exists: what holds it may not be watched.
 const LATER: Duration = Duration::from_secs(60);
 
-/// How many workloads, or pods, are looked at at once: one whose calls hang holds up no other.
+/// Maximum number of concurrent reconciles of workloads or pods: one with hanging calls delays no
+/// other.
 pub(super) const AT_ONCE: usize = 16;
 
-/// Says whether pods get their claims from us.
+/// Reports the coverage of pods by the webhook.
 #[async_trait]
 pub trait Webhook: Send + Sync + 'static {
-    /// Look whether every new pod of a StatefulSet is shown to us.
+    /// Looks up whether the webhook sees every new pod of a StatefulSet.
     ///
     /// # Errors
-    /// What the API server says.
+    /// An error of the API server.
     async fn coverage(&self, namespace: &str, stateful_set: &str) -> Result<Coverage, kube::Error>;
 }
 
-/// Keeps the claims of workloads as their templates have them.
+/// Reconciles the claims of workloads with their templates.
 pub struct Keeper {
     pub(super) client: Client,
     pub(super) autoscalers: Watched<AutoscalerSummary>,
     pub(super) sets: Watched<StatefulSetVersion>,
     pub(super) deployments: Watched<DeploymentVersion>,
     pub(super) sources: Watched<PvcSourcePopulator>,
-    /// Those that are not scheduled yet, because their claims get other volumes.
+    /// Pods that are not scheduled yet, because their claims get other volumes.
     pub(super) gated: Watched<PodVersion>,
     pub(super) cluster: Arc<Cluster>,
     pub(super) asks: Arc<Asks>,
@@ -87,17 +88,17 @@ impl fmt::Debug for Keeper {
     }
 }
 
-/// How full a volume is, as far as its node has told.
+/// Usage of a volume, as its node has reported it.
 #[derive(Debug)]
 pub(super) enum Told {
     Now(VolumeUsage),
-    /// The agent of this node is away since.
+    /// The node plugin of this node has stopped responding since.
     Before(String),
 }
 
 impl Keeper {
-    /// Begin to watch, until `stop`; the claims are watched, and nodes asked, for the
-    /// populators, too.
+    /// Starts to watch, until `stop`; the populators share the watched claims and the requests to
+    /// nodes.
     pub fn start(
         client: &Client,
         watches: &Arc<Watches>,
@@ -140,7 +141,7 @@ impl Keeper {
         })
     }
 
-    /// Keep claims, until `stop`.
+    /// Reconciles claims until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let kept = begun_again("pvcautoscalers", async || {
             self.watches.known().await;
@@ -161,12 +162,12 @@ impl Keeper {
         self.clock.now()
     }
 
-    /// How its clock differs from that of the API server.
+    /// Returns the difference between its clock and that of the API server.
     pub(super) async fn skew(&self) -> Result<Option<ClockSkew>, kube::Error> {
         self.clock.skew(&self.client).await
     }
 
-    /// Where the objects of a kind are in a namespace.
+    /// Returns the API for objects of a kind in a namespace.
     pub(super) fn of<K>(&self, namespace: &str) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -187,21 +188,21 @@ impl Keeper {
         &self.autoscalers
     }
 
-    /// The StatefulSets of the cluster, of which only names, versions and numbers of pods are kept.
+    /// Returns the StatefulSets of the cluster, reduced to names, versions and replicas.
     pub fn stateful_sets(&self) -> &Watched<StatefulSetVersion> {
         &self.sets
     }
 
-    /// A PvcAutoscaler as it is now; `None` if it is not there any more, also if another one of its name is.
+    /// Reads a PvcAutoscaler; `None` if it does not exist any more, even if another one has its name.
     ///
     /// # Errors
-    /// What the API server says.
+    /// An error of the API server.
     pub(super) async fn live(&self, meant: &Names) -> Result<Option<PvcAutoscaler>, kube::Error> {
         let there = self.of::<PvcAutoscaler>(&meant.namespace).get_opt(&meant.name).await?;
         Ok(there.filter(|one| uid(&one.metadata) == &*meant.uid))
     }
 
-    /// The handle of a claim's volume, as the watched records have it.
+    /// Returns the volume handle of a claim, from the watched PersistentVolumes.
     pub(super) fn handle_of(&self, claim: &PersistentVolumeClaim) -> Option<String> {
         let named = claim.spec.as_ref()?.volume_name.as_deref()?;
         self.handle_in(named, claim.metadata.uid.as_deref())
@@ -209,12 +210,12 @@ impl Keeper {
 
     /// The handle of the volume in a PersistentVolume that belongs to the claim of this uid.
     pub(super) fn handle_in(&self, volume: &str, claim: Option<&str>) -> Option<String> {
-        // Whoever makes a claim writes into it which volume it has; that one says whose it is.
+        // A user can write any volume into a claim; the PersistentVolume shows whose it is.
         let pv = self.watches.pvs().get(volume)?;
         pv.handle().filter(|_| pv.owner() == claim).map(str::to_owned)
     }
 
-    /// What the node of a claim's volume told last of how full that is.
+    /// Returns the usage of a claim's volume that its node reported last.
     pub(super) fn usage_of(&self, claim: &PersistentVolumeClaim) -> Option<Told> {
         let (node, usage) = self.usage_of_volume(&self.handle_of(claim)?)?;
         let (away, _) = self.cluster.requests().away();
@@ -222,7 +223,7 @@ impl Keeper {
         Some(if away.contains(&name) { Told::Before(name) } else { Told::Now(usage) })
     }
 
-    /// Look at a workload and do what is to be done; after how long to look again without a change.
+    /// Reconciles a workload; returns the delay until the next time without a change.
     pub(super) async fn attend(
         &self,
         autoscaler: &AutoscalerSummary,
@@ -233,7 +234,7 @@ impl Keeper {
             Err(kube::Error::Api(status)) if writes::is_stale(&status) => Some(SOON),
             Err(error) => {
                 let error = causes::in_full(&error);
-                tracing::warn!(error, "claims are not as they should be");
+                tracing::warn!(error, "failed to reconcile claims");
                 Some(AGAIN)
             }
         }
@@ -252,13 +253,14 @@ impl Keeper {
         };
         if !is_understood(&seen.autoscaler) {
             self.tell_unknown(&seen).await?;
-            return Ok(None); // Whoever wrote it goes on with it, and each change is seen.
+            return Ok(None); // Its writer continues, and each change is seen.
         }
         let mut plan = plan(&seen);
         plan.status.conditions = conditions(&plan.status, &Time(in_seconds(seen.now)));
         let (told, done): (Vec<Step>, Vec<Step>) =
             plan.steps.into_iter().partition(|step| matches!(step, Step::Tell { .. }));
-        // What is told stands before what makes it untold, and what is written before what it means.
+        // The status comes before the step that invalidates it, and each write before what depends
+        // on it.
         for step in told {
             self.apply(step, &seen).await?;
         }
@@ -272,7 +274,7 @@ impl Keeper {
                 noted => noted?,
             }
         } else if done.iter().any(Step::sweeps) && self.is_outdated(&seen).await? {
-            return Ok(Some(SOON)); // What another replica has begun since is not to be swept away.
+            return Ok(Some(SOON)); // What another replica has started since must not be deleted.
         }
         let is_done = done.is_empty();
         for step in done {
@@ -302,13 +304,13 @@ impl Keeper {
         Ok(next(&plan.status, &seen, is_done, is_heard))
     }
 
-    /// Whether a workload that comes to be in a namespace wakes those who wait for it.
+    /// Returns true if a new workload in a namespace triggers the waiting PvcAutoscalers.
     fn hears_of_workloads(&self, namespace: &str) -> bool {
         self.sets.decodes_all_of(namespace) && self.deployments.decodes_all_of(namespace)
     }
 
-    /// How many pods the StatefulSet is to have, if those are more than a status can list. One of whose pods a claim
-    /// is midway goes on, with as many as it can list: a pod may be stopped for it.
+    /// Returns the replicas of the StatefulSet, if they exceed what a status can list. If the claim of a pod is
+    /// midway, that continues with as many as the status can list: a pod may be stopped for it.
     async fn too_many_replicas(
         &self,
         autoscaler: &AutoscalerSummary,
@@ -327,7 +329,7 @@ impl Keeper {
         Ok(replicas.filter(is_too_many).filter(|_| !autoscaler.is_midway()))
     }
 
-    /// Say that so many pods are too many; nothing of these is read for it.
+    /// Reports too many replicas, without reading their claims.
     async fn refuse_replicas(
         &self,
         autoscaler: &AutoscalerSummary,
@@ -335,8 +337,8 @@ impl Keeper {
     ) -> Result<(), kube::Error> {
         let Some(autoscaler) = self.live(&autoscaler.names).await? else { return Ok(()) };
         let message = format!(
-            "{} has {replicas} replicas, and a PvcAutoscaler keeps the claims of {MOST_ORDINALS} pods at \
-             most: scale it down, or delete this PvcAutoscaler; its claims stay",
+            "{} has {replicas} replicas, but a PvcAutoscaler manages the claims of at most {MOST_ORDINALS} \
+             pods: scale it down, or delete this PvcAutoscaler; its claims are retained",
             autoscaler.spec.workload().in_words()
         );
         let before = autoscaler.status.clone().unwrap_or_default();
@@ -359,13 +361,13 @@ impl Keeper {
 
     /// Another version of the operator has begun something that this one does not know.
     async fn tell_unknown(&self, seen: &Seen) -> Result<(), kube::Error> {
-        let why = "it has a word of another version; see spec and status, and whether all replicas of the \
-                   operator have one version";
+        let why = "it has a value of another version; check spec and status, and that all replicas of the \
+                   operator have the same version";
         Unreadable::of_record(&seen.autoscaler, why).event().write(&self.client, WRITER).await?;
         Ok(())
     }
 
-    /// Whether the PvcAutoscaler is no more as it was seen, before all else was.
+    /// Returns true if the PvcAutoscaler has changed since it was read first.
     async fn is_outdated(&self, seen: &Seen) -> Result<bool, kube::Error> {
         let metadata = &seen.autoscaler.metadata;
         let api = self.of::<PvcAutoscaler>(metadata.namespace.as_deref().unwrap_or_default());
@@ -379,24 +381,23 @@ impl Keeper {
         self.tell(seen, AutoscalerReason::ClaimForbidden, &subject, &refused.to_string()).await
     }
 
-    /// The API server refuses the status: that is a mistake of ours, of which people have to know.
+    /// Reports that the API server rejects the status, which is a bug that people must know of.
     async fn tell_invalid(&self, seen: &Seen, why: &str) -> Result<(), kube::Error> {
         tracing::error!(why, "failed to write a status");
-        let text =
-            format!("its status cannot be written, so nothing is done for its claims: {why}");
+        let text = format!("the status cannot be written, so the claims are not managed: {why}");
         let subject = seen.generation().to_string();
         self.tell(seen, AutoscalerReason::InvalidStatus, &subject, &text).await
     }
 
     async fn tell_protected(&self, seen: &Seen, why: &str) -> Result<(), kube::Error> {
         let name = seen.autoscaler.name_any();
-        let text = format!("a pod of {name} may not be stopped now: {why}; it is asked again");
+        let text = format!("a pod of {name} cannot be stopped now: {why}; this is retried");
         let subject = seen.generation().to_string();
         self.tell(seen, AutoscalerReason::EvictionBlocked, &subject, &text).await
     }
 }
 
-/// Leave of a source what names it, whose it is, and its version: it tells when to look.
+/// Reduces a source to its metadata, its owner and its version, which trigger a reconcile.
 fn cut_source(source: &mut PvcSourcePopulator) {
     source.metadata.annotations = None;
     if let Some(labels) = &mut source.metadata.labels {
@@ -416,15 +417,15 @@ fn keys_of_gated(pod: &PodVersion) -> Vec<String> {
     pod.namespace().filter(|_| pod.is_gated).into_iter().collect()
 }
 
-/// After how long a workload is looked at without a change of what is watched.
-/// It `is_heard` when a workload comes to be that is not there.
+/// Returns the delay until the next reconcile without a change. `is_heard` if a new workload
+/// triggers one.
 fn next(
     status: &PvcAutoscalerStatus,
     seen: &Seen,
     is_done: bool,
     is_heard: bool,
 ) -> Option<Duration> {
-    // Before the pod is stopped nobody waits for one.
+    // Before the pod is stopped, nothing waits.
     let is_before = |swap: &Swap| matches!(swap.phase, SwapPhase::Planned | SwapPhase::HotCopy);
     let mut swaps = status.ordinals.iter().filter_map(|one| one.swap.as_ref());
     if status.phase == AutoscalerPhase::Swapping {
@@ -452,7 +453,7 @@ fn next(
     });
     let tries =
         status.ordinals.iter().filter_map(|one| one.swap.as_ref()?.next_retry_time.as_ref());
-    // What holds up one that is due, such as a pod that is not ready, may be watched by nobody.
+    // What blocks a due one, such as a pod that is not ready, may not be watched.
     let tries = tries.map(|Time(at)| if *at > seen.now { time_to(*at, seen.now) } else { AGAIN });
     let policy = seen.autoscaler.spec.autoscale.as_ref();
     let looks = status
@@ -463,7 +464,7 @@ fn next(
     ends.chain(tries).chain(looks).chain(unnamed).min()
 }
 
-/// How long it is until a time has surely come.
+/// Returns the delay until a time has certainly passed.
 fn time_to(at: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(at.duration_since(now)).unwrap_or_default() + PAUSE
 }

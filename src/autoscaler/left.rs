@@ -1,5 +1,5 @@
-//! Claims that another PvcAutoscaler has kept for the same pods, and keeps no more: it was deleted, or
-//! stands back behind this one. They have the content, so they are taken over.
+//! Adopts claims that another PvcAutoscaler managed for the same pods, and manages no more: it was
+//! deleted, or yields to this one. They have the content.
 
 use std::collections::BTreeMap;
 
@@ -12,17 +12,17 @@ use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::Seen;
 use crate::autoscaler::{KEPT_BY, ORDINAL, make};
 
-/// How many claims are read at a time.
+/// Page size for lists of claims.
 const PAGE: u32 = 200;
 
-/// How many characters of a digest are in the name of a claim.
+/// Length of the digest in the name of a claim, in characters.
 const DIGEST: usize = 5;
 
 impl Keeper {
-    /// Find them for the pods of which nothing is told yet.
+    /// Finds them for pods without a status.
     ///
     /// # Errors
-    /// What the API server says.
+    /// An error of the API server.
     pub(super) async fn see_left(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let new = seen.new_ordinals();
         if new.is_empty() || seen.names_claims() || seen.elder.is_some() {
@@ -58,7 +58,7 @@ impl Keeper {
         Ok(!seen.keeps(claim) && self.is_let_go(seen, claim).await?)
     }
 
-    /// Whether who kept a claim does so no more.
+    /// Returns true if the previous manager of a claim manages it no more.
     async fn is_let_go(
         &self,
         seen: &Seen,
@@ -72,14 +72,14 @@ impl Keeper {
     }
 }
 
-/// Whether a claim was made for one of the pods with these ordinals and names of their first claims.
+/// Returns true if a claim was created for one of these pods.
 fn is_of_any(claim: &impl ResourceExt, names: &BTreeMap<i32, String>) -> bool {
     let ordinal = claim.labels().get(ORDINAL).and_then(|ordinal| ordinal.parse().ok());
     let its = ordinal.and_then(|ordinal| Some((ordinal, names.get(&ordinal)?)));
     its.is_some_and(|(ordinal, plain)| is_of(claim, plain, ordinal))
 }
 
-/// Whether a claim of this name was made here for the pod of which `plain` is the name of the first claim.
+/// Returns true if a name is that of a claim created for the pod whose first claim is `plain`.
 pub(super) fn is_made_for(name: &str, plain: &str) -> bool {
     let digest = name.strip_prefix(plain).and_then(|rest| rest.strip_prefix('-'));
     digest.is_some_and(|digest| {
@@ -87,7 +87,7 @@ pub(super) fn is_made_for(name: &str, plain: &str) -> bool {
     })
 }
 
-/// Whether a claim was made for the pod of which `plain` is the name of the first claim.
+/// Returns true if a claim was created for the pod whose first claim is `plain`.
 fn is_of(claim: &impl ResourceExt, plain: &str, ordinal: i32) -> bool {
     let name = claim.name_any();
     let is_named = name == plain || is_made_for(&name, plain);

@@ -1,4 +1,4 @@
-//! Which workloads are looked at, and when: those of which something has changed, or that are due.
+//! Queue of the workloads to reconcile: those with changes, and those that are due.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,45 +22,46 @@ use crate::cluster::{
 };
 use crate::panics::caught_now;
 
-/// What panics and spans of looks are under.
+/// Name for panics and spans.
 const LOOP: &str = "pvcautoscalers";
 
-/// How many are looked at at once: half of them of one namespace, and some that are in no swap.
+/// Maximum number of concurrent reconciles: half of them in one namespace, and some reserved for
+/// workloads without a swap.
 const SLOTS: Slots = Slots { all: AT_ONCE, of_namespace: AT_ONCE / 2, not_urgent: 4 };
 
-/// The longest pause of one that waits and of which nothing changes.
+/// Maximum delay of a waiting workload without changes.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The longest pause after looks that had no outcome: they ended in a panic, or took too long.
+/// Maximum delay after reconciles without an outcome: they panicked or timed out.
 const LONGEST_FAULT: Duration = Duration::from_secs(600);
 
 /// The looks under way, and what was last seen.
 #[derive(Debug)]
 pub(super) struct Looks {
     news: News,
-    /// By uid.
+    /// Workloads by uid.
     known: HashMap<Arc<str>, Known>,
-    /// Those that are due, and those that are looked at.
+    /// Workloads that are due, and those in a reconcile.
     queue: Queue<Arc<str>>,
-    /// Those that are due later, without a change.
+    /// Workloads that are due later without a change.
     later: Timers<Arc<str>>,
-    /// Those whose looks have ended since they were compared last.
+    /// Workloads whose reconciles have ended since the last comparison.
     ended: BTreeSet<Arc<str>>,
     attendants: JoinSet<Attended>,
 }
 
-/// What was last seen of a workload.
+/// Last observed state of a workload.
 #[derive(Debug, Clone)]
 struct Known {
     autoscaler: Arc<AutoscalerSummary>,
-    /// A digest of the versions of all that belongs to it, as they were when it was looked at last.
+    /// Digest of the versions of all its objects at the last reconcile.
     versions: Option<u64>,
     refusal: Option<Box<Refusal>>,
-    /// Whether somebody looks right now.
+    /// True during a reconcile.
     is_attended: bool,
-    /// How many looks in a row have found that it waits, with nothing changed.
+    /// Number of consecutive reconciles that found it waiting without a change.
     waits: u32,
-    /// How many looks in a row have had no outcome.
+    /// Number of consecutive reconciles without an outcome.
     faults: u32,
 }
 
@@ -70,19 +71,19 @@ impl Known {
     }
 }
 
-/// What one who has looked at a workload has to say.
+/// Outcome of a reconcile.
 #[derive(Debug)]
 struct Attended {
     chosen: Due<Arc<str>>,
-    /// After how long to look again without a change.
+    /// Delay until the next reconcile without a change.
     after: Option<Duration>,
     refusal: Option<Refusal>,
-    /// Why it has no outcome.
+    /// Why there is no outcome.
     unfinished: Option<Unfinished>,
 }
 
 impl Looks {
-    /// Nothing was seen yet.
+    /// Creates an empty queue.
     pub fn of(keeper: &Keeper) -> Looks {
         Looks {
             news: News::of(keeper),
@@ -94,8 +95,7 @@ impl Looks {
         }
     }
 
-    /// Begin to look at workloads of which something has changed or that are due, as many as may be looked at at
-    /// once.
+    /// Starts reconciles of workloads that have changed or are due, up to the maximum.
     pub fn begin(&mut self, keeper: &Arc<Keeper>) {
         let now = Instant::now();
         for uid in self.concerned(keeper) {
@@ -120,7 +120,7 @@ impl Looks {
         }
     }
 
-    /// Take the news; the uids of those of which something may have changed.
+    /// Takes the changes; returns the uids of the workloads that they may concern.
     fn concerned(&mut self, keeper: &Keeper) -> BTreeSet<Arc<str>> {
         let (autoscalers, concerned) = self.news.take(keeper);
         let mut uids = std::mem::take(&mut self.ended);
@@ -152,7 +152,7 @@ impl Looks {
         self.later.remove(uid);
     }
 
-    /// Have one be due if something of it has changed. One that is looked at is compared when that has ended.
+    /// Enqueues a workload if it has changed. During a reconcile that waits for its end.
     fn compare(&mut self, keeper: &Keeper, uid: Arc<str>, now: Instant) {
         let Some(one) = self.known.get_mut(&uid).filter(|one| !one.is_attended) else { return };
         let Some(versions) = versions_of(keeper, &one.autoscaler, self.news.away()) else { return };
@@ -164,7 +164,7 @@ impl Looks {
         self.have_wait(uid, due.map_or(now, |due| due.min(now)));
     }
 
-    /// Have one wait for its look, as urgent as it is now.
+    /// Enqueues a workload with its present urgency.
     fn have_wait(&mut self, uid: Arc<str>, since: Instant) {
         let Some(one) = self.known.get(&uid) else { return };
         let namespace = one.autoscaler.names.namespace.to_string();
@@ -172,7 +172,7 @@ impl Looks {
         self.queue.insert(Due { key: uid, namespace, is_urgent, since });
     }
 
-    /// Wait until something may have changed, a look has ended, or one is due.
+    /// Waits until something may have changed, a reconcile has ended, or one is due.
     pub async fn wait(&mut self) {
         // Those that are due already wait for a look to end.
         let due = self.later.next();
@@ -186,11 +186,11 @@ impl Looks {
         }
     }
 
-    /// Note what one who looked at a workload has to say, if that is still there.
+    /// Stores the outcome of a reconcile, if the workload still exists.
     fn note(&mut self, ended: Result<Attended, JoinError>) {
         let Attended { chosen, after, refusal, unfinished } = match ended {
             Ok(ended) => ended,
-            Err(error) => return tracing::error!(%error, "a look at a workload has no outcome"),
+            Err(error) => return tracing::error!(%error, "reconcile of a workload aborted"),
         };
         self.queue.end(&chosen);
         let Some(one) = self.known.get_mut(&chosen.key) else { return };
@@ -215,7 +215,7 @@ impl Looks {
     }
 }
 
-/// The pause after so many looks in vain before.
+/// Returns the delay after so many unsuccessful reconciles.
 fn longer(before: u32, longest: Duration) -> Duration {
     AGAIN.saturating_mul(2_u32.saturating_pow(before)).min(longest)
 }
@@ -247,7 +247,7 @@ fn versions_of(
     let found = caught_now(LOOP, || keeper.versions(autoscaler, away));
     let told = found.inspect_err(|panicked| {
         let (namespace, name) = autoscaler.names.place();
-        tracing::error!(autoscaler = name, namespace, %panicked, "it is not looked at");
+        tracing::error!(autoscaler = name, namespace, %panicked, "failed to check a workload for changes");
     });
     told.ok()
 }

@@ -1,4 +1,4 @@
-//! The claims that are made, and what they are filled from. Pure.
+//! Claims to create, and their populators. Pure.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
@@ -12,13 +12,13 @@ use crate::autoscaler::seen::{Seen, uid};
 use crate::autoscaler::{KEPT_BY, ORDINAL};
 use crate::populators::SELECTED_NODE;
 
-/// The name that a claim has as StatefulSets call theirs, or as pods name it by themselves.
+/// Returns the first name of a claim: as a StatefulSet names it, or as pods name it themselves.
 pub(super) fn plain_name(seen: &Seen, ordinal: i32) -> String {
     let named = seen.workload.as_ref().and_then(|workload| workload.named(ordinal));
     named.cloned().unwrap_or_else(|| format!("{}-{}", seen.volume(), seen.pod_name(ordinal)))
 }
 
-/// How many names there are for a claim of one generation and specification.
+/// Number of possible names for a claim of one generation and specification.
 const NAMES: u32 = 64;
 
 /// The name of the claim that a pod gets for the specification as it is: it is that of no claim before.
@@ -26,7 +26,8 @@ pub(super) fn hashed_name(seen: &Seen, ordinal: i32, generation: i64) -> String 
     nth_name(seen, ordinal, generation, 0)
 }
 
-/// The same for a swap, and no claim that exists has it: one of a try before may be retained.
+/// Returns a name for the new claim of a swap that no existing claim has: one of an earlier attempt
+/// may be retained.
 pub(super) fn free_name(seen: &Seen, ordinal: i32, generation: i64) -> String {
     let mut names = (0..NAMES).map(|number| nth_name(seen, ordinal, generation, number));
     let is_taken = |name: &String| seen.claims.contains_key(name) || seen.taken.contains_key(name);
@@ -54,8 +55,8 @@ pub(super) fn claim(
     typed(json_of(autoscaler, ordinal, name, size))
 }
 
-/// The claim of a pod, which is filled from the source of its name. Its volume is made on `node`, if that
-/// is given: else the scheduler might choose one on which the source cannot be read.
+/// Returns the claim of a pod that the source of the same name populates. Its volume is created on
+/// `node`, if given: otherwise the scheduler might choose one on which the source cannot be read.
 pub(super) fn copy(
     autoscaler: &PvcAutoscaler,
     ordinal: i32,
@@ -93,12 +94,13 @@ fn json_of(autoscaler: &PvcAutoscaler, ordinal: i32, name: &str, size: Quantity)
     })
 }
 
-/// What our claims carry.
+/// Labels of managed claims.
 pub(super) fn labels_of(autoscaler: &PvcAutoscaler, ordinal: i32) -> [(String, String); 2] {
     [(KEPT_BY.to_owned(), autoscaler.name_any()), (ORDINAL.to_owned(), ordinal.to_string())]
 }
 
-/// What a new claim is filled from: its predecessor, as soon as nobody writes to that.
+/// Returns the populator of a new claim: it copies the predecessor as soon as nothing writes to
+/// that.
 pub(super) fn source(
     autoscaler: &PvcAutoscaler,
     ordinal: i32,
@@ -110,7 +112,7 @@ pub(super) fn source(
         source_pvc_ref: SourcePvcRef { name: from.to_owned(), namespace: None },
         while_in_use: false,
         start_early: true,
-        paused: true, // Until the status says that the next pod gets the new claim.
+        paused: true, // Until the status assigns the new claim to the next pod.
         copy_ahead: autoscaler.spec.hot_copy,
         compare: autoscaler.spec.compare,
         probe: true,

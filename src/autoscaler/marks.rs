@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use crate::api::TemplateMetadata;
 
-/// Keys with these domains say how a claim came to be and to its volume: they are written when it is made,
-/// and by others.
+/// Domains of keys that belong to the creation and the volume of a claim: they are written at its
+/// creation, and by other programs.
 const OF_OTHERS: [&str; 4] =
     ["pliant.io/", "pv.kubernetes.io/", "volume.kubernetes.io/", "volume.beta.kubernetes.io/"];
 
@@ -20,8 +20,8 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// What the template has and a claim has not, or has otherwise; `None` if it has all. What the template
-    /// has no more stays: nobody knows who else counts on it.
+    /// Returns the labels and annotations of the template that a claim lacks or has with other values;
+    /// `None` if it has all. Keys that were removed from the template stay: others may depend on them.
     pub fn missing(template: &TemplateMetadata, claim: &ObjectMeta) -> Option<Marks> {
         let marks = Marks {
             labels: differing(&template.labels, claim.labels.as_ref()),

@@ -34,11 +34,11 @@ use crate::populators::{self, POPULATES};
 use crate::volume::{CapacityQuery, DRIVER, FsKind, Standing, VolumeId};
 
 impl Keeper {
-    /// Look at the claims of a workload; `None` if the PvcAutoscaler is not there any more, also if
-    /// another one of its name is.
+    /// Observes the claims of a workload; `None` if the PvcAutoscaler does not exist any more, even
+    /// if another one has its name.
     ///
     /// # Errors
-    /// What the API server says.
+    /// An error of the API server.
     pub(super) async fn observe(
         &self,
         meant: &Names,
@@ -97,8 +97,8 @@ impl Keeper {
         Ok(Some(seen))
     }
 
-    /// Compare the clock with that of the API server, if a retained claim is to be deleted by it, or the time from
-    /// which that is counted is to be written.
+    /// Compares the clock with that of the API server, if a retained claim is to be deleted by it, or the start of
+    /// its retention is to be written.
     async fn clock_if_it_matters(
         &self,
         autoscaler: &PvcAutoscaler,
@@ -115,8 +115,8 @@ impl Keeper {
         Ok(self.skew().await?.map_or(ClockSeen::Agrees, ClockSeen::Differs))
     }
 
-    /// The others that keep claims of the same pods, as they are now: what is watched may be older than a swap that
-    /// one of them has begun.
+    /// Reads the other PvcAutoscalers of the same pods: a watch may be older than a swap that one of them has
+    /// started.
     async fn siblings_of(
         &self,
         autoscaler: &PvcAutoscaler,
@@ -141,8 +141,8 @@ impl Keeper {
         Ok(listed.items.into_iter().filter(is_sibling).collect())
     }
 
-    /// The PvcAutoscaler of a StatefulSet, of these that cannot be decoded. One of another workload does not matter,
-    /// whatever else it says.
+    /// Returns the PvcAutoscaler of a StatefulSet among those that cannot be decoded. One of another workload does
+    /// not matter.
     pub(super) async fn unreadable_of<'a>(
         &self,
         namespace: &str,
@@ -159,8 +159,8 @@ impl Keeper {
         Ok(None)
     }
 
-    /// Who keeps its claims in its place. What is watched comes in order: who sees a younger one has seen the
-    /// older one before.
+    /// Returns the PvcAutoscaler that manages its claims instead. Watches are in order: if a younger one is
+    /// known, so is the older one.
     fn elder_of(&self, autoscaler: &PvcAutoscaler) -> Option<String> {
         let all = self.watched_siblings(autoscaler);
         autoscaler.elder(all.iter().map(Arc::as_ref)).map(|elder| elder.names.name.to_string())
@@ -229,7 +229,8 @@ impl Keeper {
         self.see_untrue_notes(seen).await
     }
 
-    /// Believe no claim what its PersistentVolume says otherwise. Between two volumes it may.
+    /// Ignores what a claim claims about its volume if its PersistentVolume contradicts it. Between
+    /// two volumes it may.
     async fn see_untrue_notes(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let mut untrue = BTreeMap::new();
         let has_note = |claim: &PersistentVolumeClaim| {
@@ -258,8 +259,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// The new claims of swaps that are bound, and of which no status says so: their sources were deleted, or they were
-    /// filled before that was due.
+    /// Observes new claims of swaps that are bound without a status: their sources were deleted, or they were
+    /// populated too early.
     async fn see_handed_over(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         use SwapPhase::{Draining, Fenced, FinalCopy, RollingBack};
         let status = seen.autoscaler.status.clone().unwrap_or_default();
@@ -268,7 +269,7 @@ impl Keeper {
         };
         for swap in status.ordinals.iter().filter_map(|one| one.swap.as_ref()).filter(is_copied) {
             let told = seen.filling(&swap.claim).map(|filling| filling.phase);
-            // In its time it is told within a moment.
+            // A due one is reported within a moment.
             let is_told = told == Some(FillingPhase::Filled)
                 || told == Some(FillingPhase::Binding) && swap.phase == FinalCopy;
             let claim = seen.claim(&swap.claim).filter(|claim| is_bound(claim) && !is_told);
@@ -281,8 +282,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// The claims of pods whose nodes say that other volumes took the place of theirs, although no swap is under
-    /// way that would say so: what the API server tells may be of before one that has ended.
+    /// Observes claims of pods whose nodes report their volumes as superseded, although no swap explains that:
+    /// the state of the API server may be older than a completed swap.
     fn see_superseded(&self, seen: &mut Seen) {
         let status = seen.autoscaler.status.clone().unwrap_or_default();
         for one in status.ordinals.iter().filter(|one| !one.swap.as_ref().is_some_and(is_under_way))
@@ -296,8 +297,8 @@ impl Keeper {
         }
     }
 
-    /// The volumes that swaps take from their pods, or have taken; those that shrink, or could; and those of pods of which nothing is told
-    /// yet, which a swap may have taken that nobody knows of.
+    /// Observes the volumes that swaps fence or have fenced; those that shrink, or could; and those of pods without
+    /// a status, which an unknown swap may have fenced.
     async fn see_volumes(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let mut named: BTreeSet<String> = BTreeSet::new();
@@ -360,7 +361,7 @@ impl Keeper {
 }
 
 impl Keeper {
-    /// What the swaps depend on that are wanted and not begun.
+    /// Observes what pending swaps depend on.
     async fn look_around(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let wanted = ordinals
@@ -402,7 +403,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// The node with most room for a volume of a class on which the pod of a claim may run.
+    /// Returns the node with the most free space for a volume of a class on which the pod of a
+    /// claim may run.
     async fn elsewhere(
         &self,
         seen: &Seen,
@@ -437,7 +439,8 @@ impl Keeper {
         Ok(nodes.iter().map(|node| Place::of(node, class)).collect())
     }
 
-    /// How full the volumes are; of those of nodes whose agents are away that is not known.
+    /// Observes the usage of the volumes; it is unknown on nodes whose node plugin does not
+    /// respond.
     fn see_usage(&self, seen: &mut Seen) {
         for (name, claim) in &seen.claims {
             let name = name.clone();
@@ -464,21 +467,21 @@ fn named_by(pods: &[PodSummary], chosen: &PodsOf) -> impl Iterator<Item = String
     claims.filter(|name| chosen.has_claim(name))
 }
 
-/// Whether the claim of a pod is to be another one, or to get another volume.
+/// Returns true if the claim of a pod is to be another one, or to get another volume.
 fn wants_swap(seen: &Seen, one: &OrdinalStatus) -> bool {
     let claim = seen.claim(&one.active_claim);
     let drift = claim.map(|claim| seen.drift_of(one, claim));
     matches!(drift, Some(Drift::Swap(_) | Drift::Shrink(_)))
 }
 
-/// Whether a claim asks for more than what is wanted of it.
+/// Returns true if a claim requests more than desired.
 fn is_too_large(seen: &Seen, one: &OrdinalStatus) -> bool {
     let wanted = size::wanted(&seen.autoscaler.spec, one.grown.as_ref());
     let claim = seen.claim(&one.active_claim);
     claim.is_some_and(|claim| requested(claim).is_ok_and(|asked| asked > wanted))
 }
 
-/// What our claims are selected by.
+/// Returns the label selector of managed claims.
 fn ours(autoscaler: &PvcAutoscaler) -> String {
     format!("{KEPT_BY}={}", autoscaler.name_any())
 }

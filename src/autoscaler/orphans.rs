@@ -1,5 +1,5 @@
-//! What a PvcAutoscaler that is deleted midway has made for a swap: the claim with the copy, and what that is filled
-//! from. A pod that waits for the copy gets it; else it goes.
+//! Cleans up the claim with the copy and its populator after a PvcAutoscaler was deleted during a swap. A pod that
+//! waits for the copy gets it; otherwise it is deleted.
 
 use std::collections::BTreeSet;
 
@@ -20,46 +20,46 @@ use crate::causes;
 use crate::cluster::{ClaimSummary, Place, PodSummary, caught_in_time, list, pods, writes};
 use crate::populators;
 
-/// What PersistentVolumes say of the claim with the copy.
+/// Notes of PersistentVolumes about the claim with the copy.
 #[derive(Debug, Clone, Copy, Default)]
 struct Proof {
-    /// A populator has filled it.
+    /// A populator has populated it.
     is_filled: bool,
-    /// What it is filled from was proved unused before.
+    /// Its source was proved unused before.
     is_complete: bool,
-    /// It has taken the place of the old one.
+    /// It has replaced the old one.
     has_superseded: bool,
 }
 
-/// What was made for a swap of which no one knows any more, as it is now.
+/// Objects of a swap without a PvcAutoscaler, as observed.
 #[derive(Debug, Default)]
 struct Orphan {
     /// The claim with the copy.
     copy: Option<PersistentVolumeClaim>,
-    /// What that is filled from.
+    /// Populator of the claim with the copy.
     source: Option<PvcSourcePopulator>,
     /// The claim whose content it gets.
     from: Option<PersistentVolumeClaim>,
-    /// What proves how far it is.
+    /// Proof of the progress.
     proof: Proof,
     /// The pods of the namespace.
     pods: Vec<PodSummary>,
-    /// Whether the workload makes the old claim, so that its pod never has another one.
+    /// True if the workload creates the old claim, so that its pod never has another one.
     keeps_name: bool,
 }
 
-/// What is done about it.
+/// Next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Care {
-    /// Nothing is left to be done.
+    /// Nothing is left to do.
     Nothing,
-    /// It is looked at again.
+    /// Check it again later.
     Wait,
     /// The claim with the copy goes.
     DropCopy,
-    /// The old claim says that the other one has taken its place.
+    /// Annotate the old claim with its replacement.
     Supersede,
-    /// What the claim was filled from goes.
+    /// Delete the populator.
     DropSource,
 }
 
@@ -78,12 +78,13 @@ impl Orphan {
             }
             return if goes_on { Care::Wait } else { Care::DropCopy };
         }
-        // Else it has the volume from before, or one of somebody else: it is kept as every old claim is.
+        // Else it has the previous volume, or another client's: it is retained like any old claim.
         let Some(from) = self.from.as_ref().filter(|from| is_bound(from) && self.proof.is_filled)
         else {
             return without_claim;
         };
-        // A user has let it be filled too early. Whoever makes the PvcAutoscaler again learns that from its source.
+        // A user has started its copy too early. Whoever creates the PvcAutoscaler again learns that from its
+        // source.
         if !self.keeps_name && !self.proof.is_complete {
             return Care::Nothing;
         }
@@ -102,14 +103,14 @@ impl Orphan {
         Some(status.of(uid(&copy.metadata))?.phase)
     }
 
-    /// Whether the copy has begun, and may still come to a good end.
+    /// Returns true if the copy has started, and may still succeed.
     fn is_being_copied(&self, copy: &PersistentVolumeClaim) -> bool {
         let is_open = self.source.as_ref().is_some_and(|source| !source.spec.paused);
         let is_there = self.from.as_ref().is_some_and(is_bound);
         is_open && is_there && self.told(copy) != Some(FillingPhase::Failed)
     }
 
-    /// Whether a pod that is not ours names a claim.
+    /// Returns true if a pod of another owner uses a claim.
     fn is_named(&self, claim: &PersistentVolumeClaim) -> bool {
         let name = claim.name_any();
         let mut pods = self.pods.iter().filter(|pod| !populators::fills(pod) && !has_ended(pod));
@@ -118,7 +119,7 @@ impl Orphan {
 }
 
 impl Keeper {
-    /// The PvcAutoscalers of copies, and of what those are filled from.
+    /// Returns the PvcAutoscalers of copies, and of their populators.
     pub(super) fn with_copies(&self) -> BTreeSet<Place> {
         let claims = self.watches.claims().all();
         let copies = claims.iter().filter(|claim| may_be_copy(claim));
@@ -132,7 +133,8 @@ impl Keeper {
         copies.chain(sources).collect()
     }
 
-    /// Those of these PvcAutoscalers that are not there, and have copies, or sources of them: `namespace/name`.
+    /// Returns those of these PvcAutoscalers, `namespace/name`, that do not exist, and have copies, or sources
+    /// of them.
     pub(super) fn orphaned(&self, keepers: &BTreeSet<Place>) -> BTreeSet<String> {
         let is_orphaned = |(namespace, keeper): &&Place| {
             let has_any = self.watches.has_copies_of(namespace, keeper)
@@ -143,7 +145,7 @@ impl Keeper {
         found.map(|(namespace, keeper)| format!("{namespace}/{keeper}")).collect()
     }
 
-    /// Clean up after swaps of a PvcAutoscaler, `namespace/name`, that is not there any more; whether there are any.
+    /// Cleans up after swaps of a deleted PvcAutoscaler, `namespace/name`; returns true if something is left.
     pub(super) async fn clean_up_orphans(&self, of: &str) -> bool {
         let (namespace, keeper) = of.split_once('/').unwrap_or_default();
         if self.autoscalers.get_in(namespace, keeper).is_some() {
@@ -236,7 +238,7 @@ impl Keeper {
         Ok(self.pv_of(claim).await?.is_some_and(|pv| record(&pv).is_some()))
     }
 
-    /// Whether a StatefulSet makes a claim by a template of its own.
+    /// Returns true if a StatefulSet creates a claim by its own template.
     async fn is_made_by_workload(
         &self,
         claim: &PersistentVolumeClaim,
@@ -255,7 +257,7 @@ impl Keeper {
     }
 }
 
-/// The PvcAutoscaler that made an object, as its label says.
+/// Returns the PvcAutoscaler in the label of an object.
 pub(super) fn keeper_of(object: &impl ResourceExt) -> Option<&str> {
     object.labels().get(KEPT_BY).map(String::as_str)
 }

@@ -1,17 +1,16 @@
-//! For how long a swap would stop a pod, as far as swaps of the same workload tell. Pure.
+//! Expected downtime of a pod for a swap, from earlier swaps of the same workload. Pure.
 
 use crate::api::{LastSwap, Quantity};
 use crate::autoscaler::turn::Turn;
 use crate::bytes::Bytes;
 use crate::populators::not_readable_live;
 
-/// Up to how many times as much as was copied before anything is concluded from that: a pause of some
-/// seconds for some files is the pod's own start, and says nothing about a hundred times as much.
+/// Maximum ratio of the sizes from which the downtime is extrapolated: a downtime of seconds for some
+/// files is the start of the pod, and shows nothing about a hundred times as much.
 const COMPARABLE: u64 = 10;
 
 impl Turn<'_> {
-    /// For how long the pod would be stopped, by the last swap of the workload that was done in the same way.
-    /// Without one nothing is said.
+    /// Returns the expected downtime, by the last swap of the workload of the same kind. `None` without one.
     pub(super) fn would_pause(&self) -> Option<String> {
         let ordinals = self.seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let all = ordinals.filter_map(|one| Some((one.ordinal, one.last_swap.as_ref()?)));
@@ -24,12 +23,12 @@ impl Turn<'_> {
         Some(sentence(&self.seen.pod_name(ordinal), last, pause, usage.map(|usage| usage.used)))
     }
 
-    /// Why nothing is copied while the pod runs, although that is asked for.
+    /// Returns why there is no pre-copy although it is requested.
     pub(super) fn would_copy_cold(&self) -> Option<String> {
         let claim = self.seen.claim(&self.entry.active_claim)?;
         let is_asked_for = self.seen.autoscaler.spec.hot_copy;
         let why = not_readable_live(claim).filter(|_| is_asked_for)?;
-        Some(format!("nothing is copied while it runs: {why}"))
+        Some(format!("there is no pre-copy: {why}"))
     }
 
     fn is_copied_ahead(&self) -> bool {
@@ -37,23 +36,23 @@ impl Turn<'_> {
     }
 }
 
-/// What is known of a pause, and what follows for one in which so much is copied.
+/// Describes a known downtime, and the expected one for the size to copy.
 fn sentence(pod: &str, last: &LastSwap, pause: u64, to_copy: Option<Bytes>) -> String {
     if last.rounds > 0 {
         // How much changes until the stop is not known.
-        return format!("pod {pod}, copied ahead as well, was stopped for {pause} s");
+        return format!("pod {pod}, also with a pre-copy, was down for {pause} s");
     }
     let copied = last.bytes.map(|Quantity(bytes)| bytes).filter(|bytes| *bytes > Bytes::ZERO);
-    let Some(copied) = copied else { return format!("pod {pod} was stopped for {pause} s") };
-    let known = format!("pod {pod} was stopped for {pause} s while {copied} were copied");
+    let Some(copied) = copied else { return format!("pod {pod} was down for {pause} s") };
+    let known = format!("pod {pod} was down for {pause} s while {copied} were copied");
     match to_copy.and_then(|to_copy| at_most(pause, copied, to_copy)) {
-        Some(seconds) => format!("stopped for up to about {}, as {known}", in_words(seconds)),
+        Some(seconds) => format!("downtime of up to about {}, as {known}", in_words(seconds)),
         None => known,
     }
 }
 
-/// How many seconds it takes at most, if it is as fast as the one before. A part of that was no copying, so
-/// less to copy takes no longer, and more not as many times as long.
+/// Returns the maximum downtime in seconds, at the rate of the known one. A part of that was not for the
+/// copy, so it is an upper bound: less to copy takes no longer.
 fn at_most(pause: u64, copied: Bytes, to_copy: Bytes) -> Option<u64> {
     if to_copy <= copied {
         return Some(pause);
@@ -64,7 +63,7 @@ fn at_most(pause: u64, copied: Bytes, to_copy: Bytes) -> Option<u64> {
     u64::try_from(scaled).ok().filter(|_| is_comparable)
 }
 
-/// Seconds in a unit of which there are few, rounded up.
+/// Formats seconds in a suitable unit, rounded up.
 fn in_words(seconds: u64) -> String {
     match seconds {
         0..=90 => format!("{seconds} s"),
@@ -84,18 +83,18 @@ mod tests {
         let gib = Some(Bytes::gib(1));
         let of = |last: &LastSwap, to_copy| sentence("db-1", last, 42, to_copy);
         let (half, tiny) = (cold(Some(mib(512))), cold(Some(mib(1))));
-        let known = "pod db-1 was stopped for 42 s while 512 MiB were copied";
+        let known = "pod db-1 was down for 42 s while 512 MiB were copied";
         assert_eq!(of(&half, None), known);
-        assert_eq!(of(&half, gib), format!("stopped for up to about 84 s, as {known}"));
+        assert_eq!(of(&half, gib), format!("downtime of up to about 84 s, as {known}"));
         assert_eq!(
             of(&half, Some(Bytes::mib(1))),
-            format!("stopped for up to about 42 s, as {known}")
+            format!("downtime of up to about 42 s, as {known}")
         );
-        assert_eq!(of(&tiny, gib), "pod db-1 was stopped for 42 s while 1 MiB were copied");
-        assert_eq!(of(&cold(None), gib), "pod db-1 was stopped for 42 s");
-        assert_eq!(of(&cold(Some(mib(0))), gib), "pod db-1 was stopped for 42 s");
+        assert_eq!(of(&tiny, gib), "pod db-1 was down for 42 s while 1 MiB were copied");
+        assert_eq!(of(&cold(None), gib), "pod db-1 was down for 42 s");
+        assert_eq!(of(&cold(Some(mib(0))), gib), "pod db-1 was down for 42 s");
         let hot = LastSwap { rounds: 2, ..half };
-        assert_eq!(of(&hot, gib), "pod db-1, copied ahead as well, was stopped for 42 s");
+        assert_eq!(of(&hot, gib), "pod db-1, also with a pre-copy, was down for 42 s");
     }
 
     #[test]

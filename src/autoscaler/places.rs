@@ -1,5 +1,5 @@
-//! Whether a swap can be done where the volume of a claim lies: the class of the template makes volumes
-//! there, and the node and its agent are there. Looked at before anything is made or stopped. Pure.
+//! Checks that a swap is possible on the node of a claim's volume: its class creates volumes there, and
+//! the node and its node plugin respond. Runs before anything is created or stopped. Pure.
 
 use k8s_openapi::api::core::v1::{
     Node, NodeSelectorRequirement, NodeSelectorTerm, TopologySelectorLabelRequirement,
@@ -13,22 +13,22 @@ use crate::bytes::Bytes;
 use crate::cluster::{NotDone, PodSummary, Wish};
 use crate::volume::{DRIVER, TOPOLOGY, few};
 
-/// What Kubernetes puts on a node that takes no pods.
+/// Taint of an unschedulable node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// A node on which the volume of a claim can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     pub node: String,
-    /// Whether the class of the template makes volumes there.
+    /// True if the class of the template creates volumes there.
     pub is_allowed: bool,
     pub is_ready: bool,
-    /// Whether pods are scheduled there that do not tolerate that none are.
+    /// True if pods without tolerations are scheduled there.
     pub takes_pods: bool,
 }
 
 impl Place {
-    /// What matters of a node for a swap to a class.
+    /// Reads the properties of a node for a swap to a class.
     pub fn of(node: &Node, class: Option<&StorageClass>) -> Place {
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let mut ready = conditions.filter(|one| one.type_ == "Ready");
@@ -42,14 +42,14 @@ impl Place {
     }
 }
 
-/// Whether the `allowedTopologies` of a class have a node among them.
+/// Returns true if the `allowedTopologies` of a class allow a node.
 fn allows(class: &StorageClass, node: &Node) -> bool {
     let terms = class.allowed_topologies.as_deref().unwrap_or_default();
     let is_ours = class.provisioner == DRIVER;
     let holds = |one: &TopologySelectorLabelRequirement| {
         let is_named = |name: &String| one.values.contains(name);
         if is_ours {
-            // It tells of no other topology.
+            // It reports no other topology.
             return one.key == TOPOLOGY && is_named(&node.name_any());
         }
         node.labels().get(&one.key).is_some_and(is_named)
@@ -66,15 +66,15 @@ pub(super) struct Elsewhere {
     pub largest: Bytes,
 }
 
-/// Whether a pod may run on a node where the class of the template makes volumes: as far as the pod says it
-/// by its nodeSelector and what it requires of nodes, and the node takes pods.
+/// Returns true if the pod may run on a node on which the class creates volumes: by its nodeSelector and
+/// its required node affinity, and if the node is schedulable.
 pub(super) fn is_fit(node: &Node, class: Option<&StorageClass>, pod: Option<&PodSummary>) -> bool {
     let place = Place::of(node, class);
     let is_open = place.takes_pods || pod.is_some_and(tolerates);
     place.is_allowed && place.is_ready && is_open && pod.is_none_or(|pod| may_run_on(pod, node))
 }
 
-/// Whether a pod lets itself be scheduled to a node.
+/// Returns true if a pod can be scheduled to a node.
 fn may_run_on(pod: &PodSummary, node: &Node) -> bool {
     let Some(spec) = &pod.spec else { return true };
     let mut selected = spec.node_selector.iter().flatten();
@@ -87,7 +87,7 @@ fn may_run_on(pod: &PodSummary, node: &Node) -> bool {
         })
 }
 
-/// Whether a term is one of a node; of fields there is its name only.
+/// Returns true if a node matches a term; the only supported field is its name.
 fn holds(term: &NodeSelectorTerm, node: &Node) -> bool {
     let name = node.name_any();
     let labels = term.match_expressions.iter().flatten();
@@ -97,7 +97,8 @@ fn holds(term: &NodeSelectorTerm, node: &Node) -> bool {
     all.peek().is_some() && all.all(|is_met| is_met)
 }
 
-/// Whether what a node has meets a requirement. Numbers are not compared: that counts as not met.
+/// Returns true if a node meets a requirement. Numeric operators are not supported and count as not
+/// met.
 fn meets(wanted: &NodeSelectorRequirement, has: Option<&String>) -> bool {
     let is_named = has.is_some_and(|has| wanted.values.iter().flatten().any(|one| one == has));
     match wanted.operator.as_str() {
@@ -120,11 +121,11 @@ impl Turn<'_> {
         places.map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Whether there is no node on which both volumes can be, and that can be used now.
+    /// Returns why no usable node can have both volumes, if so.
     pub(super) fn lacks_place(&self) -> Option<(AutoscalerReason, String)> {
         let places = self.places();
         if places.is_empty() {
-            return None; // It can be read everywhere, or nobody knows where.
+            return None; // It can be read everywhere, or its nodes are unknown.
         }
         let allowed: Vec<&Place> = places.iter().filter(|place| place.is_allowed).collect();
         if self.elsewhere().is_some() {
@@ -140,9 +141,9 @@ impl Turn<'_> {
         let (nodes, claim) = (few(places.iter().map(|one| &one.node)), &self.entry.active_claim);
         let class = self.wanted_class().unwrap_or_default();
         let message = format!(
-            "claim {claim} can be read on node {nodes} only, and the allowedTopologies of class {class} leave \
-             that out: name another class by `kubectl edit pvcautoscaler {}`, or that node by `kubectl edit \
-             storageclass {class}`",
+            "claim {claim} can be read on node {nodes} only, and the allowedTopologies of class {class} \
+             exclude it: set another class with `kubectl edit pvcautoscaler {}`, or add that node with \
+             `kubectl edit storageclass {class}`",
             self.seen.autoscaler.name_any(),
         );
         (AutoscalerReason::StorageClassTopologyMismatch, message)
@@ -152,23 +153,23 @@ impl Turn<'_> {
         let (node, claim, pod) = (&place.node, &self.entry.active_claim, self.pod());
         let message = if place.is_ready {
             format!(
-                "node {node}, on which the volume of claim {claim} is, takes no pods, so pod {pod} could not \
-                 start there again: type `kubectl uncordon {node}`"
+                "node {node}, which has the volume of claim {claim}, is unschedulable, so pod {pod} could not \
+                 start there again: run `kubectl uncordon {node}`"
             )
         } else {
             format!(
-                "node {node}, on which the volume of claim {claim} is, is not ready, so pod {pod} is not \
+                "node {node}, which has the volume of claim {claim}, is not ready, so pod {pod} is not \
                  stopped: see `kubectl describe node {node}`"
             )
         };
         (AutoscalerReason::NodeUnavailable, message)
     }
 
-    /// Whether the agent of the volume's node has just answered. Until then it is asked, and no other pod is
-    /// begun with in the place of this one; if it is away, others are.
+    /// Returns true if the node plugin of the volume's node has just answered. Until then it is asked, and
+    /// no other pod is started in its place; if it is not responding, others are.
     pub(super) fn hears_from_node(&mut self, may_stop: &mut usize) -> bool {
         let seen = self.seen;
-        // Of a volume that lies nowhere in particular no node is asked.
+        // For a volume without a node, no node is asked.
         let is_placed = !self.places().is_empty();
         let volume = seen.volume_of(&self.entry.active_claim).filter(|_| is_placed);
         let Some(volume) = volume else { return true };
@@ -176,7 +177,7 @@ impl Turn<'_> {
             Some(Ok(_)) => return true,
             Some(Err(NotDone { why, .. })) => {
                 let message = format!(
-                    "the node of claim {} does not answer, so pod {} is not stopped: {why}",
+                    "the node of claim {} does not respond, so pod {} is not stopped: {why}",
                     self.entry.active_claim,
                     self.pod()
                 );
@@ -190,7 +191,7 @@ impl Turn<'_> {
     }
 }
 
-/// Whether a pod is scheduled to nodes that take no others.
+/// Returns true if a pod tolerates unschedulable nodes.
 fn tolerates(pod: &PodSummary) -> bool {
     let all = pod.spec.iter().flat_map(|spec| spec.tolerations.iter().flatten());
     all.into_iter().any(|one| {

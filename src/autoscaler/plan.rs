@@ -1,4 +1,5 @@
-//! What is done next for the claims of a workload. Pure; a plan after its own apply is empty.
+//! Plans the next steps for the claims of a workload. Pure; a plan after its own application is
+//! empty.
 
 use std::collections::BTreeSet;
 
@@ -26,14 +27,14 @@ const LONGEST_SENTENCE: usize = 1024;
 /// The longest progress, in characters.
 const LONGEST_PROGRESS: usize = 256;
 
-/// What is told from now on, and what is done then.
+/// New status and the steps that follow it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Plan {
     pub status: PvcAutoscalerStatus,
     pub steps: Vec<Step>,
 }
 
-/// What one pod's turn has to say of the whole.
+/// Contribution of one pod to the status of the whole workload.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Says {
     pub phase: Option<AutoscalerPhase>,
@@ -42,7 +43,7 @@ pub(super) struct Says {
     pub problem: Option<(AutoscalerReason, String)>,
 }
 
-/// Decide what is done next.
+/// Plans the next steps.
 pub(super) fn plan(seen: &Seen) -> Plan {
     if let Some(elder) = &seen.elder {
         return stand_back(seen, elder);
@@ -85,19 +86,19 @@ pub(super) fn plan(seen: &Seen) -> Plan {
 /// Each replica has its own clock, so this is no matter of the status, which all of them write.
 fn tell_of_skew(seen: &Seen, skew: ClockSkew) -> Step {
     let text = format!(
-        "the clock of an operator is {skew}, so it deletes no retained claim: set the clock of its node, such \
-         as by NTP, and restart the operator"
+        "the clock of an operator is {skew}, so it deletes no retained claim: synchronize the clock of its \
+         node, for example by NTP, and restart the operator"
     );
     Step::Tell { reason: AutoscalerReason::ClockSkew, subject: seen.generation().to_string(), text }
 }
 
-/// Leave the claims to an older one, as if this one were deleted: what it was midway in is given back as
-/// then, and what it has made for a swap goes.
+/// Leaves the claims to an older PvcAutoscaler, as if this one were deleted: unfinished swaps are
+/// reverted, and their objects deleted.
 fn stand_back(seen: &Seen, elder: &str) -> Plan {
     let mut status = seen.autoscaler.status.clone().unwrap_or_default();
     let message = format!(
-        "PvcAutoscaler {elder}, which is older, keeps the claims {} of {} already, and nothing is done here: \
-         delete one of the two; if {elder} goes, its claims are taken over",
+        "PvcAutoscaler {elder}, which is older, already manages the claims {} of {}, so this one does nothing: \
+         delete one of the two; if you delete {elder}, this one adopts its claims",
         seen.volume(),
         seen.autoscaler.spec.workload().in_words()
     );
@@ -108,15 +109,15 @@ fn stand_back(seen: &Seen, elder: &str) -> Plan {
     Plan { status, steps: sweep(seen, &[]) }
 }
 
-/// What a replica has made of a plan that was no longer that of the others: nobody would know of it. A
-/// claim that has a volume is never among it.
+/// Deletes what a replica has created from an outdated plan: no status refers to it. A claim with a
+/// volume is never deleted.
 fn sweep(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
     let swaps = told.iter().filter_map(|one| one.swap.as_ref());
     let swaps = swaps.filter(|swap| swap.phase != SwapPhase::Failed);
     let swaps: BTreeSet<&String> = swaps.map(|swap| &swap.claim).collect();
     let is_active = |name: &String| told.iter().any(|one| one.active_claim == *name);
     let claims = seen.claims.iter().filter(|(name, claim)| {
-        !seen.names_claims() // What is filled for them is somebody else's.
+        !seen.names_claims() // Their populators belong to other clients.
             && !swaps.contains(name)
             && !is_active(name)
             && seen.keeps(claim)
@@ -131,23 +132,23 @@ fn sweep(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
     claims.chain(sources.map(|name| Step::DropSource { claim: name.clone() })).collect()
 }
 
-/// What keeps all pods from getting what they are to have.
+/// Returns what blocks all pods.
 fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
     let namespace = seen.autoscaler.namespace().unwrap_or_default();
     let whose = seen.autoscaler.spec.workload().in_words();
     let Some(workload) = &seen.workload else {
         let message = format!(
-            "there is no {whose} in namespace {namespace}: make it, or delete this PvcAutoscaler; its \
-             claims stay"
+            "there is no {whose} in namespace {namespace}: create it, or delete this PvcAutoscaler; its claims \
+             are retained"
         );
         return Some((AutoscalerReason::WorkloadNotFound, message));
     };
     if seen.names_claims() && workload.ordinals().is_empty() {
         let message = format!(
-            "{whose} in namespace {namespace} names no claim that could be kept: {}",
+            "{whose} in namespace {namespace} names no claim that can be managed: {}",
             match seen.autoscaler.spec.workload() {
                 api::Workload::Pods(pods) => format!(
-                    "none of them is there, or none has a claim {}",
+                    "none of them exists, or none has a claim {}",
                     pods.claims.as_deref().unwrap_or_default()
                 ),
                 _ => format!("its pods have no claim as volume {}", seen.volume()),
@@ -158,8 +159,9 @@ fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
     if let Some(others) = &workload.other_volumes {
         let volume = seen.volume();
         let message = format!(
-            "the pods of {whose} have no volume {volume}: they have {}; name the template in \
-             spec.volumeClaimTemplate as the volume of the pods, or give them volume {volume} of claim {volume}",
+            "the pods of {whose} have no volume {volume}; they have {}: give the template in \
+             spec.volumeClaimTemplate the name of a volume of the pods, or add volume {volume} of claim \
+             {volume} to the pods",
             few(others)
         );
         return Some((AutoscalerReason::ClaimsNotFound, message));
@@ -173,26 +175,26 @@ fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
     Some((AutoscalerReason::WebhookNotReady, message))
 }
 
-/// Why claims cannot be called as it is written.
+/// Returns why the requested naming is not possible.
 fn wrong_naming(seen: &Seen, workload: &Workload) -> Option<String> {
     let (whose, volume) = (seen.autoscaler.spec.workload().in_words(), seen.volume());
     match (seen.autoscaler.spec.naming?, workload.makes_claims) {
         (Naming::SameName, false) if !seen.names_claims() => Some(format!(
-            "spec.naming is SameName, and {whose} has no template {volume} among its volumeClaimTemplates: its \
-             pods get claims with a digest in their names; take spec.naming out, or write Hashed"
+            "spec.naming is SameName, but {whose} has no template {volume} among its volumeClaimTemplates, so \
+             its pods get claims with a digest in their names: remove spec.naming, or set it to Hashed"
         )),
         (Naming::Hashed, true) => Some(format!(
-            "spec.naming is Hashed, and {whose} has template {volume} among its volumeClaimTemplates, so its \
-             pods name their claims by themselves: take spec.naming out, or write SameName; or delete it \
-             with `kubectl delete statefulset {} --cascade=orphan` and make it without that template",
+            "spec.naming is Hashed, but {whose} has template {volume} among its volumeClaimTemplates, which \
+             names the claims of its pods: remove spec.naming, or set it to SameName; or delete it with \
+             `kubectl delete statefulset {} --cascade=orphan` and create it without that template",
             seen.autoscaler.spec.stateful_set().unwrap_or_default()
         )),
         _ => None,
     }
 }
 
-/// An entry for each pod that is to be, and for each claim that a pod had before the workload was made
-/// smaller. A new entry names the claim that is there, or the one that will be made.
+/// Returns an entry for each desired pod, and for each claim that a pod had before the workload was
+/// scaled down. A new entry names the existing claim, or the one to create.
 fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says>) {
     let (mut entries, mut says): (Vec<OrdinalStatus>, Vec<Says>) = (told.to_vec(), Vec::new());
     let is_of_use = |one: &OrdinalStatus| {
@@ -215,15 +217,16 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
             continue;
         }
         if let Some(name) = claim_in_the_making(seen, ordinal) {
-            let progress = Some(format!("claim {name} was made for a swap that nobody knows of"));
+            let progress =
+                Some(format!("claim {name} was created for a swap that no longer exists"));
             says.push(Says { phase: Some(AutoscalerPhase::Waiting), progress, ..Says::default() });
             continue;
         }
         match active_claim(seen, ordinal) {
             Ok(name) if seen.is_kept_for_a_copy(&name) => {
                 let progress = format!(
-                    "the volume of claim {name} may only be read, for a swap that nobody knows of: it is given \
-                     back as soon as nobody has it open"
+                    "the volume of claim {name} is read-only for a swap that no longer exists: it becomes \
+                     writable as soon as no process has it open"
                 );
                 let (phase, progress) = (Some(AutoscalerPhase::Waiting), Some(progress));
                 says.push(Says { phase, progress, ..Says::default() });
@@ -248,9 +251,9 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
     (entries, says)
 }
 
-/// The claims with copies of which nothing is told, for a pod that names its claim by itself and so never has one of
-/// them, or that were filled too early: a PvcAutoscaler that was deleted midway has made them. They stay for their
-/// time, as what a pod had before a swap does.
+/// Returns claims with copies without a status, for a pod that names its own claim and so never gets one of them,
+/// or that were populated too early: a PvcAutoscaler that was deleted midway created them. They are retained for
+/// their time, like old claims.
 fn spare_copies(seen: &Seen, one: &OrdinalStatus) -> Vec<Retained> {
     if one.swap.is_some() || one.is_shrinking() {
         return Vec::new();
@@ -281,8 +284,8 @@ pub(super) fn retained_from_now(claim: &PersistentVolumeClaim) -> Retained {
     }
 }
 
-/// The claims that say that this one has taken their place: a PvcAutoscaler that was deleted has made them, and
-/// their time begins again.
+/// Returns the claims that name this one as their replacement: a deleted PvcAutoscaler created them, and their
+/// retention starts again.
 fn superseded_by(seen: &Seen, ordinal: i32, active: &str) -> Vec<Retained> {
     let number = ordinal.to_string();
     let is_old = |claim: &&PersistentVolumeClaim| {
@@ -295,11 +298,11 @@ fn superseded_by(seen: &Seen, ordinal: i32, active: &str) -> Vec<Retained> {
     seen.claims.values().filter(is_old).take(MOST_RETAINED - 1).map(retained_from_now).collect()
 }
 
-/// A claim of a pod of which nothing is told yet that is still being filled: a pod may start with it at
-/// any moment, so it is swept first, or else is one of those that the pod may have.
+/// Returns a claim of a pod without a status that is still being populated: a pod may start with it at
+/// any moment, so it is deleted first, or else is one of the candidates.
 fn claim_in_the_making(seen: &Seen, ordinal: i32) -> Option<&String> {
     if seen.names_claims() {
-        return None; // What is filled for them is somebody else's.
+        return None; // Their populators belong to other clients.
     }
     let ordinal = ordinal.to_string();
     let is_its = |claim: &PersistentVolumeClaim| {
@@ -309,8 +312,8 @@ fn claim_in_the_making(seen: &Seen, ordinal: i32) -> Option<&String> {
     made.find(|(_, claim)| is_fillable(claim)).map(|(name, _)| name)
 }
 
-/// Whether a claim was made for a swap: it is filled from what has its name. One that is restored from a
-/// snapshot, or filled by others, is none.
+/// Returns true if a claim was created for a swap: the source of its name populates it. A claim from a
+/// snapshot or another populator is not one.
 pub(super) fn is_copy(claim: &PersistentVolumeClaim) -> bool {
     let source = claim.spec.as_ref().and_then(|spec| spec.data_source_ref.as_ref());
     source.is_some_and(|source| {
@@ -320,7 +323,7 @@ pub(super) fn is_copy(claim: &PersistentVolumeClaim) -> bool {
     })
 }
 
-/// The claim of a pod of which nothing is told yet: the one that is there, or a new one.
+/// Returns the claim of a pod without a status: the existing one, or a new one.
 fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, String)> {
     let plain = make::plain_name(seen, ordinal);
     if seen.claims_are_fixed() {
@@ -333,8 +336,8 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
     };
     let all: Vec<&PersistentVolumeClaim> = seen.claims.values().filter(is_its).collect();
     let mut its: Vec<String> = all.iter().map(|claim| claim.name_any()).collect();
-    // Of those that are there one takes the place of another. A note that names none of them, as on a claim that was
-    // restored without what came after it, or several that name each other, say nothing of where the data is.
+    // Among existing claims, one replaces another. An annotation that names none of them, as on a claim that was
+    // restored without its successors, or several that name each other, do not show where the data is.
     let superseded = |name: &String| {
         let claim = all.iter().find(|claim| claim.name_any() == *name);
         let by = claim.and_then(|claim| claim.annotations().get(SUPERSEDED_BY));
@@ -344,8 +347,8 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
     if !newest.is_empty() {
         its = newest;
     }
-    // One that another one of them was filled from is the older one of the two.
-    // One that was filled before that was proved unused may lack something, and is no newer one.
+    // The source of another one is the older of the two. One that was populated before its source
+    // was proved unused may lack writes, and is not newer.
     let mut copied: Vec<String> = Vec::new();
     for copy in &its {
         let is_filled = seen.filling(copy).is_some_and(|told| told.phase == FillingPhase::Filled);
@@ -369,7 +372,7 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
         several => {
             let message = format!(
                 "each of the claims {} could be that of pod {}: annotate all but one with \
-                 {SUPERSEDED_BY}=NAME, where NAME is the one to be used",
+                 {SUPERSEDED_BY}=NAME, where NAME is the claim to use",
                 several.join(", "),
                 seen.pod_name(ordinal)
             );
@@ -378,15 +381,14 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
     }
 }
 
-/// Whether a new claim of a swap that is not over was filled, and nothing proves that what it is filled from was unused
-/// before: a user has let that begin.
+/// Returns true if a new claim of an unfinished swap was populated without proof that its source was unused before:
+/// a user started that.
 fn is_early_copy(seen: &Seen, name: &str) -> bool {
     let claim = seen.claim(name).filter(|claim| is_copy(claim) && is_bound(claim));
     claim.is_some_and(|claim| seen.sources.contains_key(name) && !seen.is_proved_complete(claim))
 }
 
-/// The claims of pods that say that a claim has taken their place which is not there: whoever comes next would take
-/// them for old ones.
+/// Removes annotations that name a replacement that does not exist: the claims would be mistaken for old ones.
 fn untrue_ends(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
     let is_at_rest = |one: &&OrdinalStatus| one.swap.is_none() && !one.is_shrinking();
     let claims = told.iter().filter(is_at_rest).filter_map(|one| {
@@ -401,7 +403,7 @@ fn untrue_ends(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
     claims.map(|claim| Step::Reinstate { claim }).collect()
 }
 
-/// Whether anything may be begun for which a pod is stopped.
+/// Returns true if an operation that stops a pod may start.
 pub(super) fn may_begin(seen: &Seen) -> bool {
     let spec = &seen.autoscaler.spec;
     spec.mode == AutoscalerMode::Enforce
@@ -409,7 +411,7 @@ pub(super) fn may_begin(seen: &Seen) -> bool {
         && of_the_whole(seen).is_none()
 }
 
-/// How many further pods may be stopped.
+/// Returns how many more pods may be stopped.
 fn may_stop(seen: &Seen, entries: &[OrdinalStatus]) -> usize {
     let spec = &seen.autoscaler.spec;
     let busy = entries.iter().filter(|one| is_busy(one)).map(|one| one.ordinal);
@@ -417,8 +419,8 @@ fn may_stop(seen: &Seen, entries: &[OrdinalStatus]) -> usize {
     if may_begin(seen) { spec.max_unavailable().saturating_sub(busy) } else { 0 }
 }
 
-/// Whether no pod but its own is stopped: its swap has failed, and no try of it has come to a good end since;
-/// or a person did not want what it had got, or was to get.
+/// Returns true if no other pod may be stopped: its swap has failed without a later success, or a person
+/// rejected what it got or was to get.
 fn holds_others_up(seen: &Seen, one: &OrdinalStatus) -> bool {
     if seen.is_rolled_back(one)
         || seen.is_wanted_back(one)
@@ -435,7 +437,7 @@ fn holds_others_up(seen: &Seen, one: &OrdinalStatus) -> bool {
     })
 }
 
-/// Tell of the whole what its parts say.
+/// Summarizes the contributions in the status.
 fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
     let phases: BTreeSet<u8> = says.iter().filter_map(|one| one.phase).map(weight).collect();
     let problem = says.iter().find_map(|one| one.problem.clone());
@@ -462,7 +464,7 @@ pub(super) fn bounded(text: &str) -> String {
     text.chars().take(LONGEST_SENTENCE).collect()
 }
 
-/// Whether a pod has the claim that it is to have, as the template has it.
+/// Returns true if a pod has its claim as the template demands.
 fn is_settled(seen: &Seen, entry: &OrdinalStatus) -> bool {
     let claim = seen.claim(&entry.active_claim).filter(|claim| is_bound(claim));
     let is_usable = !seen.superseded.contains_key(&entry.active_claim) && entry.reopened.is_none();
@@ -478,7 +480,7 @@ fn is_settled(seen: &Seen, entry: &OrdinalStatus) -> bool {
         })
 }
 
-/// What is told first, of several things that go on.
+/// Returns the rank of a phase, if there are several.
 fn weight(phase: AutoscalerPhase) -> u8 {
     match phase {
         AutoscalerPhase::Settled => 0,

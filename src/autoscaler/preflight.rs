@@ -1,5 +1,5 @@
-//! What a swap needs besides its claims, looked at before anything is made or stopped: a node for both, room
-//! there, what quotas leave, leave to stop the pod, and nobody else who writes. Pure.
+//! Checks what a swap needs besides its claims, before anything is created or stopped: a node for both, free
+//! space there, quotas, permission to stop the pod, and no other writer. Pure.
 
 use std::collections::BTreeMap;
 
@@ -18,25 +18,27 @@ use crate::bytes::{Bytes, ParseBytesError};
 use crate::cluster::PodSummary;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
 
-/// How many claims of its size a swap adds for a while: the new one, and the one through which it is filled.
+/// Number of claims of its size that a swap adds temporarily: the new one, and the temporary one that
+/// populates it.
 const CLAIMS_OF_A_SWAP: u64 = 2;
 
-/// What swaps depend on that belongs to others.
+/// Objects of others that swaps depend on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Surroundings {
     /// The quotas of the namespace.
     pub quotas: Vec<ResourceQuota>,
-    /// The budgets of the namespace: how many pods may be away.
+    /// PodDisruptionBudgets of the namespace.
     pub budgets: Vec<PodDisruptionBudget>,
-    /// By the claim: what the node of its volume has room for in the class of the template.
+    /// Free space on the node of a claim's volume in the class of the template, by claim.
     pub room: BTreeMap<String, Room>,
-    /// By the claim: the nodes on which its volume can be read; none if that is everywhere or not known.
+    /// Nodes on which the volume of a claim can be read, by claim; none if that is everywhere or
+    /// unknown.
     pub places: BTreeMap<String, Vec<Place>>,
-    /// By the claim: where its new volume can be, if it cannot be on the node of the old one.
+    /// Place for the new volume, by claim, if it cannot be on the node of the old one.
     pub elsewhere: BTreeMap<String, Elsewhere>,
 }
 
-/// What a node has room for.
+/// Free space on a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Room {
     pub node: String,
@@ -45,7 +47,7 @@ pub(super) struct Room {
 }
 
 impl Turn<'_> {
-    /// What a swap of this pod's claim lacks, and would be refused for midway.
+    /// Returns what a swap of this pod's claim lacks, and would be refused for midway.
     fn lacks(&self) -> Option<(AutoscalerReason, String)> {
         self.lacks_place()
             .or_else(|| self.lacks_room())
@@ -54,14 +56,14 @@ impl Turn<'_> {
             .or_else(|| self.lacks_peace())
     }
 
-    /// What a swap lacks, with an event when that is news.
+    /// Returns what a swap lacks, with an event if that is new.
     pub(super) fn tell_of_what_lacks(&mut self) -> Option<(AutoscalerReason, String)> {
         let (reason, message) = self.lacks()?;
         self.tell_of_lack(reason, &message);
         Some((reason, message))
     }
 
-    /// Write an event of what lacks, when it is news.
+    /// Emits an event about what lacks, if it is new.
     pub(super) fn tell_of_lack(&mut self, reason: AutoscalerReason, message: &str) {
         let told = self.seen.autoscaler.status.as_ref().and_then(|status| status.reason.as_ref());
         if told != Some(&reason.to_string()) {
@@ -69,7 +71,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What a swap of this pod's claim would find and do, for people.
+    /// Describes what a swap of this pod's claim would find and do.
     pub(super) fn would_find(&self) -> Vec<String> {
         let (seen, claim) = (self.seen, &self.entry.active_claim);
         let mut found = Vec::new();
@@ -81,12 +83,12 @@ impl Turn<'_> {
         found.extend(self.does_not_fit().map(|why| format!("that would fail: {why}")));
         found.extend(match self.elsewhere() {
             Some(Elsewhere { node, largest }) => Some(format!(
-                "it is sent to node {node}, which has room for a volume of {largest}: the class has none on \
-                 its own, and the pod starts there"
+                "the claim goes to node {node}, which has free space for a volume of {largest}, and the pod \
+                 starts there: the class has no pool on its own node"
             )),
             None => self.room().and_then(|room| {
                 let largest = room.largest?;
-                Some(format!("node {} has room for a volume of {largest}", room.node))
+                Some(format!("node {} has free space for a volume of {largest}", room.node))
             }),
         });
         let (class, around) = (self.wanted_class(), &seen.around);
@@ -107,7 +109,7 @@ impl Turn<'_> {
         found.extend(pod.into_iter().flat_map(|pod| budgets_of(&around.budgets, pod)).map(
             |budget| {
                 let allowed = allowed_by(budget).unwrap_or_default();
-                format!("PodDisruptionBudget {} lets {allowed} be stopped", budget.name_any())
+                format!("PodDisruptionBudget {} allows disruptions: {allowed}", budget.name_any())
             },
         ));
         found
@@ -131,16 +133,16 @@ impl Turn<'_> {
         let lacks = match largest {
             Some(largest) if largest >= size.0 => return None,
             Some(largest) => format!(
-                "has room for {largest}: remove what is not needed there, or give it another disk"
+                "has free space for {largest} only: remove what is not needed there, or add a disk"
             ),
             None => format!(
-                "has no pool for class {class}, nor has another node on which its pod could run: choose \
-                 another class, or make the pool there"
+                "has no pool for class {class}, and neither has another node on which its pod could run: \
+                 choose another class, or create the pool there"
             ),
         };
         let message = format!(
-            "claim {} is to get a volume of {size} of class {class} beside the one that it has, and node \
-             {node} {lacks}; see `kubectl get nodestorage {node}`",
+            "claim {} needs a volume of {size} of class {class} next to its present one, and node {node} \
+             {lacks}; see `kubectl get nodestorage {node}`",
             self.entry.active_claim,
         );
         Some((AutoscalerReason::InsufficientCapacity, message))
@@ -157,15 +159,16 @@ impl Turn<'_> {
                 Ok(left) => (left, quota.name_any()),
                 Err(why) => {
                     let message = format!(
-                        "{why}; correct it by `kubectl edit resourcequota {}`, or lower what its claims ask for",
+                        "{why}; correct it with `kubectl edit resourcequota {}`, or lower the requests of its \
+                         claims",
                         quota.name_any()
                     );
                     return Some((AutoscalerReason::InvalidSize, message));
                 }
             };
             let message = format!(
-                "ResourceQuota {name} leaves {} of {key}, and a swap of claim {} takes {}: the new claim, and \
-                 as much for the one through which it is filled; raise it by `kubectl edit resourcequota \
+                "ResourceQuota {name} leaves {} of {key}, but a swap of claim {} needs {}: the new claim, and \
+                 as much for the temporary claim that populates it; raise it with `kubectl edit resourcequota \
                  {name}`, or delete claims that are not needed",
                 in_words(&key, left),
                 self.entry.active_claim,
@@ -175,7 +178,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Nobody asks a pod to go that is not ready, or not there.
+    /// Returns the PodDisruptionBudget that prevents an eviction, if the pod is ready.
     fn lacks_leave(&self) -> Option<(AutoscalerReason, String)> {
         let seen = self.seen;
         seen.ready_since(self.entry.ordinal, &self.entry.active_claim)?;
@@ -184,8 +187,8 @@ impl Turn<'_> {
             budgets_of(&seen.around.budgets, pod).find(|one| allowed_by(one) == Some(0))?;
         let (name, status) = (budget.name_any(), budget.status.clone().unwrap_or_default());
         let message = format!(
-            "PodDisruptionBudget {name} lets no pod be stopped now, so pod {} goes on: {} of its pods are \
-             healthy, and {} are to be; see `kubectl describe poddisruptionbudget {name}`",
+            "PodDisruptionBudget {name} allows no disruption now, so pod {} is not stopped: {} of its pods are \
+             healthy, and {} must be; see `kubectl describe poddisruptionbudget {name}`",
             pod.name_any(),
             status.current_healthy,
             status.desired_healthy,
@@ -195,14 +198,14 @@ impl Turn<'_> {
 }
 
 impl Turn<'_> {
-    /// Whether somebody else writes to the claim: he would be waited for with the pod stopped.
+    /// Returns another writer of the claim: the swap would wait for it with the pod stopped.
     fn lacks_peace(&self) -> Option<(AutoscalerReason, String)> {
         let (pod, claim) = (self.pod(), &self.entry.active_claim);
         let ours = self.seen.pod(self.entry.ordinal).map(|pod| uid(&pod.metadata));
         let mut writers = self.seen.writers(claim).into_iter();
         let other = writers.find(|one| Some(uid(&one.metadata)) != ours)?;
         let message = format!(
-            "pod {} writes to claim {claim}, too, which is to be copied, so pod {pod} is not stopped: stop it, \
+            "pod {} also writes to claim {claim}, which is to be copied, so pod {pod} is not stopped: stop it, \
              or wait until it ends",
             other.name_any()
         );
@@ -210,17 +213,17 @@ impl Turn<'_> {
     }
 }
 
-/// What a quota still leaves of one thing that it counts.
+/// Remaining quota of one resource.
 #[derive(Debug, PartialEq)]
 struct Left {
-    /// What the quota calls it.
+    /// Name of the resource in the quota.
     key: String,
     count: Result<u64, UnreadableQuota>,
 }
 
 /// A count of a quota that cannot be read: how much it leaves is not known.
 #[derive(Debug, PartialEq, thiserror::Error)]
-#[error("{field} of {key} in ResourceQuota {quota} cannot be read, so no swap begins: {why}")]
+#[error("{field} of {key} in ResourceQuota {quota} is invalid, so no swap starts: {why}")]
 struct UnreadableQuota {
     quota: String,
     field: &'static str,
@@ -228,7 +231,7 @@ struct UnreadableQuota {
     why: ParseBytesError,
 }
 
-/// What a quota still leaves of all that is counted of claims of a class.
+/// Returns the remaining quota of all resources that count claims of a class.
 fn left_of<'a>(
     quota: &'a ResourceQuota,
     class: Option<&str>,
@@ -263,7 +266,7 @@ fn counts_claims(key: &str) -> bool {
     key.ends_with("persistentvolumeclaims")
 }
 
-/// What a swap to a claim of this size takes of what a quota counts.
+/// Returns the quota that a swap to a claim of this size needs.
 fn needed_of(key: &str, size: Quantity) -> u64 {
     let of_one = if counts_claims(key) { 1 } else { size.0.get() };
     CLAIMS_OF_A_SWAP.saturating_mul(of_one)
@@ -285,7 +288,7 @@ fn budgets_of<'a>(
     })
 }
 
-/// How many pods may be stopped now, if that is told of the budget as it is.
+/// Returns how many pods may be stopped now, if the status of the budget is up to date.
 fn allowed_by(budget: &PodDisruptionBudget) -> Option<i32> {
     let status = budget.status.as_ref()?;
     let is_told = status.observed_generation >= budget.metadata.generation;
@@ -345,7 +348,7 @@ mod tests {
         assert_eq!(left("20Gi", "1e20"), Ok(0), "a claim asks for more than any volume has");
         assert_eq!(
             left("20Gi", "1e50").unwrap_err(),
-            "status.used of requests.storage in ResourceQuota storage cannot be read, so no swap begins: `1e50` is \
+            "status.used of requests.storage in ResourceQuota storage is invalid, so no swap starts: `1e50` is \
              not a size: its exponent is beyond 40"
         );
     }

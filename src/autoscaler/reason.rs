@@ -1,9 +1,8 @@
-//! Why claims are not as they are wanted, and what was done about them: one word each, which has its
-//! page in `docs/src/reference/events/`.
+//! Event reasons of PvcAutoscalers. Each has a page in `docs/src/reference/events/`.
 
 use std::fmt;
 
-/// What is told of the claims of a workload.
+/// Reason of an event or status about the claims of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AutoscalerReason {
     /// Several claims could be the active one of a pod.
@@ -12,42 +11,42 @@ pub enum AutoscalerReason {
     ClaimConflict,
     /// The API server does not let a claim be made or grown.
     ClaimForbidden,
-    /// A claim grows by itself.
+    /// A claim is expanded automatically.
     AutoscaleExpand,
-    /// A claim shrinks by itself.
+    /// A claim is shrunk automatically.
     AutoscaleShrink,
-    /// The claims keep their names, which the workload gives them: they can grow, and shrink where
-    /// their volumes lie.
+    /// The workload names the claims, so they retain their names: they can grow, and shrink in
+    /// place.
     SwapUnsupported,
-    /// The pods of the workload have no volume or name no claim that could be kept.
+    /// The pods of the workload have no volume, or name no claim that can be managed.
     ClaimsNotFound,
     /// The class of the template makes no volumes where a claim can be read.
     StorageClassTopologyMismatch,
-    /// The StorageClass of the template is not there.
+    /// The StorageClass of the template does not exist.
     StorageClassNotFound,
     /// The clock of an operator differs from that of the API server, so it deletes nothing by time.
     ClockSkew,
-    /// The pod that fills a new claim does not run.
+    /// The pod that populates a new claim does not run.
     PopulatorPodPending,
-    /// The API server does not let a new claim be filled.
+    /// The API server rejects the objects that populate a new claim.
     PopulatorCreationError,
     /// There is no free space for a new claim on its node, and another one is looked for.
     PopulatorRescheduled,
-    /// A try to fill a new claim has failed, and there will be another one.
+    /// An attempt to populate a new claim has failed, and will be retried.
     PopulatorRetrying,
-    /// There is no room for what a claim asks for.
+    /// There is not enough free space for an expansion.
     ExpansionFailed,
     /// A pod is not ready, so that no other one is stopped.
     PodNotReady,
-    /// The node of a claim has no room for the volume that it is to get.
+    /// The node of a claim does not have enough free space for its new volume.
     InsufficientCapacity,
-    /// The node of a claim is not there, takes no pods, or its agent does not answer.
+    /// The node of a claim does not exist or is unschedulable, or its node plugin does not respond.
     NodeUnavailable,
     /// A pod may not be stopped now.
     EvictionBlocked,
     /// A quota leaves less than a swap takes.
     ExceedsQuota,
-    /// Somebody else has a claim that is to be copied.
+    /// Another pod uses a claim that is to be copied.
     ClaimInUse,
     /// Another client made a claim larger than the template.
     ClaimLarger,
@@ -55,9 +54,9 @@ pub enum AutoscalerReason {
     SwapSucceeded,
     /// The size of a claim, or what a quota counts, cannot be read.
     InvalidSize,
-    /// A claim is smaller, where its volume lies.
+    /// A claim was shrunk in place.
     ShrinkSucceeded,
-    /// A volume could not shrink where it lies.
+    /// A volume could not be shrunk in place.
     ShrinkFailed,
     /// A volume does not shrink yet, or does not grow again yet.
     ShrinkPending,
@@ -65,9 +64,9 @@ pub enum AutoscalerReason {
     RebindPending,
     /// A pod that is to have again what it had before does not get it.
     RollbackPending,
-    /// A pod keeps what it has got again, although the template has another thing.
+    /// A pod was rolled back, and stays so although the template differs.
     RolledBack,
-    /// A swap was given up although its copy has not failed.
+    /// A swap was aborted although its copy has not failed.
     SwapAborted,
     /// The pods of a swap are stopped.
     SwapStarted,
@@ -79,13 +78,13 @@ pub enum AutoscalerReason {
     TooManyRetainedClaims,
     /// The StatefulSet has more pods than a status can list.
     TooManyReplicas,
-    /// A node does not answer that has told how full a claim is.
+    /// A node that has reported the usage of a claim does not respond.
     StaleUsageMetrics,
-    /// The node of a volume has not told it who may use it.
+    /// The node of a volume has not set its fence.
     VolumeNotFenced,
     /// A claim was deleted while a swap held it, and its volume has the only copy of its content.
     VolumeRetained,
-    /// The volume of a pod is superseded, and no status tells by what.
+    /// The volume of a pod is superseded, and no status refers to its replacement.
     VolumeSuperseded,
     /// The volume mode of the template is not that of the claims.
     VolumeModeMismatch,
@@ -146,7 +145,7 @@ impl AutoscalerReason {
         AutoscalerReason::WorkloadNotFound,
     ];
 
-    /// Whether somebody has to do something, as `Normal` and `Warning` say it.
+    /// Returns true if a person has to act: the event type is `Warning`.
     pub fn is_warning(self) -> bool {
         !matches!(
             self,

@@ -1,5 +1,5 @@
-//! Makes the PersistentVolumes of two claims anew, so that each has the volume of the other. What is done
-//! next is decided after each write from what is there by then.
+//! Recreates the PersistentVolumes of two claims, so that each has the volume of the other. Each step is
+//! decided from the state after the previous write.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,11 @@ use crate::causes;
 use crate::cluster::{CLASS, EXCHANGE, Pv, VOLUME, caught_in_time, list, pods, writes};
 use crate::populators;
 
-/// How many writes an exchange has at most, with some that meet what is there already.
+/// Maximum number of writes of an exchange, including some without an effect.
 const WRITES: usize = 20;
 
 impl Keeper {
-    /// How far the exchanges are that swaps know of.
+    /// Observes the progress of the exchanges of swaps.
     pub(super) async fn see_exchanges(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let namespace = seen.autoscaler.namespace().unwrap_or_default();
         let status = seen.autoscaler.status.clone().unwrap_or_default();
@@ -46,8 +46,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Two claims and their PersistentVolumes, as they are now. The volumes come last: that one is there
-    /// is known of a claim that was there before. `known` is what a PersistentVolume has told of both.
+    /// Reads two claims and their PersistentVolumes. The volumes come last: an existing one belongs to a
+    /// claim that existed before. `known` is the annotation of a PersistentVolume about both.
     async fn pair(
         &self,
         namespace: &str,
@@ -64,7 +64,7 @@ impl Keeper {
             let is_theirs = |known: &Record| known.is_of(namespace, active, copy);
             half.pv.take_if(|pv| record(&**pv).is_some_and(|known| !is_theirs(&known)));
         }
-        // Of a claim that is gone, or was made anew, the record knows the PersistentVolume.
+        // For a deleted or recreated claim, the annotation names the PersistentVolume.
         if let Some(known) = pair.written().as_ref().or(known) {
             for (half, wanted) in [(&mut pair.active, &known.active), (&mut pair.copy, &known.copy)]
             {
@@ -88,11 +88,10 @@ impl Keeper {
         Ok(Half { claim: claim.map(Box::new), pv: pv.map(Box::new) })
     }
 
-    /// Have a claim get this volume, which another one has, and that one its; as far as that can be done
-    /// without waiting.
+    /// Exchanges the volumes of two claims, as far as that is possible without waiting.
     ///
     /// # Errors
-    /// What the API server says; a conflict if something was written meanwhile.
+    /// An error of the API server; a conflict if something was written meanwhile.
     pub(super) async fn exchange(
         &self,
         namespace: &str,
@@ -105,15 +104,15 @@ impl Keeper {
         if pair.exchange(volume) == Exchange::Ready {
             // Its tenant may have made it larger since it was looked at: a quota counts only the other one.
             if !may_grow && pair.outgrows() {
-                return Err(writes::outdated("the claim with the copy has become larger"));
+                return Err(writes::outdated("the claim with the copy was expanded"));
             }
-            // Its own first: the copy is kept before anybody counts on it.
+            // Its own first: the copy is retained before anything depends on it.
             self.do_stage(&pair, Stage::Record(Side::Copy)).await?;
         }
         self.go_on(namespace, active, copy, None).await.map(drop)
     }
 
-    /// Go on with an exchange that was begun; whether it has not ended yet.
+    /// Continues an exchange; returns true if it has not ended yet.
     async fn go_on(
         &self,
         namespace: &str,
@@ -126,9 +125,9 @@ impl Keeper {
             if pair.written().is_none() {
                 return Ok(false);
             }
-            // Its pod may write to the old volume as soon as no swap knows of it. So that is asked after the
-            // record was seen, by which nobody gives the volume back.
-            // And what was read before is too old by then: whoever deletes has asked after all that is read now.
+            // Its pod may write to the old volume as soon as no swap refers to it. So that is checked after the
+            // annotation was seen, which prevents that the volume is returned. Earlier reads are too old by
+            // then: a deletion checks again after all of them.
             if pair.given_up().is_some() && !self.is_known(namespace, active, copy).await? {
                 let pair = self.pair(namespace, active, copy, known).await?;
                 if let Some(stage) = pair.given_up() {
@@ -154,7 +153,7 @@ impl Keeper {
     async fn do_stage(&self, pair: &Pair, stage: Stage) -> Result<(), kube::Error> {
         let Some(known) = pair.record() else { return Ok(()) };
         let claim = pair.active.claim.as_deref().map(ResourceExt::name_any).unwrap_or_default();
-        tracing::info!(claim, ?stage, "a claim gets another volume");
+        tracing::info!(claim, ?stage, "rebinding a claim to another volume");
         match stage {
             Stage::Record(side) => self.keep_record(pair.half(side), &known).await,
             Stage::Delete(side) => match &pair.half(side).pv {
@@ -170,7 +169,7 @@ impl Keeper {
         }
     }
 
-    /// Retain a PersistentVolume, and write on it what becomes of both.
+    /// Retains a PersistentVolume, and annotates it with the target state of both.
     async fn keep_record(&self, half: &Half, known: &Record) -> Result<(), kube::Error> {
         let Some(pv) = &half.pv else { return Ok(()) };
         let patch = json!({
@@ -181,8 +180,8 @@ impl Keeper {
         writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
     }
 
-    /// Let a PersistentVolume go that was deleted: whoever has a finalizer on it would keep it for as long
-    /// as its claim is bound. It is retained, so nobody deletes its volume.
+    /// Removes the finalizers of a deleted PersistentVolume: they would hold it for as long as its claim
+    /// is bound. It is retained, so its volume is not deleted.
     async fn free(&self, half: &Half) -> Result<(), kube::Error> {
         let Some(pv) = &half.pv else { return Ok(()) };
         let patch = json!([
@@ -194,7 +193,7 @@ impl Keeper {
         writes::patch(&self.pvs(), &pv.name_any(), &writes::by_json(patch), WRITER).await
     }
 
-    /// A write to it lets the claim's controller look at it; by itself it does so every 15 s.
+    /// Updates a claim to trigger its controller, which resyncs every 15 s otherwise.
     async fn nudge(&self, half: &Half, known: &Record, side: Side) -> Result<(), kube::Error> {
         let Some(claim) = &half.claim else { return Ok(()) };
         let wanted = known.of(side);
@@ -226,7 +225,7 @@ impl Keeper {
         writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
     }
 
-    /// Bring exchanges of a namespace to their end of which no swap knows any more; whether there are any.
+    /// Completes exchanges of a namespace that no swap refers to; returns true if there are any.
     pub(super) async fn end_forgotten_exchanges(&self, of: &str) -> bool {
         let mut is_any = false;
         let all = self.watches.pvs_in_exchange();
@@ -243,7 +242,7 @@ impl Keeper {
                     namespace,
                     claim = active,
                     error,
-                    "an exchange of volumes has not ended"
+                    "failed to complete an exchange of volumes"
                 );
                 true
             });
@@ -264,7 +263,7 @@ impl Keeper {
         self.go_on(namespace, active, copy, Some(known)).await
     }
 
-    /// Whether a swap knows of an exchange at this moment.
+    /// Returns true if a swap refers to an exchange now.
     async fn is_known(
         &self,
         namespace: &str,
@@ -277,7 +276,7 @@ impl Keeper {
         Ok(may_know || all.items.iter().any(|one| knows(one, active, copy)))
     }
 
-    /// Whether a claim has a volume, by its PersistentVolume, and that is in no exchange.
+    /// Returns true if a claim has a volume by its PersistentVolume, and that is in no exchange.
     pub(super) async fn holds(
         &self,
         claim: &PersistentVolumeClaim,
@@ -296,7 +295,7 @@ impl Keeper {
     }
 }
 
-/// Whether a swap knows of an exchange.
+/// Returns true if a swap refers to an exchange.
 fn knows(keeper: &PvcAutoscaler, active: &str, copy: &str) -> bool {
     let ordinals = keeper.status.iter().flat_map(|status| &status.ordinals);
     let mut swaps =
@@ -304,7 +303,7 @@ fn knows(keeper: &PvcAutoscaler, active: &str, copy: &str) -> bool {
     swaps.any(|swap| swap.phase == SwapPhase::Exchanging && swap.claim == copy)
 }
 
-/// Namespace and names of the claims of an exchange, as a PersistentVolume tells of it, and what it tells.
+/// Returns namespace, claim names and annotation of an exchange from a PersistentVolume.
 pub(super) fn claims_of(pv: &Pv) -> Option<((String, String, String), Record)> {
     let known = record(pv)?;
     let of = |wanted: &Wanted| wanted.pv.spec.as_ref()?.claim_ref.clone();

@@ -1,4 +1,4 @@
-//! Whether what is in a claim can be in a smaller one, as far as its node has told. Pure.
+//! Checks that the content of a claim fits into a smaller one, by its reported usage. Pure.
 
 use crate::api::Quantity;
 use crate::autoscaler::plan::size_of;
@@ -7,16 +7,16 @@ use crate::autoscaler::turn::Turn;
 use crate::bytes::Bytes;
 use crate::cluster::requested;
 
-/// A node tells anew when such a part of a file system has come or gone. What that counts as used for
-/// itself is less.
+/// A node reports usage again after a change by this part of a file system. The overhead of a file
+/// system is less.
 const UNTOLD_PART: u64 = 10;
 
-/// What a copy has besides, as a part of what it copies.
+/// Overhead of a copy, as a part of the copied size.
 const MARGIN_PART: u64 = 64;
 
 impl Turn<'_> {
-    /// Why the content does not fit into the new claim: then its pod is not stopped for a copy that would
-    /// be refused. Only what is beyond doubt is said; the copy itself counts before it writes.
+    /// Returns why the content does not fit into the new claim: its pod is not stopped for a copy that
+    /// would be refused. Only certain cases count; the copy itself checks again before it writes.
     pub(super) fn does_not_fit(&self) -> Option<String> {
         let from = &self.entry.active_claim;
         let to = match self.seen.claim(&self.new_claim()) {
@@ -37,8 +37,8 @@ fn too_small(from: &str, usage: Usage, to: Quantity) -> Option<String> {
             _ => format!(" in {} inodes", usage.inodes_used),
         };
         format!(
-            "the target is too small: claim {from} holds {used}{count} of {size}, as its node told at {at}, and \
-             {to} has no room for that; ask for more, or remove what is not needed"
+            "the target is too small: claim {from} holds {used}{count} of {size}, as its node reported at \
+             {at}, and that does not fit into {to}; request more, or remove what is not needed"
         )
     })
 }
@@ -63,6 +63,6 @@ mod tests {
         let full = Usage { inodes: 9, inodes_used: 7, ..usage(Bytes::gib(9)) };
         let said = too_small("db", full, to).unwrap();
         assert!(said.contains("claim db holds 9 GiB in 7 inodes of 10 GiB"), "{said}");
-        assert!(said.contains("and 2Gi has no room for that"), "{said}");
+        assert!(said.contains("and that does not fit into 2Gi"), "{said}");
     }
 }

@@ -15,32 +15,32 @@ use crate::autoscaler::turn::Turn;
 use crate::cluster::{NotDone, UnreadableSize, Wish, requested};
 
 impl Turn<'_> {
-    /// Whether the claim keeps its name in the swap that is under way.
+    /// Returns true if the claim retains its name in the present swap.
     pub(super) fn keeps_name(&self) -> bool {
         self.entry.swap.as_ref().is_some_and(|swap| swap.keeps_name)
     }
 
-    /// What makes it impossible that a claim gets another volume under its name, before anything is stopped.
+    /// Returns why a claim cannot get another volume under its name, before anything is stopped.
     pub(super) fn obstacle_to_same_name(&self) -> Option<(AutoscalerReason, String)> {
         let (seen, name) = (self.seen, &self.entry.active_claim);
         let claim = seen.claim(name)?;
         let fixed = |why: String| Some((AutoscalerReason::SwapUnsupported, why));
         if let Some(field) = self.unchangeable(claim) {
             return fixed(format!(
-                "claim {name} keeps its name, and Kubernetes lets nobody change the {field} of a claim: write \
-                 in the template what it has"
+                "claim {name} retains its name, but Kubernetes does not allow changes of the {field} of a \
+                 claim: set the template to what it has"
             ));
         }
         if matches!(seen.volumes.get(name), Some(None)) {
             return fixed(format!(
-                "claim {name} keeps its name, and its volume is another driver's: only one of this driver can \
-                 be exchanged under it"
+                "claim {name} retains its name, but its volume is another driver's: only a volume of this \
+                 driver can be exchanged under it"
             ));
         }
         let class = seen.autoscaler.spec.volume_claim_template.spec.storage_class_name.as_ref();
         if let Some(class) = class.filter(|class| seen.foreign.contains(*class)) {
             return fixed(format!(
-                "claim {name} keeps its name, and volumes of class {class} are another driver's: choose a \
+                "claim {name} retains its name, but volumes of class {class} are another driver's: choose a \
                  class of this driver"
             ));
         }
@@ -50,13 +50,13 @@ impl Turn<'_> {
         };
         if wants > has {
             return fixed(format!(
-                "claim {name} keeps its name, and its class lets no claim grow from {has} to {wants}: set \
-                 allowVolumeExpansion of that class, or ask for no more than {has}"
+                "claim {name} retains its name, but its class does not allow expansion from {has} to {wants}: \
+                 set allowVolumeExpansion of that class, or request no more than {has}"
             ));
         }
         let why = seen.coverage.lacks()?;
         let message = format!(
-            "the pods of {} are not kept from starting yet while a claim gets another volume: {why}",
+            "the start of pods of {} cannot be delayed yet while a claim gets another volume: {why}",
             seen.autoscaler.spec.workload().in_words()
         );
         Some((AutoscalerReason::WebhookNotReady, message))
@@ -80,8 +80,8 @@ impl Turn<'_> {
         differs.then_some("volumeAttributesClassName")
     }
 
-    /// Whether the new claim came to be larger than the one whose volume it is to be, or may have: a claim grows
-    /// only as its class lets it.
+    /// Returns why the new claim is or may be larger than the one that is to get its volume: a claim grows only
+    /// if its class allows it.
     pub(super) fn outgrows(&self) -> Option<String> {
         let (name, from) = (self.new_claim(), &self.entry.active_claim);
         let sizes = (requested(self.seen.claim(&name)?), requested(self.seen.claim(from)?));
@@ -90,18 +90,19 @@ impl Turn<'_> {
             (Err(why), _) | (_, Err(why)) => return self.keeps_name().then(|| why.to_string()),
         };
         (self.keeps_name() && to > has).then(|| {
-            format!("its template or claim {name} was edited meanwhile: that has {to}, and claim {from} only {has}")
+            format!("the template or claim {name} was edited meanwhile: that has {to}, and claim {from} only \
+                     {has}")
         })
     }
 
-    /// Why the new claim can never give its volume to the one that keeps its name: the template may name no
-    /// class, or have named another one when the swap began.
+    /// Returns why the new claim can never give its volume to the one that retains its name: the template
+    /// may name no class, or have named another one when the swap started.
     pub(super) fn is_foreign(&self) -> Option<String> {
         let name = self.new_claim();
         let class = self.seen.claim(&name)?.spec.as_ref()?.storage_class_name.as_ref()?;
         (self.keeps_name() && self.seen.foreign.contains(class)).then(|| {
             format!(
-                "claim {name} has class {class}, whose volumes are another driver's: name a class of this \
+                "claim {name} has class {class}, whose volumes are another driver's: set a class of this \
                  driver in the template"
             )
         })
@@ -126,7 +127,7 @@ impl Turn<'_> {
         self.exchange();
     }
 
-    /// Have the claims change their volumes, then have the claim tell the size that it has now.
+    /// Exchanges the volumes of the claims, then updates the claim with its present size.
     pub(super) fn exchange(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         self.go_on(SwapPhase::Exchanging, None, None);
@@ -151,7 +152,7 @@ impl Turn<'_> {
                 let pods: Vec<_> =
                     seen.writers(&from).into_iter().map(ResourceExt::name_any).collect();
                 self.give_up(&format!(
-                    "pod {} has come to claim {from} after that was copied, and may have written to it",
+                    "pod {} started to use claim {from} after that was copied, and may have written to it",
                     pods.join(", ")
                 ));
             }
@@ -195,8 +196,8 @@ impl Turn<'_> {
         Ok(to.map(|to| swap.size.unwrap_or(to)).filter(|to| has > Some(*to)))
     }
 
-    /// Whether the node of the new volume keeps it from growing to what the old claim still asks for: the
-    /// resizer of Kubernetes would have it so as soon as that claim has it.
+    /// Returns true if the node of the new volume limits its size: the resizer of Kubernetes would
+    /// otherwise expand it to the old request as soon as the claim has it.
     fn keeps_small(&mut self) -> bool {
         let Ok(smaller) = self.smaller() else { return false };
         let Some(to) = smaller else { return true };
@@ -208,7 +209,7 @@ impl Turn<'_> {
             Some(Ok(_)) => return true,
             Some(Err(NotDone { why, .. })) => {
                 let message = format!(
-                    "volume {} of pod {} is not kept at {to} yet: {why}",
+                    "volume {} of pod {} is not limited to {to} yet: {why}",
                     volume.id,
                     self.pod()
                 );
@@ -220,7 +221,8 @@ impl Turn<'_> {
         false
     }
 
-    /// The claim has the new volume, and the one with the copy the old one: that is kept for its time.
+    /// Ends the exchange: the claim has the new volume, and the one with the copy the old one, which
+    /// is retained for its time.
     fn end_exchange(&mut self) {
         let (seen, copy) = (self.seen, self.new_claim());
         let new = self.swap_mut().volume.clone().unwrap_or_default();
@@ -261,7 +263,7 @@ impl Turn<'_> {
         self.tell_size();
     }
 
-    /// Tell the claim that it has less now, as of one that has shrunk where it lies; then its pod may start.
+    /// Lowers the size of the claim, as after a shrink in place; then its pod may start.
     fn tell_size(&mut self) {
         self.shrink_in_place();
         self.says.phase = Some(AutoscalerPhase::Swapping);

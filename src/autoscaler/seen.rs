@@ -24,76 +24,75 @@ use crate::bytes::Bytes;
 use crate::cluster::{ClockSkew, PodSummary, VolumeSeen};
 use crate::volume::Use;
 
-/// How many pods of which nothing is told yet are looked at in one look.
+/// Maximum number of pods without a status that are observed at once.
 const WINDOW: usize = 64;
 
 /// The claims of a workload, and all that belongs to them.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub now: Timestamp,
-    /// Whether its clock is that of the API server; asked only where something is deleted by time.
+    /// Comparison of its clock with that of the API server; only where something is deleted by
+    /// time.
     pub clock: ClockSeen,
     pub autoscaler: PvcAutoscaler,
-    /// The others that keep claims of the same pods.
+    /// Other PvcAutoscalers that manage claims of the same pods.
     pub siblings: Vec<PvcAutoscaler>,
     /// Whose claims these are; `None` if there is none of its name.
     pub workload: Option<Workload>,
-    /// By name: the claims that are kept here, and those that could be.
+    /// Managed claims, and candidates, by name.
     pub claims: BTreeMap<String, PersistentVolumeClaim>,
     /// Claims that have the names of those of swaps, and are other clients': they are left out above.
     pub taken: BTreeMap<String, PersistentVolumeClaim>,
-    /// The one that keeps these claims in the place of this one: an older one of the same workload and
-    /// template.
+    /// Older PvcAutoscaler of the same workload and template that manages these claims.
     pub elder: Option<String>,
-    /// Those of these claims that another one has kept for the same pods, and keeps no more.
+    /// Claims that another PvcAutoscaler managed for the same pods, and manages no more.
     pub left: BTreeSet<String>,
-    /// By name: what new claims are filled from.
+    /// Populators of new claims, by name.
     pub sources: BTreeMap<String, PvcSourcePopulator>,
     /// All pods of the namespace; empty when nothing is asked of them.
     pub pods: Vec<PodSummary>,
-    /// Whether volumes of a class can grow; of a class that is not there nothing is said.
+    /// Classes, true if their volumes can grow; missing classes are left out.
     pub classes: BTreeMap<String, bool>,
-    /// Those of these classes whose volumes are another driver's.
+    /// Classes of other drivers.
     pub foreign: BTreeSet<String>,
-    /// By the claim: how far those are that get another volume under their own names.
+    /// Progress of exchanges, by claim.
     pub exchanges: BTreeMap<String, Exchange>,
-    /// What the node says of the volume of a claim, by the name of the claim.
+    /// Usage of volumes that their nodes reported, by claim.
     pub usage: BTreeMap<String, Usage>,
-    /// The nodes whose agents are away, by the name of a claim: what they told of it last is old.
+    /// Nodes whose node plugin does not respond, by claim: the reported usage is old.
     pub silent: BTreeMap<String, String>,
     /// The volumes of the claims that a swap is about, by the name of the claim; `None` for one of another
     /// driver, or that is no more.
     pub volumes: BTreeMap<String, Option<VolumeSeen>>,
-    /// By the claim that a pod has: since which generation its node says that another one took the place of its
-    /// volume.
+    /// Generation since which the node of a pod's claim reports its volume as superseded, by claim.
     pub superseded: BTreeMap<String, i64>,
-    /// By the ordinal: why a pod may still run that a swap has stopped, and that has no object any more.
+    /// Reason why a stopped pod without an object may still run, by ordinal.
     pub may_still_run: BTreeMap<i32, String>,
-    /// The new claims whose PersistentVolumes say that a populator filled and compared them, where no status says so:
-    /// no tenant can write that, and a source that is deleted takes its status along.
+    /// New claims whose PersistentVolumes note that a populator has populated and verified them, without a status:
+    /// no tenant can write that, and the status of a source is deleted with it.
     pub handed_over: BTreeSet<String>,
-    /// Those of these claims whose PersistentVolumes do not say that a swap holds them.
+    /// Claims whose PersistentVolumes lack the annotation that a swap holds them.
     pub unmarked: BTreeSet<String>,
-    /// By the claim: what its PersistentVolume says of which claim is complete.
+    /// Notes of the PersistentVolumes about which claim is complete, by claim.
     pub detached: BTreeMap<String, DetachedNote>,
-    /// By the claim: what it tells of its volume that is not so, and is not believed.
+    /// Untrue annotations of claims about their volumes, which are ignored, by claim.
     pub untrue_notes: BTreeMap<String, Vec<&'static str>>,
-    /// Whether pods of the workload get their claims from us.
+    /// Coverage of the pods of the workload by the webhook.
     pub coverage: Coverage,
-    /// What swaps depend on that belongs to others; empty while none is wanted.
+    /// Objects of others that swaps depend on; empty without a pending swap.
     pub around: Surroundings,
-    /// What the API server did not let us do the last time.
+    /// Operation that the API server rejected the last time.
     pub refusal: Option<Refusal>,
 }
 
-/// What is known of the clock here.
+/// Comparison of the clock with that of the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClockSeen {
-    /// Nothing: nothing was to be decided by it.
+    /// Not compared: no decision depends on it.
     NotAsked,
-    /// It is that of the API server.
+    /// The clocks agree.
     Agrees,
-    /// It differs from that.
+    /// The clocks differ.
     Differs(ClockSkew),
 }
 
@@ -104,48 +103,48 @@ pub(super) struct Refusal {
     pub why: String,
 }
 
-/// What makes the pods.
+/// Workload that creates the pods.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Workload {
     pub claims: Claims,
-    /// Whether somebody else makes the claims.
+    /// True if the workload creates the claims.
     pub makes_claims: bool,
-    /// The volumes of its pods that are claims, if the one that the template names is not there.
+    /// Volumes of its pods that are claims, if the one of the template does not exist.
     pub other_volumes: Option<Vec<String>>,
-    /// Whether claims are there that pods could name, and that none names yet.
+    /// True if there are claims that pods could name, and none names yet.
     pub has_unnamed: bool,
-    /// How long a pod is to be ready before it counts, in seconds.
+    /// Time for which a pod must be ready, in seconds.
     pub min_ready: i64,
-    /// What the workload does that a swap meets, for people.
+    /// Settings of the workload that affect a swap, in words.
     pub habits: Vec<&'static str>,
-    /// What the pods have that copy its claims, as its own ones.
+    /// Fields of the pods that the pods which copy their claims get too.
     pub populator_pod: PopulatorPod,
 }
 
-/// How the pods of a workload come to their claims.
+/// Relation of the pods of a workload to their claims.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Claims {
     /// Each pod with one of these ordinals has one of its own.
     Numbered(Range<i32>),
-    /// The pods name these by themselves; the ordinals are what they have here.
+    /// Claims that the pods name themselves, by the ordinals that they have here.
     Named(BTreeMap<i32, String>),
 }
 
-/// How full a volume is.
+/// Usage of a volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Usage {
-    /// When it was so.
+    /// Time of the observation.
     pub at: Timestamp,
-    /// What files have and can still have.
+    /// Capacity for files.
     pub size: Bytes,
     pub used: Bytes,
     pub inodes: u64,
     pub inodes_used: u64,
-    /// How it was when that was told before.
+    /// Usage at the previous report.
     pub before: Option<UsedBefore>,
 }
 
-/// How full a volume was before.
+/// Earlier usage of a volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct UsedBefore {
     pub at: Timestamp,
@@ -155,7 +154,7 @@ pub(super) struct UsedBefore {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "claim {} is refused, and asked for again: {}", self.claim, self.why)
+        write!(f, "claim {} was rejected, and is requested again: {}", self.claim, self.why)
     }
 }
 
@@ -179,7 +178,7 @@ impl From<&VolumeUsage> for Usage {
 }
 
 impl Workload {
-    /// What of a StatefulSet matters for the claims of this name.
+    /// Reads a StatefulSet for the claims of this name.
     pub fn of(set: &StatefulSet, template: &str) -> Workload {
         let spec = set.spec.clone().unwrap_or_default();
         let own = spec.volume_claim_templates.unwrap_or_default();
@@ -196,15 +195,15 @@ impl Workload {
         let others: Vec<String> = claims.map(|one| one.name).collect();
         let update = spec.update_strategy.and_then(|strategy| strategy.type_);
         let rolls = (update.as_deref() == Some("OnDelete")).then_some(
-            "its updateStrategy is OnDelete, so the pod that is stopped comes back with the newest revision of the \
+            "its updateStrategy is OnDelete, so the stopped pod starts again with the newest revision of the \
              StatefulSet",
         );
         let retention = spec.persistent_volume_claim_retention_policy;
         let deletes =
             retention.is_some_and(|policy| policy.when_scaled.as_deref() == Some("Delete"));
         let leaves = deletes.then_some(
-            "its persistentVolumeClaimRetentionPolicy deletes claims when it is scaled down: if that happens \
-             meanwhile, the volume of the claim stays and is Released, and the event VolumeRetained names it",
+            "its persistentVolumeClaimRetentionPolicy deletes claims on scale-down: if that happens meanwhile, \
+             the volume of the claim is retained and Released, and the event VolumeRetained names it",
         );
         let habits = rolls.into_iter().chain(leaves).collect();
         Workload {
@@ -218,7 +217,7 @@ impl Workload {
         }
     }
 
-    /// What of a Deployment matters for the claim that its pods have as this volume.
+    /// Reads a Deployment for the claim that its pods have as this volume.
     pub fn of_deployment(made: &Deployment, volume: &str, told: &[OrdinalStatus]) -> Workload {
         let spec = made.spec.clone().unwrap_or_default();
         let volumes = spec.template.spec.into_iter().filter_map(|spec| spec.volumes).flatten();
@@ -235,8 +234,7 @@ impl Workload {
         }
     }
 
-    /// What of pods that name these claims by themselves matters, whoever makes the pods; `all` could be
-    /// named.
+    /// Reads pods of any owner that name these claims themselves; `all` are the candidates.
     pub fn of_pods(
         claims: BTreeSet<String>,
         all: &BTreeSet<String>,
@@ -262,7 +260,7 @@ impl Workload {
         }
     }
 
-    /// The claim that pods name by themselves.
+    /// Returns the claim that pods name themselves.
     pub fn named(&self, ordinal: i32) -> Option<&String> {
         match &self.claims {
             Claims::Numbered(_) => None,
@@ -272,7 +270,7 @@ impl Workload {
 }
 
 impl Claims {
-    /// Give each the ordinal that is told of it, or the next that nothing is told of.
+    /// Assigns each claim the ordinal in its status, or the next free one.
     fn named(claims: BTreeSet<String>, told: &[OrdinalStatus]) -> Claims {
         let mut free = (0..).filter(|ordinal| told.iter().all(|one| one.ordinal != *ordinal));
         let mut ordinal = |name: &String| {
@@ -283,7 +281,7 @@ impl Claims {
     }
 }
 
-/// What the pods have that copy the claims of pods like this.
+/// Returns the fields of a pod that the pods which copy its claims get too.
 fn populator_pod(of: &PodSpec) -> PopulatorPod {
     PopulatorPod {
         tolerations: of.tolerations.clone().unwrap_or_default(),
@@ -299,7 +297,7 @@ pub(super) fn is_ending(metadata: &ObjectMeta) -> bool {
     metadata.deletion_timestamp.is_some()
 }
 
-/// Whether a claim has its volume.
+/// Returns true if a claim has its volume.
 pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
 }
@@ -343,8 +341,8 @@ impl Seen {
         self.pods.iter().find(|pod| pod.name_any() == name && is_its(pod))
     }
 
-    /// Leave out claims that have the names of those of swaps, and other uids than the status says; where it says none
-    /// yet, those that were made for no swap.
+    /// Removes claims that have the names of those of swaps, but other uids than the status; without a uid there,
+    /// those that were not created for a swap.
     pub fn leave_out_taken(&mut self) {
         let is_another = |one: &OrdinalStatus, name: &str| {
             let Some(claim) = self.claims.get(name) else { return false };
@@ -364,17 +362,17 @@ impl Seen {
         self.taken = taken.collect();
     }
 
-    /// Whether pods name their claims by themselves, so that they get none from us.
+    /// Returns true if pods name their claims themselves, so that the webhook adds none.
     pub fn names_claims(&self) -> bool {
         self.autoscaler.spec.stateful_set().is_none()
     }
 
-    /// Whether a claim can have no other one in its place: it is the one of its name that a pod gets.
+    /// Returns true if a claim cannot be replaced by another one, because pods use it by its name.
     pub fn claims_are_fixed(&self) -> bool {
         self.names_claims() || self.makes_claims()
     }
 
-    /// Whether there is to be a pod with this ordinal.
+    /// Returns true if a pod with this ordinal is desired.
     pub fn has_pod(&self, ordinal: i32) -> bool {
         self.workload.as_ref().is_some_and(|set| match &set.claims {
             Claims::Numbered(ordinals) => ordinals.contains(&ordinal),
@@ -390,14 +388,14 @@ impl Seen {
         self.claims.get(name)
     }
 
-    /// How the claim of a pod differs from what is wanted.
+    /// Returns the difference between the claim of a pod and its desired state.
     pub fn drift_of(&self, entry: &OrdinalStatus, claim: &PersistentVolumeClaim) -> Drift {
         let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
         let can_grow = class.and_then(|class| self.classes.get(class)).copied();
         Drift::of_pod(&self.autoscaler.spec, entry, claim, can_grow.unwrap_or_default())
     }
 
-    /// Whether a claim carries our label.
+    /// Returns true if a claim has the label of this PvcAutoscaler.
     pub fn keeps(&self, claim: &PersistentVolumeClaim) -> bool {
         claim.labels().get(KEPT_BY) == Some(&self.autoscaler.name_any())
     }
@@ -407,13 +405,13 @@ impl Seen {
         self.volumes.get(claim)?.as_ref()
     }
 
-    /// Whether the volume of a claim may be read by a copy and by nobody else.
+    /// Returns true if only a copy may read the volume of a claim.
     pub fn is_kept_for_a_copy(&self, claim: &str) -> bool {
         let fence = self.volume_of(claim).and_then(|volume| volume.fence);
         fence.is_some_and(|fence| fence.lets() == Use::Read)
     }
 
-    /// The volume that a claim gets which keeps its name.
+    /// Returns the volume for a claim that retains its name.
     pub fn volume_to_be(&self, claim: &str) -> Option<&str> {
         let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let swap =
@@ -421,14 +419,14 @@ impl Seen {
         swap?.volume.as_deref()
     }
 
-    /// Whether a claim gets again what it had before, which may be more than it asks for.
+    /// Returns true if a claim is rolled back to a volume that may be larger than its request.
     pub fn returns(&self, claim: &str) -> bool {
         let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let mut its = ordinals.filter(|one| one.active_claim == claim);
         its.any(|one| one.swap.as_ref().is_some_and(|swap| swap.returns))
     }
 
-    /// The ordinals of which nothing is told yet, as many as are looked at in one look: each may cost reads.
+    /// Returns ordinals without a status, limited in number: each may cost reads.
     pub fn new_ordinals(&self) -> Vec<i32> {
         let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let known: BTreeSet<i32> = ordinals.map(|one| one.ordinal).collect();
@@ -436,7 +434,7 @@ impl Seen {
         all.filter(|one| !known.contains(one)).take(WINDOW).collect()
     }
 
-    /// What is told of the filling of a new claim.
+    /// Returns the population status of a new claim.
     pub fn filling(&self, claim: &str) -> Option<&Filling> {
         let there = uid(&self.claim(claim)?.metadata);
         self.sources.get(claim)?.status.as_ref()?.of(there)
@@ -460,12 +458,13 @@ impl Seen {
         self.pods.iter().filter(move |pod| uses(pod, claim))
     }
 
-    /// Whether a pod of ours reads a claim, to copy it.
+    /// Returns true if a pod of Pliant reads a claim to copy it.
     pub fn is_read_by_us(&self, claim: &str) -> bool {
         self.pods_with(claim).any(crate::populators::fills)
     }
 
-    /// Whether the last try to fill a new claim, as its source is now, has failed for good.
+    /// Returns true if the last attempt to populate a new claim from its present source has failed
+    /// for good.
     pub fn has_failed(&self, claim: &str) -> bool {
         let generation = self.sources.get(claim).and_then(|source| source.metadata.generation);
         self.filling(claim).is_some_and(|told| {
@@ -473,27 +472,27 @@ impl Seen {
         })
     }
 
-    /// Whether the pod with this ordinal is ready, with this claim, for as long as its workload wants.
+    /// Returns true if the pod with this ordinal has been ready with this claim for long enough.
     pub fn is_ready_with(&self, ordinal: i32, claim: &str) -> bool {
         let min_ready = self.workload.as_ref().map_or(0, |set| set.min_ready);
         let since = self.ready_since(ordinal, claim);
         since.is_some_and(|at| self.now.duration_since(at).as_secs() >= min_ready)
     }
 
-    /// Since when the pod with this ordinal is ready, with this claim.
+    /// Returns the time since which the pod with this ordinal is ready with this claim.
     pub fn ready_since(&self, ordinal: i32, claim: &str) -> Option<Timestamp> {
         let pod = self.pod(ordinal).filter(|pod| !is_ending(&pod.metadata) && uses(pod, claim))?;
         became_ready(pod)
     }
 }
 
-/// Whether all containers of a pod have ended for good: its kubelet lets go of its volumes.
+/// Returns true if all containers of a pod have ended for good: its kubelet releases its volumes.
 pub(super) fn has_ended(pod: &PodSummary) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-/// Whether a pod is on a node whose kubelet says that nothing of it has started there, nor its volumes been mounted.
+/// Returns true if the kubelet of a pod reports that nothing of it has started, and no volume was mounted.
 pub(super) fn is_unstarted(pod: &PodSummary) -> bool {
     let is_on_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
     let is_pending = pod
@@ -502,19 +501,20 @@ pub(super) fn is_unstarted(pod: &PodSummary) -> bool {
         .is_some_and(|status| status.phase.as_deref().is_none_or(|phase| phase == "Pending"));
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut told = conditions.filter(|one| one.type_ == "PodReadyToStartContainers");
-    // After a restart of its node it says so again, though an init container may have written before.
+    // After a restart of its node it reports that again, though an init container may have written
+    // before.
     let has_run = pod.status.as_ref().is_some_and(|status| status.has_made_init_container());
     is_on_node && is_pending && !has_run && told.any(|one| one.status == "False")
 }
 
-/// Since when a pod is ready.
+/// Returns the time since which a pod is ready.
 fn became_ready(pod: &PodSummary) -> Option<Timestamp> {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut ready = conditions.filter(|one| one.type_ == "Ready" && one.status == "True");
     ready.next()?.last_transition_time.as_ref().map(|at| at.0)
 }
 
-/// Whether a pod has a claim among its volumes.
+/// Returns true if a pod has a claim among its volumes.
 pub(super) fn uses(pod: &PodSummary, claim: &str) -> bool {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes.into_iter().any(|volume| {

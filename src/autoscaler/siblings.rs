@@ -1,9 +1,9 @@
-//! Several PvcAutoscalers of one workload, such as one for its data and one for its logs: what one of them stops is
-//! not there for the others either. Pure.
+//! Coordinates several PvcAutoscalers of one workload, for example for data and logs: a pod that one of them stops
+//! is missing for the others too. Pure.
 //!
-//! Each writes into its status that a pod is to stop, and stops it only after it has seen the others later. So of
-//! two that begin at once at least one sees the other. The older one waits then, and the younger one takes back
-//! what it has written, unless its pod was asked to go already.
+//! Each writes into its status that a pod is to stop, and stops it only after a later read of the others. So of two
+//! that start at once, at least one sees the other. The older one then waits, and the younger one reverts its
+//! status, unless its pod was already evicted.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::seen::{Seen, is_ending, uid};
 use crate::autoscaler::turn::Turn;
 
-/// Whether the pod of an entry is stopped for it, or is about to be.
+/// Returns true if the pod of an entry is stopped for it, or is about to be.
 fn is_stopped(one: &OrdinalStatus) -> bool {
     use SwapPhase::{Draining, Exchanging, Fenced, FinalCopy, RollingBack};
     let phase = one.swap.as_ref().map(|swap| swap.phase);
     matches!(phase, Some(Draining | Fenced | FinalCopy | Exchanging | RollingBack))
 }
 
-/// Whether something is under way for which a pod is stopped, or will be.
+/// Returns true if an operation is in progress that stops a pod, or will.
 pub(super) fn is_busy(one: &OrdinalStatus) -> bool {
     let swap = one.swap.as_ref().filter(|swap| swap.phase != SwapPhase::Failed);
     one.is_shrinking() || swap.is_some()
@@ -40,7 +40,7 @@ impl Seen {
         })
     }
 
-    /// Whether another one is older.
+    /// Returns true if the other one is older.
     fn is_younger_than(&self, other: &PvcAutoscaler) -> bool {
         let age = |one: &PvcAutoscaler| {
             let made = one.metadata.creation_timestamp.as_ref().map(|at| at.0);
@@ -51,7 +51,7 @@ impl Seen {
 }
 
 impl Turn<'_> {
-    /// Others that have stopped so many other pods that this one goes on.
+    /// Returns others that have stopped so many pods that this one is not stopped.
     fn stopped_elsewhere(&self) -> Vec<(&PvcAutoscaler, i32)> {
         let ours = self.entry.ordinal;
         let all = self.seen.entries_of_siblings();
@@ -64,7 +64,7 @@ impl Turn<'_> {
         stopped.into_iter().map(|(ordinal, by)| (by, ordinal)).collect()
     }
 
-    /// Whether the pod is not stopped now because of those that others have stopped.
+    /// Returns true if the pod is not stopped now because others have stopped pods.
     pub(super) fn waits_for_siblings(&mut self) -> bool {
         let Some((by, other)) =
             self.stopped_elsewhere().first().map(|(by, one)| (by.name_any(), *one))
@@ -81,7 +81,7 @@ impl Turn<'_> {
         true
     }
 
-    /// Whether the pod may be asked to go: who else stops one knows of it.
+    /// Returns true if the pod may be evicted: whoever stops another one knows of it.
     pub(super) fn may_evict(&mut self) -> bool {
         if self.seen.siblings.is_empty() {
             return true;
@@ -91,8 +91,7 @@ impl Turn<'_> {
         told.is_some_and(is_stopped) && !self.waits_for_siblings() && !self.waits_for_others()
     }
 
-    /// Take back that the pod is to stop, for an older one that stops another one. One that was asked to go is
-    /// gone.
+    /// Cancels the stop of a pod, for an older PvcAutoscaler that stops another one. An evicted pod is gone.
     pub(super) fn retreats(&mut self) -> bool {
         let pod = self.seen.pod(self.entry.ordinal);
         let runs = pod.is_some_and(|pod| !is_ending(&pod.metadata));

@@ -1,4 +1,4 @@
-//! How large a claim is to be, by how full it is. Pure.
+//! Desired size of a claim by its usage. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -14,8 +14,8 @@ mod hours;
 mod shrink;
 mod step;
 
-/// What is decided about the size of a claim, and why, in a sentence. That says the same until something
-/// else is decided: the status is written only then.
+/// Decision about the size of a claim with its reason. The sentence is stable until the decision
+/// changes: the status is written only then.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Decision {
     /// `None` if it stays as it is.
@@ -23,37 +23,37 @@ pub(super) struct Decision {
     pub why: String,
 }
 
-/// What becomes of a claim: the size that it is to have.
+/// Desired size of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resize {
-    /// It is full, or soon would be.
+    /// Expand: it is full, or soon would be.
     Grow(Quantity),
-    /// It asks for less than what there was no room for.
+    /// Lower the request: there was not enough free space for it.
     Lower(Quantity),
-    /// It has been nearly empty for long.
+    /// Shrink: it has been nearly empty for long.
     Shrink(Quantity),
 }
 
 /// A claim whose size is decided.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sized<'a> {
-    /// What it asks for.
+    /// Requested size.
     pub requested: Quantity,
-    /// What it has.
+    /// Present capacity.
     pub capacity: Quantity,
-    /// What it has last come to by itself.
+    /// Last automatic size.
     pub grown: Option<&'a Grown>,
-    /// What its node said of it.
+    /// Usage that its node reported.
     pub usage: Option<Usage>,
-    /// The node that has told nothing since, because its agent is away.
+    /// Node that has not reported since, because its node plugin does not respond.
     pub silent: Option<&'a str>,
-    /// Why it does not get what it asks for.
+    /// Reason why the request is not met.
     pub refusal: Option<&'a str>,
     /// The largest size of the other claims of the workload.
     pub others: Quantity,
-    /// How full it was at most of late.
+    /// Recent maximum of the usage.
     pub peak: Option<&'a Peak>,
-    /// How small it becomes at least.
+    /// Minimum size of a shrink.
     pub least: Quantity,
 }
 
@@ -63,8 +63,8 @@ impl Decision {
     }
 }
 
-/// The size that is wanted: that of the template, or the one that a claim has come to by itself since that
-/// was written. Less than in the template only a policy wants that says so.
+/// Returns the desired size: that of the template, or the later automatic size. Only a policy that says so
+/// allows less than the template.
 pub(crate) fn wanted(spec: &PvcAutoscalerSpec, grown: Option<&Grown>) -> Quantity {
     let template = spec.volume_claim_template.spec.resources.requests.storage;
     let least = spec.autoscale.as_ref().and_then(|policy| policy.shrink.as_ref()?.min_size);
@@ -72,7 +72,7 @@ pub(crate) fn wanted(spec: &PvcAutoscalerSpec, grown: Option<&Grown>) -> Quantit
     since.map_or(template, |grown| grown.to.max(template.min(least.unwrap_or(template))))
 }
 
-/// Decide whether a claim becomes another size. Without a sample of it as it is now nothing is decided.
+/// Decides whether to resize a claim. Without a current usage sample there is no decision.
 pub(super) fn decide(policy: &Autoscale, claim: &Sized<'_>, now: Timestamp) -> Decision {
     if let Some(words) = claim.refusal {
         return after_refusal(policy, claim, words);
@@ -90,22 +90,25 @@ pub(super) fn decide(policy: &Autoscale, claim: &Sized<'_>, now: Timestamp) -> D
     }
     match sample(claim) {
         Ok(usage) => by_use(policy, claim, usage, now),
-        Err(missing) => Decision::stay(format!("nothing is decided: {missing}")),
+        Err(missing) => Decision::stay(format!("no decision: {missing}")),
     }
 }
 
-/// How full a claim is as it is now, or why that is not known.
+/// Returns the current usage of a claim, or why it is unknown.
 fn sample(claim: &Sized<'_>) -> Result<Usage, String> {
     if let Some(node) = claim.silent {
-        return Err(format!("the agent of node {node} is away, so how full it is is not known"));
+        return Err(format!(
+            "the node plugin of node {node} is not responding, so the usage of the volume is \
+                            unknown"
+        ));
     }
     let usage = claim.usage.filter(|usage| usage.size > Bytes::ZERO);
-    let usage = usage.ok_or_else(|| "its node has not told how full it is".to_owned())?;
-    // Of before it grew: a node tells anew as soon as the file system has its new size. Hours in records are
-    // those of whole seconds.
+    let usage = usage.ok_or_else(|| "its node has not reported its usage".to_owned())?;
+    // From before it grew: a node reports again as soon as the file system has its new size. Times in
+    // objects are in whole seconds.
     let grown_at = claim.grown.and_then(|grown| grown.at.as_ref());
     if grown_at.is_some_and(|Time(at)| *at >= usage.at) {
-        return Err("its node has not told how full it is since it grew".to_owned());
+        return Err("its node has not reported its usage since it grew".to_owned());
     }
     Ok(usage)
 }
@@ -120,7 +123,7 @@ fn by_use(policy: &Autoscale, claim: &Sized<'_>, usage: Usage, now: Timestamp) -
     });
     let says = match (fills, policy.grow_within) {
         (Some(within), _) => {
-            format!("{says}, and at the pace of late it would be full within {within}")
+            format!("{says}, and at the present rate it would be full within {within}")
         }
         (None, _) if percent >= limit => says,
         (None, Some(within)) => {
@@ -136,12 +139,14 @@ fn by_use(policy: &Autoscale, claim: &Sized<'_>, usage: Usage, now: Timestamp) -
     }
     if claim.requested >= policy.max_size {
         return Decision::stay(format!(
-            "{says}, and {} is the largest that spec.autoscale.maxSize lets it be",
+            "{says}, and {} is the largest size that spec.autoscale.maxSize allows",
             policy.max_size
         ));
     }
     if let Some(until) = resting(policy, claim.grown, now) {
-        return Decision::stay(format!("{says}; it has grown, and rests until {until}"));
+        return Decision::stay(format!(
+            "{says}; it has grown, and its cool-down lasts until {until}"
+        ));
     }
     let to = step::next(policy, claim.requested);
     let because = step::because(policy, claim.requested);
@@ -149,7 +154,7 @@ fn by_use(policy: &Autoscale, claim: &Sized<'_>, usage: Usage, now: Timestamp) -
     Decision { resize: Some(Resize::Grow(to)), why }
 }
 
-/// There was no room for what a claim asks for.
+/// Decides after an expansion failed for lack of free space.
 fn after_refusal(policy: &Autoscale, claim: &Sized<'_>, words: &str) -> Decision {
     let (has, wants) = (claim.capacity, claim.requested);
     let is_own = claim.grown.is_some_and(|grown| grown.to == wants);
@@ -161,20 +166,20 @@ fn after_refusal(policy: &Autoscale, claim: &Sized<'_>, words: &str) -> Decision
             why: format!("it cannot grow to {wants}: {words}; half of the step is tried, {to}"),
         },
         None => Decision::stay(format!(
-            "it has {has} and cannot grow to {wants}, which is asked for on and on: {words}"
+            "it has {has} and cannot grow to {wants}, and this is retried: {words}"
         )),
     }
 }
 
-/// How full a claim that may shrink has been at most; `None` where none may, or where that begins anew.
+/// Returns the recent maximum usage of a claim that may shrink; `None` where none may, or where the
+/// window starts again.
 pub(super) fn peak(policy: &Autoscale, claim: &Sized<'_>, now: Timestamp) -> Option<Peak> {
     let shrink = shrink_of(policy)?;
     let usage = sample(claim).ok().filter(|_| claim.requested <= claim.capacity)?;
     shrink::peak(policy, shrink, claim, usage, now)
 }
 
-/// Why the shrink of a claim from one size to another, which was begun by itself, is given up while its pod
-/// still runs.
+/// Returns why an automatic shrink is aborted while the pod still runs.
 pub(super) fn objection(
     policy: &Autoscale,
     (from, to): (Quantity, Quantity),
@@ -184,7 +189,7 @@ pub(super) fn objection(
     shrink::objection(shrink_of(policy)?, from, to, usage, now)
 }
 
-/// When there may be something to decide about a claim although nothing has changed.
+/// Returns when a decision about a claim may change without an event.
 pub(super) fn next_look(
     policy: &Autoscale,
     entry: &OrdinalStatus,
@@ -198,12 +203,13 @@ pub(super) fn next_look(
     rest.into_iter().chain(shrinks).filter(|at| *at > now).min()
 }
 
-/// Claims that grow together do not shrink by themselves: none could alone.
+/// Returns the shrink policy. Claims of uniform size do not shrink automatically: none could alone.
 fn shrink_of(policy: &Autoscale) -> Option<&Shrink> {
     policy.shrink.as_ref().filter(|_| !policy.together)
 }
 
-/// What is used most, in percent: bytes or inodes. A file system that does not count its inodes has none.
+/// Returns the most used resource, in percent: bytes or inodes. A file system without an inode limit has
+/// no inodes.
 fn fullest(usage: Usage) -> (u64, &'static str) {
     let percent = |used: u64, of: u64| {
         let percent = u128::from(used) * 100 / u128::from(of.max(1));
@@ -224,7 +230,7 @@ fn resting(policy: &Autoscale, grown: Option<&Grown>, now: Timestamp) -> Option<
     Some(after(*at, policy.cool_down)).filter(|until| *until > now)
 }
 
-/// So long after a moment; what is too long for a calendar is for ever.
+/// Adds a span to a time; a time beyond the calendar is never.
 fn after(at: Timestamp, span: Span) -> Timestamp {
     let span = SignedDuration::try_from(span.0).unwrap_or(SignedDuration::MAX);
     at.checked_add(span).unwrap_or(Timestamp::MAX)

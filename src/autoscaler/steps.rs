@@ -1,4 +1,4 @@
-//! What can be done for the claims of a workload.
+//! Steps for the claims of a workload.
 
 use crate::api::Quantity;
 use crate::autoscaler::AutoscalerReason;
@@ -6,34 +6,34 @@ use crate::autoscaler::marks::Marks;
 use crate::cluster::Wish;
 use crate::volume::VolumeId;
 
-/// One effect. All of them come after the status that says so.
+/// One effect. All effects follow the status that announces them.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
     /// Make the claim of a pod, empty.
     MakeClaim { ordinal: i32, claim: String, size: Quantity },
     /// Put our labels on a claim that was there before.
     Adopt { ordinal: i32, claim: String },
-    /// Take off a claim what it tells of its volume that is not so, for as long as it is as it was seen.
+    /// Remove untrue annotations about its volume from a claim, only on the observed version.
     DropNotes { claim: String, notes: Vec<&'static str> },
     /// Write labels and annotations of the template onto a claim.
     Mark { claim: String, marks: Marks },
     /// Ask for a larger claim, or for less than what was refused.
     Grow { claim: String, size: Quantity },
-    /// Make what the new claim is filled from.
+    /// Create the populator of the new claim.
     MakeSource { ordinal: i32, claim: String, from: String },
-    /// Make the new claim, which is filled from the old one; on a node, if it cannot be on that of the old one.
+    /// Create the new claim, populated from the old one; on a node, if it cannot be on that of the old one.
     MakeCopy { ordinal: i32, claim: String, size: Quantity, from: String, node: Option<String> },
     /// Have nothing more copied while the pod still runs.
     EndRounds { claim: String },
-    /// Have a node do something to a volume, and look at it.
+    /// Have a node apply an operation to a volume, and inspect it.
     Ask { volume: VolumeId, wish: Wish },
-    /// Keep the old claim of a swap from going, whoever deletes it.
+    /// Add the finalizer that protects the old claim of a swap.
     Hold { claim: String },
     /// Let a claim go that was held; its volume stays if it has the only copy and the claim was deleted.
     LetGo { claim: String, keeps_volume: bool, superseded_by: Option<String> },
     /// Have a claim get the volume of another one under its own name, and that one its.
     Exchange { claim: String, copy: String },
-    /// Tell a claim and its PersistentVolume that the volume is smaller.
+    /// Lower the size of a claim and its PersistentVolume after a shrink.
     TellSmaller { claim: String, to: Quantity },
     /// Let the copy begin.
     StartCopy { claim: String },
@@ -41,24 +41,25 @@ pub(super) enum Step {
     Evict { pod: String, uid: String, within: Option<u32> },
     /// Delete a pod that has no node, only for as long as it is as it was seen.
     DropPod { pod: String, uid: String, version: Option<String> },
-    /// Say on a claim which one has taken its place.
+    /// Annotate a claim with its replacement.
     Supersede { claim: String, by: String },
     /// Take from a claim that another one has taken its place.
     Reinstate { claim: String },
-    /// Say on the PersistentVolume of a claim which claim, by its uid, has what it had, or will have.
+    /// Annotate the PersistentVolume of a claim with the uid of the claim that has its content, or
+    /// will have.
     NoteDetached { claim: String, copy: String },
-    /// Delete what a claim was filled from.
+    /// Delete the populator of a claim.
     DropSource { claim: String },
     /// Delete a claim, only for as long as it is as it was seen.
     DropClaim { claim: String, uid: String, version: Option<String> },
-    /// Count for how many seconds a pod was away.
+    /// Count the downtime of a pod in seconds.
     Count { away: i64 },
     /// Write an event on the PvcAutoscaler.
     Tell { reason: AutoscalerReason, subject: String, text: String },
 }
 
 impl Step {
-    /// Whether it removes what was made for a swap.
+    /// Returns true if it deletes what was created for a swap.
     pub fn sweeps(&self) -> bool {
         match self {
             Step::DropSource { .. } => true,

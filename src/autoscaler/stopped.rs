@@ -1,5 +1,5 @@
-//! Whether a pod that has no object any more may still run. A pod can be deleted by force while its node does not respond,
-//! and a volume of another driver does not refuse the second writer that it is then.
+//! Checks whether a pod without an object may still run. A pod can be force-deleted while its node does not
+//! respond, and a volume of another driver does not reject a second writer.
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume};
 use k8s_openapi::api::storage::v1::VolumeAttachment;
@@ -16,13 +16,13 @@ use crate::cluster::list;
 /// The taint of a node that was switched off for good, which a person puts on it.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// Why a pod of this node may still write to a volume; `None` if it cannot.
+/// Returns why a pod of this node may still write to a volume; `None` if it cannot.
 fn may_still_run(
     node: Option<&Node>,
     pv: &PersistentVolume,
     attachments: &[VolumeAttachment],
 ) -> Option<String> {
-    let node = node?; // Kubernetes removes one when its machine is gone, or a person does.
+    let node = node?; // Kubernetes deletes a node when its host is gone, or a person does.
     let name = node.name_any();
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let is_out = taints.into_iter().any(|taint| taint.key == OUT_OF_SERVICE);
@@ -38,7 +38,7 @@ fn may_still_run(
     };
     if let Some(one) = attachments.iter().find(is_its) {
         return Some(format!(
-            "VolumeAttachment {} says that volume {volume} is attached to node {name}",
+            "VolumeAttachment {} shows volume {volume} as attached to node {name}",
             one.name_any()
         ));
     }
@@ -46,11 +46,11 @@ fn may_still_run(
     let unique = csi.map(|csi| format!("kubernetes.io/csi/{}^{}", csi.driver, csi.volume_handle));
     let mut in_use = node.status.iter().flat_map(|status| status.volumes_in_use.iter().flatten());
     let is_in_use = !is_out && in_use.any(|one| Some(one) == unique.as_ref());
-    is_in_use.then(|| format!("node {name} says that volume {volume} is in use"))
+    is_in_use.then(|| format!("node {name} reports that volume {volume} is in use"))
 }
 
 impl Keeper {
-    /// Look for pods that swaps have stopped, whose volumes are another driver's, and that may still run.
+    /// Looks for stopped pods with volumes of another driver that may still run.
     pub(super) async fn see_stopped(&self, seen: &mut Seen) -> Result<(), kube::Error> {
         let status = seen.autoscaler.status.clone().unwrap_or_default();
         for one in status.ordinals {
@@ -81,7 +81,7 @@ fn node_to_ask(seen: &Seen, one: &OrdinalStatus) -> Option<String> {
 }
 
 impl Turn<'_> {
-    /// Remember which pod is stopped, and where it is.
+    /// Stores which pod is stopped, and its node.
     pub(super) fn note_stopped(&mut self) {
         let pod = self.seen.pod(self.entry.ordinal);
         let node = pod.and_then(|pod| pod.spec.as_ref()?.node_name.clone());
@@ -91,17 +91,17 @@ impl Turn<'_> {
         (swap.pod_uid, swap.pod_node) = (Some(uid), Some(node));
     }
 
-    /// Whether the pod that was stopped may still run, although it has no object any more.
+    /// Returns true if the stopped pod may still run although its object is gone.
     pub(super) fn may_still_run(&mut self) -> bool {
         let Some(why) = self.seen.may_still_run.get(&self.entry.ordinal) else { return false };
         let (name, namespace) =
             (self.seen.autoscaler.name_any(), self.seen.autoscaler.namespace().unwrap_or_default());
         let uid = self.swap_mut().pod_uid.clone().unwrap_or_default();
         let message = format!(
-            "pod {} was stopped, and its claim is not copied yet: {why}; wait for the node, taint it by `kubectl \
-             taint node NODE {OUT_OF_SERVICE}=nodeshutdown:NoExecute` if it is switched off for good, or confirm \
-             that the pod runs no more: `kubectl patch pvcautoscaler {name} --namespace {namespace} --type=merge \
-             -p '{{\"spec\":{{\"confirmedStopped\":[\"{uid}\"]}}}}'`",
+            "pod {} was stopped, but its claim is not copied yet: {why}; wait for the node, taint it with \
+             `kubectl taint node NODE {OUT_OF_SERVICE}=nodeshutdown:NoExecute` if it is switched off for good, \
+             or confirm that the pod no longer runs: `kubectl patch pvcautoscaler {name} --namespace \
+             {namespace} --type=merge -p '{{\"spec\":{{\"confirmedStopped\":[\"{uid}\"]}}}}'`",
             self.pod()
         );
         self.wait(AutoscalerReason::NodeUnavailable, message);

@@ -1,26 +1,26 @@
-//! PvcAutoscalers as far as they say when to look at them, and what they have under way.
+//! Summaries of PvcAutoscalers, with what triggers a reconcile and what is in progress.
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{OrdinalStatus, PodsOf, PvcAutoscaler, Rival, SwapPhase, Workload};
 use crate::cluster::{Names, Record};
 
-/// A PvcAutoscaler without all that is read live when it is looked at.
+/// A PvcAutoscaler without the fields that a reconcile reads live.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AutoscalerSummary {
-    /// What names it, and its version.
+    /// Metadata and version.
     pub names: Names,
-    /// When it was made.
+    /// Time of its creation.
     creation_time: Option<Timestamp>,
     stateful_set: Option<Box<str>>,
     pods: Option<Box<PodsOf>>,
     /// The name of its template.
     template: Box<str>,
-    /// Whether it sets the sizes of claims by how full they are.
+    /// True if it resizes claims by their usage.
     pub sets_sizes: bool,
-    /// The claims of which its status tells, those that are retained among them.
+    /// Claims in its status, including retained ones.
     claims: Box<[Box<str>]>,
-    /// What its status tells of pods for which something is under way, or of which a volume is fenced.
+    /// Status of pods with an operation in progress or a fenced volume.
     pub busy: Box<[OrdinalStatus]>,
 }
 
@@ -33,7 +33,7 @@ impl AutoscalerSummary {
         }
     }
 
-    /// Whether a pod is stopped for it, or may be soon.
+    /// Returns true if it has stopped a pod, or may do so soon.
     pub fn is_midway(&self) -> bool {
         let is_on = |phase: SwapPhase| phase != SwapPhase::Failed;
         let mut midway = self.busy.iter().filter(|one| {
@@ -47,12 +47,12 @@ impl AutoscalerSummary {
         self.busy.iter().filter_map(|one| Some(one.swap.as_ref()?.claim.as_str()))
     }
 
-    /// The claims that its status tells of, so that they are let go when that is right.
+    /// Returns the claims in its status, so that they are released in time.
     pub fn told_claims(&self) -> impl Iterator<Item = &str> {
         self.claims.iter().map(|one| &**one)
     }
 
-    /// Whether its status tells of a claim.
+    /// Returns true if its status refers to a claim.
     pub fn tells_of(&self, claim: &str) -> bool {
         self.told_claims().any(|one| one == claim)
     }

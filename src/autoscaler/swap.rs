@@ -29,7 +29,7 @@ impl Turn<'_> {
         self.entry.swap.as_ref().map(|swap| swap.claim.clone()).unwrap_or_default()
     }
 
-    /// Remember the uid of the new claim, which is made for this swap.
+    /// Stores the uid of the new claim, which is created for this swap.
     pub(super) fn note_new_claim(&mut self) {
         let is_ours = |claim: &&PersistentVolumeClaim| {
             is_copy(claim) && (self.seen.keeps(claim) || !claim.labels().contains_key(KEPT_BY))
@@ -41,15 +41,15 @@ impl Turn<'_> {
         }
     }
 
-    /// Make what is missing for the copy; whether nothing was.
+    /// Creates what is missing for the copy; returns true if nothing was.
     pub(super) fn make_missing(&mut self, name: &str, from: &str) -> bool {
         let (ordinal, size) = (self.entry.ordinal, size_of(self.seen, &self.entry));
         let claim = name.to_owned();
         let is_known = self.entry.known_uid(name).is_some();
         if is_known && self.seen.taken.contains_key(name) {
             let message = format!(
-                "claim {name} has another uid than the one that was made for the swap of pod {}: another client made \
-                 it, and it is not used; delete it, or edit the template",
+                "claim {name} has another uid than the one that was created for the swap of pod {}: another \
+                 client created it, so it is not used; delete it, or edit the template",
                 self.pod()
             );
             self.wait(AutoscalerReason::ClaimConflict, message);
@@ -77,12 +77,13 @@ impl Turn<'_> {
             self.steps.push(Step::Adopt { ordinal, claim });
             return false;
         }
-        let message = format!("claim {name} is somebody else's: delete it, or edit the template");
+        let message =
+            format!("claim {name} belongs to another client: delete it, or edit the template");
         self.wait(AutoscalerReason::ClaimConflict, message);
         false
     }
 
-    /// Nobody may write to the old claim any more; what is in it is copied, and compared.
+    /// Copies and verifies the old claim, once nothing may write to it any more.
     pub(super) fn copy(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
@@ -107,7 +108,7 @@ impl Turn<'_> {
             }
             return;
         }
-        // Its source was deleted after the copy was compared: made again, that would tell of nothing.
+        // Its source was deleted after the copy was verified: a new one would report nothing.
         if self.seen.handed_over.contains(&name) && self.is_filled(&name) && !self.is_going(&name) {
             return if self.keeps_name() { self.begin_exchange(None) } else { self.switch(None) };
         }
@@ -120,7 +121,7 @@ impl Turn<'_> {
             return self.give_up(&copied_too_early(&name));
         }
         match filling.phase {
-            // Only what was compared becomes the active one, whoever has bound the claim.
+            // Only a verified claim becomes the active one, whoever has bound it.
             FillingPhase::Filled if is_of_use && self.keeps_name() => {
                 return self.begin_exchange(filling.digest);
             }
@@ -144,7 +145,7 @@ impl Turn<'_> {
             }
             self.tell_of_filling(&filling);
             self.report_slow_binding(&filling);
-            // It is told of a source that is paused, which this swap has done, until that is looked at once more.
+            // The status is of a source that this swap has unpaused, until that is reconciled once more.
             let paused = PopulatorReason::SourcePaused.to_string();
             let waits = filling.message.filter(|_| filling.reason != Some(paused));
             self.go_on(SwapPhase::FinalCopy, filling.progress, waits);
@@ -162,8 +163,8 @@ impl Turn<'_> {
             || matches!(filling, Some(FillingPhase::Binding | FillingPhase::Filled))
     }
 
-    /// True if the new claim has a volume with all of the content, as the populator wrote into its status or onto
-    /// the PersistentVolume: whoever else binds the claim writes neither.
+    /// Returns true if the new claim has a volume with the complete content, as the populator noted in its status
+    /// or on the PersistentVolume: another client that binds the claim can write neither.
     pub(super) fn is_filled(&self, name: &str) -> bool {
         let is_told =
             self.seen.filling(name).is_some_and(|filling| filling.phase == FillingPhase::Filled);
@@ -171,28 +172,30 @@ impl Turn<'_> {
             && (is_told || self.seen.handed_over.contains(name))
     }
 
-    /// Why what fills the new claim is not this swap's: its source copies another claim. Which one a source copies
-    /// never changes, so another client has deleted that of the swap, and made this one.
+    /// Returns why the populator of the new claim is not the one of this swap: its source copies another claim.
+    /// The source of a populator never changes, so another client has deleted that of the swap, and created this
+    /// one.
     pub(super) fn copies_another(&self, name: &str) -> Option<String> {
         let (from, namespace) = (&self.entry.active_claim, self.seen.autoscaler.namespace());
         let its = &self.seen.sources.get(name)?.spec.source_pvc_ref;
         let is_own = its.name == *from && (its.namespace.is_none() || its.namespace == namespace);
         (!is_own && !self.returns()).then(|| {
             format!(
-                "PvcSourcePopulator {name} copies claim {}, and not claim {from}: another client created it, and what it \
-                 copies is not used",
+                "PvcSourcePopulator {name} copies claim {}, and not claim {from}: another client created it, \
+                 so its copy is not used",
                 its.name
             )
         })
     }
 
-    /// True if the new claim may have been filled from another claim than that of the pod.
+    /// Returns true if the new claim may have been populated from another claim than that of the
+    /// pod.
     fn is_of_another(&self, name: &str) -> bool {
         let mut spare = self.entry.retained.iter().filter(|old| old.spare);
         self.copies_another(name).is_some() || spare.any(|old| old.claim == name)
     }
 
-    /// True if the pod has a new claim that is filled: what it writes is nowhere else.
+    /// Returns true if the pod has a populated new claim: its writes exist nowhere else.
     fn is_used(&self, name: &str) -> bool {
         let is_on_it = |pod: &PodSummary| uses(pod, name) && is_on_node(pod);
         !self.keeps_name()
@@ -206,15 +209,15 @@ impl Turn<'_> {
             && !self.seen.pods_with(name).any(is_on_node)
     }
 
-    /// True if a claim was deleted and the pods that have it are on nodes where they have not started: no kubelet starts
-    /// a pod with such a claim, and Kubernetes keeps that for as long as they are there.
+    /// Returns true if a claim was deleted and its pods have not started on their nodes: no kubelet starts a pod
+    /// with such a claim, and Kubernetes retains the claim while they exist.
     pub(super) fn holds_up_pods(&self, name: &str) -> bool {
         let is_deleted = self.seen.claim(name).is_some_and(|claim| is_ending(&claim.metadata));
         let mut pods = self.seen.pods_with(name).filter(|pod| is_on_node(pod));
         is_deleted && pods.all(is_unstarted)
     }
 
-    /// Tell of a pod that has a claim that was deleted, may have started with it, and is not ready.
+    /// Reports a pod with a deleted claim that may have started with it, and is not ready.
     fn report_deleted_claim(&mut self, name: &str) {
         let pod = self.pod();
         let is_deleted = self.seen.claim(name).is_some_and(|claim| is_ending(&claim.metadata));
@@ -223,18 +226,18 @@ impl Turn<'_> {
             return;
         }
         let then = match self.entry.before() {
-            Some(before) => format!("it gets claim {} again then", before.claim),
-            None => "it begins with an empty claim then".to_owned(),
+            Some(before) => format!("the pod gets claim {} again", before.claim),
+            None => "the pod starts with an empty claim".to_owned(),
         };
         let message = format!(
-            "claim {name} was deleted, and pod {pod} has it and is not ready: Kubernetes keeps the claim until that pod \
-             ends; `kubectl delete pod {pod}` ends it, and {then}"
+            "claim {name} was deleted, and pod {pod} uses it and is not ready: Kubernetes retains the claim \
+             until that pod ends; run `kubectl delete pod {pod}`, and {then}"
         );
         self.tell(AutoscalerReason::ClaimInUse, &self.attempt(), message.clone());
         self.wait(AutoscalerReason::ClaimInUse, message);
     }
 
-    /// Tell how far the swap is.
+    /// Updates the progress of the swap.
     pub(super) fn go_on(
         &mut self,
         phase: SwapPhase,
@@ -248,7 +251,7 @@ impl Turn<'_> {
             (phase, progress, waits.map(|text| bounded(&text)));
     }
 
-    /// What is copied ahead has the old volume open, so nothing more is.
+    /// Ends the pre-copy, which has the old volume open.
     fn end_rounds(&mut self, name: &str, phase: FillingPhase) {
         let is_ahead = matches!(phase, FillingPhase::Ahead | FillingPhase::Failed);
         let source = self.seen.sources.get(name).filter(|_| !is_ahead);
@@ -257,7 +260,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Ask the pod to go; nobody else's pod is asked.
+    /// Evicts the pod; pods of others are not evicted.
     pub(super) fn stop_writers(&mut self, from: &str) {
         let ours = self.seen.pod(self.entry.ordinal).map(|pod| uid(&pod.metadata));
         for pod in self.seen.writers(from) {
@@ -280,27 +283,30 @@ impl Turn<'_> {
         }
     }
 
-    /// A pod that was to end and has not: its node may be away, and then nobody knows whether it writes.
+    /// Returns why a pod has not terminated: its node may not respond, and then it is unknown whether
+    /// the pod writes.
     fn stuck(&self, pod: &PodSummary) -> Option<String> {
-        let why =
-            format!("pod {} has not ended, and its claim is not copied before", pod.name_any());
+        let why = format!(
+            "pod {} has not ended, and its claim is not copied until it has",
+            pod.name_any()
+        );
         self.why_unended(pod).map(|look| format!("{why}: {look}"))
     }
 
-    /// Where to look for a pod that was deleted and has not ended in its time.
+    /// Returns where to look for a deleted pod that has not terminated in time.
     fn why_unended(&self, pod: &PodSummary) -> Option<String> {
         let Time(since) = pod.metadata.deletion_timestamp.as_ref()?;
         let late = self.seen.now.duration_since(*since) > SignedDuration::from_mins(1);
         let node = pod.spec.as_ref()?.node_name.as_deref().unwrap_or("NODE");
         late.then(|| {
             format!(
-                "look at node {node}; if it is switched off for good, `kubectl taint node {node} \
-                 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute` lets its pods go"
+                "check node {node}; if it is switched off for good, `kubectl taint node {node} \
+                 node.kubernetes.io/out-of-service=nodeshutdown:NoExecute` releases its pods"
             )
         })
     }
 
-    /// Tell of a pod that copies for a swap which is given up, and does not end.
+    /// Reports a copying pod of an aborted swap that does not terminate.
     fn report_unended_copy(&mut self, name: &str, from: &str) {
         let copy = self.seen.claim(name).map(|claim| uid(&claim.metadata));
         let is_its = |pod: &&PodSummary| {
@@ -310,8 +316,8 @@ impl Turn<'_> {
         let unended = unended.find_map(|pod| Some((pod.name_any(), self.why_unended(pod)?)));
         if let Some((pod, look)) = unended {
             let message = format!(
-                "the swap of pod {} is given up, and pod {pod}, which copied claim {from}, was deleted and has not \
-                 ended: {look}",
+                "the swap of pod {} is being aborted, but pod {pod}, which copied claim {from}, was deleted \
+                 and has not ended: {look}",
                 self.pod()
             );
             self.wait(AutoscalerReason::PopulatorPodPending, message);
@@ -361,8 +367,8 @@ impl Turn<'_> {
         if !self.keeps_name() && !self.returns() && !self.ensure_noted(&name) {
             return;
         }
-        // As long as the swap is told of, what it was made with is found. Until the old claim says which one has
-        // taken its place, what that was filled from says so.
+        // While the status has the swap, its objects can be found. Until the old claim names its replacement,
+        // the source of that does.
         if self.seen.sources.contains_key(&new) {
             let is_told = self.entry.before().is_none_or(|old| {
                 let claim = self.seen.claim(&old.claim);
@@ -375,7 +381,7 @@ impl Turn<'_> {
         }
     }
 
-    /// What is told of a try: each has its own events.
+    /// Returns the identity of an attempt: each has its own events.
     pub(super) fn attempt(&self) -> String {
         let begun = self.entry.swap.as_ref().and_then(|swap| swap.start_time.as_ref());
         let begun = begun.map_or(0, |Time(at)| at.as_second());
@@ -398,8 +404,8 @@ impl Turn<'_> {
         self.roll_back();
     }
 
-    /// Remove what was made, or keep it where a user has given it a volume. The pod that waits for the new claim is
-    /// replaced when the old one is its own again.
+    /// Removes what was created, or retains it if a user has given it a volume. A pod that waits for the new claim
+    /// is replaced once the old one is its own again.
     pub(super) fn roll_back(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         self.says.progress = Some(format!("pod {}: RollingBack", self.pod()));
@@ -415,8 +421,8 @@ impl Turn<'_> {
         if !self.is_given_back() || self.has_taken_claim() {
             return;
         }
-        // No pod can start with a claim that is to go and has no volume, and none is put into it: that may take as
-        // long as the node of a pod that fills it does not respond.
+        // No pod can start with a deleted claim without a volume, and nothing is written to it: that may take
+        // until the node of a populator pod responds.
         let goes_empty =
             |claim: &PersistentVolumeClaim| is_ending(&claim.metadata) && !is_bound(claim);
         let is_going = self.seen.claim(&name).is_some_and(goes_empty) || self.is_going(&name);
@@ -435,13 +441,13 @@ impl Turn<'_> {
         if let Some(claim) = self.seen.claim(&name).filter(|_| !is_spare) {
             if self.keeps_name() && is_bound(claim) {
                 let message = format!(
-                    "claim {name} has a copy that nobody uses: look what is in it, and delete it"
+                    "claim {name} has a copy that is not used: check its content, and delete it"
                 );
                 self.wait(AutoscalerReason::ClaimConflict, message);
             } else if is_bound(claim) {
                 let message = format!(
-                    "claim {name} has a volume that no copy has filled: another client bound it, and a pod may have \
-                     written to it; copy out of it what is needed, and only then delete it"
+                    "claim {name} has a volume that was not populated by a copy: another client bound it, and \
+                     a pod may have written to it; copy what you need out of it before you delete it"
                 );
                 self.wait(AutoscalerReason::ClaimConflict, message);
             }
@@ -454,8 +460,8 @@ impl Turn<'_> {
         self.end_roll_back();
     }
 
-    /// True if the swap goes on although it was given up: the new claim has come to have all, and nothing was
-    /// written to the old one since.
+    /// Returns true if the swap continues although it was aborted: the new claim is complete after all, and
+    /// nothing was written to the old one since.
     fn is_whole_after_all(&self, name: &str) -> bool {
         if self.returns() || self.keeps_name() || !self.is_filled(name) || self.is_going(name) {
             return false;
@@ -465,8 +471,8 @@ impl Turn<'_> {
         self.is_used(name) || is_closed && self.is_known_unused() && !self.is_of_another(name)
     }
 
-    /// Keep a new claim that has a volume, and that no pod was let to or has, for as long as an old one: a user has let
-    /// it be filled too early or from another claim, or bound it. Whether that is so.
+    /// Retains a new claim with a volume that no pod could use, for as long as an old one; returns true if so. A
+    /// user started its copy too early or from another claim, or bound it.
     fn retains_spare(&mut self, name: &str) -> bool {
         let may_lack = !self.is_known_unused() || self.is_of_another(name);
         let claim = self.seen.claim(name).filter(|_| !self.returns() && may_lack);
@@ -481,7 +487,7 @@ impl Turn<'_> {
         true
     }
 
-    /// Nothing of it is left: it has failed, if its pod knows of it.
+    /// Ends the rollback of a swap: it has failed, if its pod was affected.
     fn end_roll_back(&mut self) {
         self.says.progress = None;
         let generation = self.seen.generation();
@@ -500,7 +506,8 @@ impl Turn<'_> {
         let swap = self.swap_mut();
         (swap.phase, swap.next_retry_time) =
             (SwapPhase::Failed, next_retry_time.map(|at| Time(in_seconds(at))));
-        let text = format!("pod {} keeps claim {}: {why}", self.pod(), self.entry.active_claim);
+        let text =
+            format!("pod {} still uses claim {}: {why}", self.pod(), self.entry.active_claim);
         self.tell(AutoscalerReason::SwapFailed, &self.attempt(), text);
         self.stay_failed();
     }
@@ -510,14 +517,14 @@ impl Turn<'_> {
         let swap = self.entry.swap.clone().unwrap_or_default();
         let why = swap.message.clone().unwrap_or_default();
         let again = match &swap.next_retry_time {
-            Some(Time(at)) if *at <= self.seen.now => "another try is due".to_owned(),
+            Some(Time(at)) if *at <= self.seen.now => "a retry is due".to_owned(),
             Some(Time(at)) => {
-                format!("it is tried again at {at}, and as soon as the template is edited")
+                format!("it is retried at {at}, and as soon as the template is edited")
             }
-            None => "edit the template to have it tried again".to_owned(),
+            None => "edit the template to retry it".to_owned(),
         };
         let message = format!(
-            "the swap of pod {} has failed, and it has its old claim: {why}; {again}",
+            "the swap of pod {} has failed, and the pod has its old claim: {why}; {again}",
             self.pod()
         );
         self.wait(AutoscalerReason::SwapFailed, message);
@@ -558,7 +565,8 @@ impl Turn<'_> {
             let Some(claim) = there else { return false };
             let is_needed = needed.contains(&old.claim);
             if !is_needed && !claim.annotations().contains_key(SUPERSEDED_BY) {
-                // Of one that is let go, too, that is one write: the first of two would make the second one stale.
+                // A claim to be released gets a single write too: the first of two would make the second one
+                // stale.
                 let let_go = steps.iter_mut().find_map(|step| match step {
                     Step::LetGo { claim, superseded_by, .. } if *claim == old.claim => {
                         Some(superseded_by)
@@ -594,25 +602,26 @@ pub(super) fn seconds_for(pod: &PodSummary) -> Option<u32> {
     (own == Some(0)).then_some(1)
 }
 
-/// Whether a copy may still be put into a claim. One that is lost has had a volume, and may have it again.
+/// Returns true if a copy may still be written into a claim. A lost one has had a volume, and may get it
+/// again.
 pub(super) fn is_fillable(claim: &PersistentVolumeClaim) -> bool {
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
     !matches!(phase, Some("Bound" | "Lost")) && !is_ending(&claim.metadata)
 }
 
-/// Why a copy is of no use that somebody has let begin.
+/// Returns why a copy that a user started is not used.
 pub(super) fn copied_too_early(name: &str) -> String {
     format!(
-        "somebody has set spec.paused of PvcSourcePopulator {name} to false, so it may have been copied \
+        "another client set spec.paused of PvcSourcePopulator {name} to false, so it may have been copied \
          while the pod was writing"
     )
 }
 
-/// Why a new claim is of no use that has its volume before the old one is proved unused.
+/// Returns why a new claim is not used that got its volume before the old one was proved unused.
 pub(super) fn filled_too_early(name: &str, from: &str) -> String {
     format!(
-        "claim {name} got its volume before claim {from} was proved unused, so it may lack what was written since, \
-         and is not used"
+        "claim {name} got its volume before claim {from} was proved unused, so it may lack later writes, and \
+         is not used"
     )
 }
 
@@ -621,18 +630,17 @@ pub(super) fn is_on_node(pod: &PodSummary) -> bool {
     pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) && !has_ended(pod)
 }
 
-/// Delete a claim, and only if it is still as it was seen: it may have come to a volume since, or be that of its
-/// pod again.
+/// Deletes a claim, only on the observed version: it may have got a volume since, or be that of its pod again.
 pub(super) fn drop_as_seen(claim: &PersistentVolumeClaim) -> Step {
     let uid = uid(&claim.metadata).to_owned();
     Step::DropClaim { claim: claim.name_any(), uid, version: claim.resource_version() }
 }
 
-/// After how many failures in a row a swap is tried no more.
+/// Maximum number of consecutive failures of a swap.
 const TRIES: i32 = 4;
 
-/// How long after a failure a swap is tried again: an hour, then four, then sixteen, since each try stops
-/// the pod. What is refused, or cannot be, is so at the next try as well.
+/// Returns the delay before a failed swap is retried: one hour, then four, then sixteen, because each
+/// attempt stops the pod. Rejected and impossible ones are not retried, as they would fail again.
 fn retry_after(swap: &Swap) -> Option<SignedDuration> {
     let may_pass = [PopulatorReason::ChecksumMismatch, PopulatorReason::BackoffLimitExceeded];
     let may_pass = swap.cancellation == Some(Cancellation::NoCopyStarted)
@@ -641,7 +649,7 @@ fn retry_after(swap: &Swap) -> Option<SignedDuration> {
     (may_pass && swap.failures < TRIES).then(|| SignedDuration::from_hours(hours))
 }
 
-/// Whether a swap has failed whose next try is due.
+/// Returns true if a failed swap is due for a retry.
 pub(super) fn is_due(swap: &Swap, now: Timestamp) -> bool {
     swap.phase == SwapPhase::Failed
         && swap.next_retry_time.as_ref().is_some_and(|Time(at)| *at <= now)

@@ -10,7 +10,7 @@ use crate::autoscaler::swap::{is_on_node, seconds_for};
 use crate::autoscaler::turn::Turn;
 use crate::cluster::PodSummary;
 
-/// Whether a pod waits at our scheduling gate.
+/// Returns true if a pod waits at the scheduling gate of Pliant.
 pub(super) fn holds_at_our_gate(pod: &PodSummary) -> bool {
     let spec = pod.spec.as_ref();
     let gates = spec.into_iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
@@ -25,13 +25,13 @@ impl Turn<'_> {
         Some((pod, name))
     }
 
-    /// Whether the pod is on a node with a claim of another client.
+    /// Returns true if the pod is on a node with a claim of another client.
     pub(super) fn has_taken_claim(&self) -> bool {
         self.on_taken_claim().is_some()
     }
 
-    /// Stop a pod that was scheduled with a claim of another client before it could be held: what it writes there is not
-    /// in the claim that it gets.
+    /// Stops a pod that was scheduled with a claim of another client before it could be held back: its writes there
+    /// are not in the claim that it gets.
     pub(super) fn leave_taken_claim(&mut self) {
         let Some((pod, claim)) = self.on_taken_claim() else { return };
         let (name, pod_uid) = (pod.name_any(), uid(&pod.metadata).to_owned());
@@ -39,9 +39,9 @@ impl Turn<'_> {
         let evict =
             Step::Evict { pod: name.clone(), uid: pod_uid.clone(), within: seconds_for(pod) };
         let message = format!(
-            "pod {name} has claim {claim}, which another client made under the name of the one that was made for its \
-             swap: the pod is stopped, and what it has written there stays in that claim; copy out of it what is \
-             needed before you delete it"
+            "pod {name} has claim {claim}, which another client created under the name of the claim for its \
+             swap: the pod is stopped, and what it has written there stays in that claim; copy what you need \
+             out of it before you delete it"
         );
         let subject = format!("{claim}/{pod_uid}");
         self.tell(AutoscalerReason::ClaimConflict, &subject, message.clone());

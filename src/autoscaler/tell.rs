@@ -1,8 +1,8 @@
-//! Tells Kubernetes that a volume is smaller, for which it has no word.
+//! Lowers the size of a claim in Kubernetes, which does not support that.
 //!
-//! A claim never asks for less than it has. So it is told that it has a byte less than it is to have, and
-//! asks for that: the resizer sees a growth by a byte, asks the driver for it, and writes the real size. As
-//! long as this goes on the driver refuses to grow the volume to any size of before.
+//! A claim never requests less than it has. So its capacity is set to a byte less than the new size, which
+//! it then requests: the resizer sees an expansion by a byte, calls the driver, and writes the real size.
+//! Meanwhile the driver rejects any larger size.
 //!
 //! Source: the rules of `ValidatePersistentVolumeClaimUpdate` in Kubernetes, and the resizer's of KEP-1790.
 
@@ -19,11 +19,10 @@ use crate::bytes::Bytes;
 use crate::cluster::{capacity, writes};
 
 impl Keeper {
-    /// Have a claim ask for a size that is below what it has, whose volume is that small; again changes
-    /// nothing.
+    /// Lowers the request of a claim whose volume was shrunk; repeating it changes nothing.
     ///
     /// # Errors
-    /// What the API server says; a conflict or an invalid patch if something was written meanwhile.
+    /// An error of the API server; a conflict or an invalid patch if something was written meanwhile.
     pub(super) async fn tell_smaller(
         &self,
         claim: &PersistentVolumeClaim,
@@ -39,12 +38,11 @@ impl Keeper {
     }
 }
 
-/// Tell a claim and its PersistentVolume that they have less than a size, and nothing of growths that
-/// were begun.
+/// Lowers the capacity of a claim and its PersistentVolume, and clears expansions that were started.
 ///
 /// # Errors
-/// A conflict if the claim has changed since it was looked at; nothing is written then. What the API server
-/// says.
+/// A conflict if the claim has changed since it was read; nothing is written then. An error of the API
+/// server.
 pub(super) async fn lower(
     client: &Client,
     claim: &PersistentVolumeClaim,
@@ -58,8 +56,8 @@ pub(super) async fn lower(
     let volume = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
     let pvs: Api<PersistentVolume> = Api::all(client.clone());
     let pv = pvs.get(volume.unwrap_or_default()).await?;
-    // After the PersistentVolume: another replica may have told the claim since, and then the resizer has
-    // told that one its size, which is the right one.
+    // After the PersistentVolume: another replica may have lowered the claim since, and the resizer may
+    // have set its right size already.
     let now = api.get(&claim.name_any()).await?;
     if now.resource_version() != claim.resource_version() {
         return Err(writes::outdated("the claim has changed since it was looked at"));

@@ -1,4 +1,4 @@
-//! One pod's turn: its claim is kept as it is wanted, or a swap begins or goes on. Pure.
+//! Plan for one pod: its claim is reconciled, or a swap starts or continues. Pure.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -19,19 +19,19 @@ use crate::autoscaler::taken::holds_at_our_gate;
 use crate::autoscaler::{AutoscalerReason, KEPT_BY, make};
 use crate::cluster::{ClaimSizes, PodSummary, UnreadableSize, requested};
 
-/// One pod's turn.
+/// Plan for one pod.
 pub(super) struct Turn<'a> {
     pub seen: &'a Seen,
     pub entry: OrdinalStatus,
     pub steps: Vec<Step>,
     pub says: Says,
-    /// How many swaps for the specification as it is have failed before one that begins now.
+    /// Number of failed swaps for the present specification before a new one.
     pub failures: i32,
 }
 
 impl<'a> Turn<'a> {
-    /// Decide about one pod. `may_stop` says how many pods may be stopped, and how many still may; where others
-    /// wait for one that has failed, that is for its next try.
+    /// Plans for one pod. `may_stop` counts the pods that may still be stopped; if others wait for a failed
+    /// one, that is for its retry.
     pub fn take(
         seen: &'a Seen,
         entry: OrdinalStatus,
@@ -93,10 +93,10 @@ impl<'a> Turn<'a> {
         claims.map(ClaimSizes::of).try_for_each(|sizes| sizes.map(drop))
     }
 
-    /// Nothing is decided about the claim until its size can be read.
+    /// Reports an invalid size of the claim, without any other decision.
     fn report_unreadable(&mut self, why: &UnreadableSize) {
         let message = format!(
-            "{why}; write one such as 10Gi: `kubectl edit pvc {} --namespace {}`",
+            "{why}; set a size such as 10Gi: `kubectl edit pvc {} --namespace {}`",
             why.claim(),
             self.seen.autoscaler.namespace().unwrap_or_default()
         );
@@ -124,12 +124,12 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Whether a pod that is made again gets the claim that it is to have.
+    /// Returns true if a recreated pod gets its claim.
     pub(super) fn gives_claims(&self) -> bool {
         self.seen.coverage == Coverage::Covered && !self.seen.claims_are_fixed()
     }
 
-    /// Whether a pod is to go after this turn.
+    /// Returns true if a pod is evicted in this plan.
     pub(super) fn is_asked_to_go(&self, pod: &PodSummary) -> bool {
         let name = pod.name_any();
         self.steps.iter().any(|step| match step {
@@ -138,8 +138,8 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// What failed for one specification may be tried for another. A shrink that nobody has asked for is
-    /// told in an event, and decided anew.
+    /// Forgets a failure once the specification has changed. An automatic shrink is reported in an
+    /// event, and decided again.
     fn forget_failure(&mut self) {
         let now = self.seen.generation();
         let Some(swap) = self.entry.swap.as_ref().filter(|one| one.phase == SwapPhase::Failed)
@@ -204,14 +204,14 @@ impl<'a> Turn<'a> {
         self.compare(claim, may_stop);
     }
 
-    /// Take off a claim what was true of another one: a backup restores it.
+    /// Removes untrue annotations of a claim, which a backup restores.
     fn drop_untrue_notes(&mut self, claim: &str) {
         let notes = self.seen.untrue_notes.get(claim).cloned();
         let notes = notes.filter(|_| self.seen.autoscaler.spec.mode == AutoscalerMode::Enforce);
         self.steps.extend(notes.map(|notes| Step::DropNotes { claim: claim.to_owned(), notes }));
     }
 
-    /// Remember the size in the template that the claim asks for: who makes it larger later is another client.
+    /// Stores the template size that the claim requests: a later expansion is from another client.
     fn note_template_size(&mut self, claim: &PersistentVolumeClaim) {
         let size = self.seen.template_size();
         if requested(claim) == Ok(size) {
@@ -219,8 +219,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Remember that the claim, or its copy, is made larger for the template: that may be lowered before it is seen
-    /// to be so.
+    /// Stores that the claim, or its copy, is expanded for the template: the template may be lowered before the new
+    /// size is observed.
     pub(super) fn note_larger_size(&mut self, size: Quantity) {
         let before = self.entry.template_size.filter(|before| *before < size);
         if before.is_some() && size == self.seen.template_size() {
@@ -228,7 +228,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Give it the labels and annotations that the template has by now.
+    /// Writes the present labels and annotations of the template to the claim.
     fn mark(&mut self, claim: &PersistentVolumeClaim) {
         let spec = &self.seen.autoscaler.spec;
         if spec.mode == AutoscalerMode::Recommend {
@@ -239,14 +239,14 @@ impl<'a> Turn<'a> {
         self.steps.extend(missing.map(|marks| Step::Mark { claim, marks }));
     }
 
-    /// Whether another PvcAutoscaler keeps a claim that pods name by themselves: with two, it would be
-    /// made larger and smaller by turns.
+    /// Returns true if another PvcAutoscaler manages a claim that pods name themselves: two would
+    /// resize it by turns.
     fn is_taken(&mut self, claim: &PersistentVolumeClaim) -> bool {
         let by = claim.labels().get(KEPT_BY).filter(|_| !self.seen.keeps(claim));
         let Some(by) = by.filter(|_| self.seen.names_claims()) else { return false };
         let name = claim.name_any();
         let message = format!(
-            "claim {name} is kept by PvcAutoscaler {by}: choose other claims, or delete that one and type \
+            "claim {name} is managed by PvcAutoscaler {by}: choose other claims, or delete that one and run \
              `kubectl label pvc {name} {KEPT_BY}-`"
         );
         self.says.phase = Some(AutoscalerPhase::Waiting);
@@ -261,7 +261,7 @@ impl<'a> Turn<'a> {
         self.says.phase = Some(AutoscalerPhase::Waiting);
         if self.seen.names_claims() {
             let message = format!(
-                "{} names claim {}, which is not there: make it",
+                "{} names claim {}, which does not exist: create it",
                 self.seen.autoscaler.spec.workload().in_words(),
                 self.entry.active_claim
             );
@@ -276,12 +276,12 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// How a claim differs from what is wanted.
+    /// Returns the difference between a claim and its desired state.
     pub(super) fn drift_of(&self, claim: &PersistentVolumeClaim) -> Drift {
         self.seen.drift_of(&self.entry, claim)
     }
 
-    /// Whether another claim, or another volume, is to take the place of a claim.
+    /// Returns true if a claim is to be replaced, or to get another volume.
     pub(super) fn wants_another(&self, claim: &PersistentVolumeClaim) -> bool {
         matches!(self.drift_of(claim), Drift::Swap(_) | Drift::Shrink(_))
     }
@@ -297,8 +297,8 @@ impl<'a> Turn<'a> {
             Drift::Larger(change) => {
                 let (name, has) = (claim.name_any(), requested);
                 let message = format!(
-                    "claim {name} was made larger than the template by another client, and stays so ({change}): \
-                     write {has} in the template; lower that again if the claim is to shrink"
+                    "claim {name} was made larger than the template by another client, and is not reduced \
+                     ({change}): set {has} in the template; lower that again if the claim is to shrink"
                 );
                 self.wait(AutoscalerReason::ClaimLarger, message);
             }
@@ -319,8 +319,8 @@ impl<'a> Turn<'a> {
             Drift::Swap(change) => self.swap(change, may_stop),
             Drift::VolumeModeMismatch => {
                 let message = format!(
-                    "claim {} has another volumeMode than the template, and one cannot be copied to the \
-                     other: delete this PvcAutoscaler and make it with that of its claims",
+                    "claim {} has another volumeMode than the template, and one cannot be copied to the other: \
+                     delete this PvcAutoscaler and create it with the volumeMode of its claims",
                     claim.name_any()
                 );
                 self.wait(AutoscalerReason::VolumeModeMismatch, message);
@@ -328,7 +328,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Whether a claim that keeps its name can grow before it gets another volume: later that has its size.
+    /// Returns true if a claim that retains its name can grow before it gets another volume: later it has
+    /// the size of that.
     fn grows_before(&self, claim: &PersistentVolumeClaim) -> bool {
         let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
         let can_grow = class.and_then(|class| self.seen.classes.get(class)) == Some(&true);
@@ -340,7 +341,7 @@ impl<'a> Turn<'a> {
         if self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend {
             self.says.phase = Some(AutoscalerPhase::Recommending);
             self.says.next = Some(format!(
-                "pod {}: claim {name} would grow, {has} → {size}; the pod goes on",
+                "pod {}: claim {name} would grow, {has} → {size}; the pod continues to run",
                 self.pod()
             ));
             return;
@@ -350,7 +351,7 @@ impl<'a> Turn<'a> {
         self.steps.push(Step::Grow { claim: name, size });
     }
 
-    /// The claim has to be another one: say so, and begin if it may.
+    /// Plans the replacement of a claim, and starts it if allowed.
     pub(super) fn swap(&mut self, change: String, may_stop: &mut usize) {
         self.says.phase = Some(AutoscalerPhase::Waiting);
         if self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend {
@@ -369,13 +370,13 @@ impl<'a> Turn<'a> {
         let to = if keeps_name { "a new volume, which it gets" } else { "a new one" };
         let kept = if keeps_name { "; its old volume is" } else { " and" };
         let mut told = vec![format!(
-            "pod {pod} is stopped, its claim {name} is copied to {to} ({change}){kept} kept for {}",
+            "pod {pod} is stopped, its claim {name} is copied to {to} ({change}){kept} retained for {}",
             self.seen.autoscaler.spec.retention
         )];
         told.extend(self.would_find());
         self.says.next = Some(told.join("; "));
         let is_labelled = self.seen.claim(&name).is_some_and(|claim| self.seen.keeps(claim));
-        // Whose volume it is decides whether its claim can keep its name.
+        // The driver of its volume decides whether its claim can retain its name.
         let is_known = !keeps_name || self.seen.volume_of(&name).is_some();
         if *may_stop == 0 || !self.is_in_partition() || !is_labelled || !is_known {
             return;
@@ -402,22 +403,22 @@ impl<'a> Turn<'a> {
         self.prepare();
     }
 
-    /// What makes a swap impossible, before anything is stopped.
+    /// Returns what makes a swap impossible, before anything is stopped.
     pub(super) fn obstacle(&self) -> Option<(AutoscalerReason, String)> {
         let spec = &self.seen.autoscaler.spec;
         if self.seen.names_claims() {
             let (whose, claim) = (spec.workload().in_words(), &self.entry.active_claim);
             let message = format!(
-                "{whose} names claim {claim} by itself, so that can only grow, or shrink where its volume \
-                 lies: stop its pods, make a claim as it is wanted, which is filled from {claim} by a \
-                 PvcSourcePopulator, and name that one there"
+                "{whose} names claim {claim} itself, so that can only grow, or shrink in place: stop its pods, \
+                 create the claim that you want, which a PvcSourcePopulator populates from {claim}, and name \
+                 that one there"
             );
             return Some((AutoscalerReason::SwapUnsupported, message));
         }
         let class = spec.volume_claim_template.spec.storage_class_name.as_ref();
         if let Some(class) = class.filter(|class| !self.seen.classes.contains_key(*class)) {
             let message = format!(
-                "there is no StorageClass {class}: make it, or choose one of `kubectl get storageclass`"
+                "there is no StorageClass {class}: create it, or choose one of `kubectl get storageclass`"
             );
             return Some((AutoscalerReason::StorageClassNotFound, message));
         }
@@ -425,14 +426,14 @@ impl<'a> Turn<'a> {
         too_many.or_else(|| self.obstacle_to_same_name().filter(|_| self.seen.makes_claims()))
     }
 
-    /// Whether one more retained claim would be the last that the status takes. What a pod has before a swap
-    /// stays until its time, so that a swap is not begun that could not be told of in the end.
+    /// Returns the reason if one more retained claim would be the last that the status takes. Old claims are
+    /// retained for their time, so a swap that the status could not list does not start.
     fn retains_too_many(&self) -> Option<(AutoscalerReason, String)> {
         let retained = &self.entry.retained;
         let oldest = retained.first().filter(|_| retained.len() >= MOST_RETAINED - 1)?;
         let message = format!(
-            "pod {} has {} retained claims, and no swap begins with so many: lower spec.retention of the \
-             PvcAutoscaler, or delete those that are not needed, such as `kubectl delete pvc {}`",
+            "pod {} has {} retained claims, and no swap starts with so many: lower spec.retention of the \
+             PvcAutoscaler, or delete those that are not needed, for example `kubectl delete pvc {}`",
             self.pod(),
             retained.len(),
             oldest.claim
@@ -445,7 +446,7 @@ impl<'a> Turn<'a> {
         rollout.is_none_or(|rollout| self.entry.ordinal >= rollout.partition)
     }
 
-    /// Whether the pod is not stopped now because others are not ready.
+    /// Returns true if the pod is not stopped now because others are not ready.
     pub(super) fn waits_for_others(&mut self) -> bool {
         let Some(other) = self.too_many_unready() else { return false };
         let message = format!(
@@ -456,7 +457,7 @@ impl<'a> Turn<'a> {
         true
     }
 
-    /// One of the other pods that are not ready, if no further one may be stopped beside them.
+    /// Returns one of the other pods that are not ready, if no further pod may be stopped.
     pub(super) fn too_many_unready(&self) -> Option<String> {
         let status = self.seen.autoscaler.status.as_ref()?;
         let others = status

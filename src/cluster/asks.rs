@@ -1,6 +1,6 @@
-//! Has nodes do something to volumes, and look at them, without waiting for them: a node that is
-//! away holds up nothing else. What was asked and answered is kept in memory only; a replica that
-//! starts anew asks again, and what is done already is done.
+//! Requests operations and inspections of nodes without waiting for them: a node that does not
+//! respond delays nothing else. Requests and answers are in memory only; a restarted replica asks
+//! again, and repeated operations do nothing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -19,20 +19,20 @@ use crate::cluster::told_of;
 use crate::panics::{Panicked, caught};
 use crate::volume::{Fence, Reason, Use, VolumeId, Volumes};
 
-/// How soon a volume is looked at again at the earliest, and at the latest: whoever has it open for a
-/// moment is not waited for long, and who has it for hours costs little.
+/// Minimum and maximum delay between two inspections of a volume: a volume that is open for a moment
+/// is noticed soon, and one that is open for hours costs little.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
-/// For how long an answer is one of this moment.
+/// Time for which an answer counts as current.
 const RECENT: Duration = Duration::from_secs(60);
 
-/// How long it is known what a node answered.
+/// Time for which an answer is remembered.
 const KNOWN: Duration = Duration::from_secs(600);
 
-/// Who asks, for the API server.
+/// Name of the field manager for the API server.
 const WRITER: &str = "pliant-operator";
 
-/// What nodes were asked, and the way to them.
+/// Operations that nodes were asked for.
 pub struct Asks {
     cluster: Arc<Cluster>,
     asked: Mutex<All>,
@@ -41,13 +41,13 @@ pub struct Asks {
     stop: CancellationToken,
 }
 
-/// What was asked of each volume.
+/// Requests by volume.
 #[derive(Default)]
 struct All {
     by_volume: HashMap<VolumeId, Ask>,
-    /// The volumes of which something was asked for each object.
+    /// Volumes by the object for which something was requested.
     volumes: HashMap<String, BTreeSet<VolumeId>>,
-    /// When it was looked last which are not known any longer.
+    /// Time of the last sweep of old answers.
     swept: Option<Instant>,
 }
 
@@ -69,7 +69,7 @@ impl All {
         Some(ask)
     }
 
-    /// Forget what was asked long ago, and tell for whom it was.
+    /// Forgets old requests, and returns the objects that they were for.
     fn sweep(&mut self, now: Instant) -> Vec<String> {
         if self.swept.is_some_and(|swept| now - swept < KNOWN / 10) {
             return Vec::new();
@@ -82,7 +82,7 @@ impl All {
     }
 }
 
-/// For whom something of what was asked has changed, for each subscriber.
+/// Objects with changed answers, for each subscriber.
 #[derive(Debug, Default)]
 struct Subscribers {
     waiting: HashMap<u64, BTreeSet<String>>,
@@ -97,7 +97,7 @@ impl Subscribers {
     }
 }
 
-/// For whom something of what was asked has changed since a subscriber looked last: each once.
+/// Objects with changed answers since a subscriber's last take: each once.
 #[derive(Debug)]
 pub(crate) struct Answers {
     subscribers: Arc<Mutex<Subscribers>>,
@@ -106,14 +106,14 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Take those for whom something has changed since the last time.
+    /// Takes the objects with changes since the last time.
     pub fn take(&mut self) -> BTreeSet<String> {
         self.told.mark_unchanged();
         let mut subscribers = locked(&self.subscribers);
         subscribers.waiting.insert(self.number, BTreeSet::new()).unwrap_or_default()
     }
 
-    /// Wait until there may be something to take.
+    /// Waits until there may be something to take.
     pub async fn changed(&mut self) {
         if self.told.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -127,21 +127,21 @@ impl Drop for Answers {
     }
 }
 
-/// What was asked of one volume, for one object: a workload, or a claim that is filled.
+/// Request for one volume, for one object: a workload, or a claim that is populated.
 struct Ask {
     of: String,
     wish: Wish,
     first: Instant,
     last: Instant,
     is_under_way: bool,
-    /// The last one, also while it is asked again.
+    /// Last answer, even while the request is repeated.
     answer: Option<Result<Look, NotDone>>,
     answers: u64,
     answered: Option<Instant>,
 }
 
 impl Asks {
-    /// Begin to watch the records of the cluster, and ask nodes, until `stop`.
+    /// Starts to watch the custom resources of the cluster, and to ask nodes, until `stop`.
     pub fn start(client: &Client, stop: &CancellationToken) -> Arc<Asks> {
         Arc::new(Asks {
             cluster: Arc::new(Cluster::watch(client, WRITER, stop)),
@@ -152,12 +152,12 @@ impl Asks {
         })
     }
 
-    /// The records by which nodes are asked and tell.
+    /// Returns the cluster through which nodes are asked.
     pub(crate) fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// Tells from now on for whom something was answered.
+    /// Subscribes to changed answers.
     pub(crate) fn subscribe(&self) -> Answers {
         let told = self.answers.subscribe();
         let mut subscribers = locked(&self.subscribers);
@@ -167,7 +167,7 @@ impl Asks {
         Answers { subscribers: self.subscribers.clone(), number, told }
     }
 
-    /// How many answers there were to what was asked for `of`, by volume: they change with each.
+    /// Returns the number of answers for `of`, by volume: it changes with each answer.
     pub(crate) fn versions(&self, of: &str) -> Vec<String> {
         let asked = self.asked();
         let ours = asked.volumes.get(of).into_iter().flatten();
@@ -178,7 +178,7 @@ impl Asks {
         versions
     }
 
-    /// What is known of a volume; of what was asked only what was for `of`.
+    /// Returns the known state of a volume; of the requests, only those for `of`.
     pub(crate) fn see(&self, of: &str, id: VolumeId) -> VolumeSeen {
         let asked = self.asked().by_volume.get(&id).filter(|ask| ask.of == of).map(Ask::seen);
         let node = self.cluster.nodes().record_of(&id);
@@ -186,8 +186,8 @@ impl Asks {
         VolumeSeen::of(id, told, asked)
     }
 
-    /// Have a node do something to a volume, and look at it then, for `of`. While something else is under
-    /// way for the volume, nothing is asked.
+    /// Has a node apply an operation to a volume and inspect it, for `of`. Does nothing while another
+    /// request for the volume is running.
     pub(crate) fn ask(self: &Arc<Self>, of: &str, id: VolumeId, wish: Wish) {
         let now = Instant::now();
         let mut asked = self.asked();
@@ -235,7 +235,7 @@ impl Asks {
             }
             self.cluster.inspect(id).await
         };
-        // Nobody uses a volume that is not there.
+        // A missing volume is not used.
         let fence = if let Wish::Fence(fence) = wish { fence } else { Fence::default() };
         let gone = Look { node: String::new(), fence, open_count: 0 };
         match done.await {
@@ -250,7 +250,7 @@ impl Asks {
         }
     }
 
-    /// Whether the volume is as it is to be, so that it is only to be looked at again.
+    /// Returns true if the volume already has the desired state, so that an inspection is enough.
     fn has_seen(&self, id: &VolumeId, fence: &Fence) -> bool {
         let asked = self.asked();
         let answer = asked.by_volume.get(id).and_then(|ask| ask.answer.as_ref());
@@ -285,7 +285,7 @@ impl fmt::Debug for Asks {
 }
 
 impl Ask {
-    /// What is asked now; `None` while something is under way.
+    /// Returns the next request; `None` while one is running.
     fn after(before: Option<&Ask>, of: &str, wish: Wish, now: Instant) -> Option<Ask> {
         if before.is_some_and(|before| before.is_under_way) {
             return None;

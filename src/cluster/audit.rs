@@ -1,7 +1,7 @@
-//! Where what the nodes have and what Kubernetes keeps of it differ. Pure.
+//! Differences between the volumes of the nodes and their PersistentVolumes. Pure.
 //!
-//! A volume and its PersistentVolume are written by different programs, one after the other, so every
-//! volume differs for a moment. [`audit()`] leaves out what is under way; what it finds counts once it has
+//! Different programs create a volume and its PersistentVolume, one after the other, so every volume
+//! differs for a moment. [`audit()`] leaves out operations in progress; a difference counts once it has
 //! lasted for [`GRACE`], see [`Lasting`](crate::cluster::Lasting).
 
 use std::borrow::Borrow;
@@ -15,14 +15,14 @@ use crate::cluster::Pv;
 use crate::cluster::nodes::key;
 use crate::volume::{NodeKey, VolumeId};
 
-/// How long a difference lasts before it is told. The provisioner writes a PersistentVolume seconds
-/// after its volume is made, and minutes after if it was started anew between the two.
+/// Time after which a difference is reported. The provisioner writes a PersistentVolume seconds
+/// after its volume is created, and minutes after if it was restarted between the two.
 pub const GRACE: Duration = Duration::from_secs(300);
 
 /// A volume or a PersistentVolume without the other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Difference {
-    /// A node has a volume that no PersistentVolume names: nobody can use it, and its room is taken.
+    /// A node has a volume without a PersistentVolume: it cannot be used, and occupies space.
     VolumeWithoutPv {
         /// The node.
         node: String,
@@ -32,10 +32,10 @@ pub enum Difference {
         name: String,
         /// The pool.
         pool: String,
-        /// Its real size.
+        /// Real size of the volume.
         size: Bytes,
     },
-    /// A PersistentVolume names a volume that its node does not have: the data is not there.
+    /// A PersistentVolume names a volume that its node does not have: the data is missing.
     PvWithoutVolume {
         /// The node.
         node: String,
@@ -51,25 +51,26 @@ impl fmt::Display for Difference {
         match self {
             Difference::VolumeWithoutPv { node, volume, name, pool, size } => write!(
                 f,
-                "volume {volume} ({name}) in pool {pool} of node {node} has no PersistentVolume, so \
-                 nobody can use it, and {size} stay taken; docs/src/reference/events/OrphanedVolume.md \
-                 says how to remove it and how to keep it"
+                "volume {volume} ({name}) in pool {pool} of node {node} has no PersistentVolume, so it is \
+                 unused and occupies {size}; see docs/src/reference/events/OrphanedVolume.md to remove it or \
+                 to use it again"
             ),
             Difference::PvWithoutVolume { node, volume, pv } => write!(
                 f,
-                "volume {volume} of PersistentVolume {pv} is not on node {node}, which could read all \
-                 that it has; if a disk was taken out, put it back: `kubectl get nodestorage {node} \
-                 --output yaml` lists what is there; else restore the data from a backup"
+                "volume {volume} of PersistentVolume {pv} does not exist on node {node}, which could read all \
+                 of its storage; if a disk was removed, put it back: `kubectl get nodestorage {node} --output \
+                 yaml` lists what exists; otherwise restore the data from a backup"
             ),
         }
     }
 }
 
-/// Compare what the nodes list with the PersistentVolumes of this driver; in the order of the nodes.
+/// Compares the volumes of the nodes with the PersistentVolumes of this driver, in the order of the
+/// nodes.
 ///
-/// While a request to make or to remove a volume is there, also one that has just ended, nothing is
-/// said of that volume. A PersistentVolume is without its volume only if its node could read all of its
-/// pools, and not while it is being deleted itself.
+/// A volume with a request to create or delete it, even a completed one, is left out. A
+/// PersistentVolume lacks its volume only if its node could read all of its pools, and not while it is
+/// being deleted itself.
 pub fn audit<N, P, R>(nodes: &[N], pvs: &[P], requests: &[R]) -> Vec<Difference>
 where
     N: Borrow<NodeStorage>,
@@ -109,7 +110,7 @@ impl Difference {
     }
 }
 
-/// The volumes that come or go: those that requests are there for.
+/// Returns the volumes with a request to create or delete them.
 pub(crate) fn changing<R: Borrow<VolumeRequest>>(requests: &[R]) -> HashSet<&str> {
     requests.iter().filter_map(|one| changes(one.borrow())).collect()
 }
@@ -123,7 +124,7 @@ pub(crate) struct Named<'a> {
 }
 
 impl<'a> Named<'a> {
-    /// Sort them.
+    /// Sorts the PersistentVolumes.
     pub fn of<P: Borrow<Pv>>(pvs: &'a [P]) -> Named<'a> {
         let named = pvs.iter().filter_map(|pv| Some((pv.borrow().handle()?, pv.borrow())));
         let by_volume: HashMap<&str, &Pv> = named.collect();
@@ -136,12 +137,12 @@ impl<'a> Named<'a> {
         Named { by_volume, by_node }
     }
 
-    /// That of a volume.
+    /// Returns the PersistentVolume of a volume.
     pub fn get(&self, volume: &str) -> Option<&'a Pv> {
         self.by_volume.get(volume).copied()
     }
 
-    /// Those of the volumes of a node.
+    /// Returns the PersistentVolumes of a node's volumes.
     fn on(&self, node: &NodeStorage) -> impl Iterator<Item = (&'a str, &'a Pv)> {
         let volumes = self.by_node.get(&key(node)).into_iter().flatten();
         volumes.filter_map(|volume| Some((*volume, self.get(volume)?)))
@@ -205,7 +206,8 @@ pub(crate) fn not_listed<'a>(
     missing.collect()
 }
 
-/// Whether a volume that is not listed is not there: all could be read, and nothing is away.
+/// Returns true if an unlisted volume does not exist: everything could be read, and nothing is
+/// missing.
 pub(crate) fn is_complete(status: &NodeStorageStatus) -> bool {
     let pools = status.pools.iter().filter(|pool| !pool.only_plans()).map(|pool| pool.health);
     let groups = status.volume_groups.iter().map(|group| group.health);

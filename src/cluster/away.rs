@@ -1,4 +1,4 @@
-//! Which agents have let work wait for long.
+//! Node plugins that do not process requests.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -8,29 +8,30 @@ use tokio::time::Instant;
 use crate::api::VolumeRequest;
 use crate::cluster::{Changed, Changes, Requests, Timers, Turnover};
 
-/// How long an agent lets work wait before it counts as one that does not run: longer than a restart takes.
+/// Time after which a node plugin with a pending request counts as not responding: longer than a restart
+/// takes.
 const AWAY: Duration = Duration::from_secs(60);
 
-/// The requests that wait, each since it was first seen to: the times in records are of the clocks of others.
+/// Pending requests with the time of their first observation: times in objects are from other clocks.
 #[derive(Debug)]
 pub(super) struct Waiting {
     changes: Changes<VolumeRequest>,
     /// The node of each, by the uid of the request.
     nodes: HashMap<String, String>,
-    /// Those that have not waited for long.
+    /// Requests that have not been pending for long.
     young: Timers<String>,
-    /// Those that have, by node.
+    /// Requests that have been pending for long, by node.
     long: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Waiting {
-    /// None is seen yet.
+    /// Creates an empty state.
     pub fn new(changes: Changes<VolumeRequest>) -> Waiting {
         let (nodes, young, long) = (HashMap::new(), Timers::default(), BTreeMap::new());
         Waiting { changes, nodes, young, long }
     }
 
-    /// Take what has changed; the nodes that have let work wait for long, and how long it is until more will have.
+    /// Takes the changes; returns the nodes that do not process requests, and the time until there will be more.
     pub fn take(&mut self, now: Instant) -> (Vec<String>, Option<Duration>) {
         let Turnover { gone, there } =
             self.changes.take().turnover(self.nodes.keys(), VolumeRequest::is_waiting);
@@ -73,17 +74,17 @@ fn uid(request: &VolumeRequest) -> &str {
     request.metadata.uid.as_deref().unwrap_or_default()
 }
 
-/// The nodes whose agents have let work wait for long, as they were seen last, and when to look again.
+/// Last observed nodes whose node plugins do not respond, and the time of the next check.
 #[derive(Debug)]
 pub(crate) struct AwaySeen {
     requests: Changes<VolumeRequest>,
     nodes: BTreeSet<String>,
-    /// When there may be another one.
+    /// Time at which the next one may be added.
     next: Option<Instant>,
 }
 
 impl AwaySeen {
-    /// None is seen yet.
+    /// Creates an empty state.
     pub fn of(requests: &Requests) -> AwaySeen {
         let requests = requests.watched().subscribe();
         AwaySeen { requests, nodes: BTreeSet::new(), next: None }
@@ -94,7 +95,7 @@ impl AwaySeen {
         &self.nodes
     }
 
-    /// Look again, if there may be another one, or one less; returns the nodes that have come or gone.
+    /// Checks again, if there may be one more, or one less; returns the nodes that have come or gone.
     pub fn take(&mut self, requests: &Requests) -> Vec<String> {
         let has_changed =
             !matches!(self.requests.take(), Changed::These(changes) if changes.is_empty());
@@ -108,7 +109,7 @@ impl AwaySeen {
         changed
     }
 
-    /// Wait until there may be something to take.
+    /// Waits until there may be something to take.
     pub async fn changed(&mut self) {
         let next = self.next;
         let due = async {

@@ -1,4 +1,4 @@
-//! The room that the scheduler knows of.
+//! Storage capacity for the scheduler.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,10 +22,11 @@ const LABEL: &str = "csi.storage.k8s.io/drivername";
 /// The refusal that waits for it has been waited for long enough.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The objects in which the scheduler reads how much room a class has on a node.
+/// CSIStorageCapacity objects, in which the scheduler reads the free space of a class on a node.
 ///
-/// The provisioner makes them, and asks for news from time to time. A scheduler that reads an old one sends
-/// the pod to the full node again and again: RESOURCE_EXHAUSTED alone does not send it elsewhere.
+/// The provisioner creates them, and updates them from time to time. A scheduler that reads an outdated one
+/// sends the pod to the full node again and again: RESOURCE_EXHAUSTED alone does not send it to another
+/// one.
 #[derive(Debug)]
 pub(super) struct Capacities {
     objects: Api<CSIStorageCapacity>,
@@ -34,7 +35,7 @@ pub(super) struct Capacities {
 }
 
 impl Capacities {
-    /// Those of the driver in the namespace of this client.
+    /// Uses the objects of the driver in the namespace of this client.
     pub fn new(client: &Client) -> Self {
         Capacities {
             objects: Api::default_namespaced(client.clone()),
@@ -43,17 +44,17 @@ impl Capacities {
         }
     }
 
-    /// Say how much room there is on the nodes now, before a volume is refused for want of it.
+    /// Updates the free space of the nodes, before a volume is refused for lack of it.
     ///
-    /// What fails or takes longer than some seconds is logged: the provisioner says it later.
+    /// An error, or a timeout after some seconds, is only logged: the provisioner updates it later.
     pub async fn tell(&self, nodes: &[String]) {
         let told = timeout(PATIENCE, self.tell_each(nodes)).await;
         let failed = match told {
             Ok(Ok(())) => return,
             Ok(Err(error)) => causes::in_full(&error),
-            Err(_) => format!("not within {} s", PATIENCE.as_secs()),
+            Err(_) => format!("timed out after {} s", PATIENCE.as_secs()),
         };
-        tracing::warn!(error = failed, "the scheduler is not told how much room there is");
+        tracing::warn!(error = failed, "failed to update the storage capacity for the scheduler");
     }
 
     async fn tell_each(&self, nodes: &[String]) -> Result<(), kube::Error> {
@@ -72,7 +73,7 @@ impl Capacities {
         Ok(())
     }
 
-    /// What is asked of the class of this name, if it is there and can be understood.
+    /// Returns the capacity query for a class, if it exists and is valid.
     async fn class(&self, name: &str) -> Result<Option<CapacityQuery>, kube::Error> {
         let class = self.classes.get_opt(name).await?;
         let parameters = class.map(|class| class.parameters.unwrap_or_default());
@@ -86,7 +87,7 @@ impl Capacities {
         node: &str,
         query: &CapacityQuery,
     ) -> Result<(), kube::Error> {
-        // What is watched may be older than what the node has just told.
+        // A watch may be older than what the node has just reported.
         let status = self.nodes.get_opt(node).await?.and_then(|node| node.status);
         let room = status.and_then(|status| capacity_on(&status, query)).unwrap_or(NOTHING);
         let now = (bytes(object.capacity.as_ref()), bytes(object.maximum_volume_size.as_ref()));

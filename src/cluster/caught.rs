@@ -14,19 +14,19 @@ use crate::panics::{Panicked, caught};
 /// The reason of the event on an object whose work ended in a panic.
 pub const INTERNAL_ERROR: &str = "InternalError";
 
-/// How long the work for one object of a loop may take. A look at a thousand claims takes some seconds, and a webhook
-/// that guards a namespace may take half a minute for each write.
+/// Timeout of a reconcile of one object. An observation of a thousand claims takes some seconds, and a webhook on a
+/// namespace may take half a minute for each write.
 pub const LONGEST_WORK: Duration = Duration::from_secs(120);
 
-/// How long the report of a panic may take: the API server may be what hangs.
+/// Timeout of the report of a panic: the API server may be what hangs.
 const LONGEST_REPORT: Duration = Duration::from_secs(10);
 
-/// Why the work for one object has no outcome.
+/// Reason why a reconcile has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unfinished {
-    /// It ended in a panic.
+    /// It panicked.
     Panicked(Panicked),
-    /// It took longer than [`LONGEST_WORK`], and goes on no more.
+    /// It took longer than [`LONGEST_WORK`], and was cancelled.
     TooLong,
 }
 
@@ -35,22 +35,22 @@ impl fmt::Display for Unfinished {
         match self {
             Unfinished::Panicked(panicked) => panicked.fmt(f),
             Unfinished::TooLong => {
-                write!(f, "no outcome after {} s, as of calls that hang", LONGEST_WORK.as_secs())
+                write!(f, "timed out after {} s, as calls may hang", LONGEST_WORK.as_secs())
             }
         }
     }
 }
 
-/// Before a loop that ended in a panic is begun again.
+/// Delay before a loop restarts after a panic.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Run a loop; one that ends in a panic is begun again after a pause, from what the cluster has then.
+/// Runs a loop; after a panic it restarts with a delay, from the state of the cluster then.
 pub async fn begun_again<F: Future<Output = ()>>(
     in_loop: &'static str,
     mut begin: impl FnMut() -> F,
 ) {
     while let Err(panicked) = caught(in_loop, Box::pin(begin())).await {
-        tracing::error!(in_loop, %panicked, "beginning a loop again");
+        tracing::error!(in_loop, %panicked, "restarting a loop after a panic");
         tokio::time::sleep(PAUSE).await;
     }
 }
@@ -67,14 +67,14 @@ pub async fn caught_in_time<T>(
     ended.map_err(|_| Unfinished::TooLong)?.map_err(Unfinished::Panicked)
 }
 
-/// The span of the work of a loop for one object: each line of that work says whose it is.
+/// Span of the reconcile of one object: each of its log lines names the object.
 pub fn reconcile(controller: &'static str, object: impl fmt::Display) -> Span {
     let object = object.to_string();
     // At the highest level, so that no filter separates a line from its object.
     tracing::error_span!("reconcile", controller, object)
 }
 
-/// Report on an object that the work for it has no outcome.
+/// Reports on an object that its reconcile has no outcome.
 pub async fn report_unfinished<K: Record>(
     client: &Client,
     writer: &str,
@@ -83,24 +83,23 @@ pub async fn report_unfinished<K: Record>(
 ) {
     match why {
         Unfinished::Panicked(panicked) => report_panic(client, writer, object, panicked).await,
-        // Not by an event: whoever does not answer would not take it.
+        // Not by an event: an API server that does not respond would not take it.
         Unfinished::TooLong => {
             let (kind, (namespace, name)) = (K::Object::kind(&()), object.place());
-            tracing::warn!(%kind, name, namespace, error = %why, "work is stopped, and tried again");
+            tracing::warn!(%kind, name, namespace, error = %why, "reconcile timed out, retrying");
         }
     }
 }
 
-/// Report on an object that the work for it ended in a panic; the log has where.
+/// Reports on an object that its reconcile panicked; the log shows where.
 pub async fn report_panic<K: Record>(
     client: &Client,
     writer: &str,
     object: &K,
     panicked: &Panicked,
 ) {
-    let text = format!(
-        "{panicked}; nothing is done about this object for a while; report it with the log"
-    );
+    let text =
+        format!("{panicked}; this object is not reconciled for a while; report this with the log");
     let event = OnceEvent::of(object, (INTERNAL_ERROR, true), &panicked.0, &text);
     match timeout(LONGEST_REPORT, event.write(client, writer)).await {
         Ok(Err(error)) => {

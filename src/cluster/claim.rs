@@ -1,4 +1,4 @@
-//! What a claim says of its size, and how it is bound.
+//! Sizes and binding of a claim.
 
 use std::collections::BTreeMap;
 
@@ -12,36 +12,38 @@ use crate::bytes::ParseBytesError;
 use crate::cluster::volume_of;
 use crate::volume::VolumeKey;
 
-/// On a claim: the size for which the resizer of Kubernetes was woken.
+/// Annotation of a claim: the size for which the resizer of Kubernetes was notified.
 pub const RESIZER_WOKEN_FOR: &str = "pliant.io/resizer-woken-for";
 
-/// On a claim that has got another volume under its own name: what its node calls that volume.
+/// Annotation of a claim that got another volume under its own name: the handle of that volume.
 pub const VOLUME: &str = "pliant.io/volume";
 
-/// Beside it: the StorageClass of that volume. What the claim names itself never changes.
+/// Annotation of the same claim: the StorageClass of that volume. The class in the specification of
+/// a claim never changes.
 pub const CLASS: &str = "pliant.io/storage-class";
 
-/// On the PersistentVolumes of two claims, while they change their volumes: what both are to be.
+/// Annotation of the PersistentVolumes of two claims while they exchange their volumes: the target
+/// state of both.
 pub const EXCHANGE: &str = "pliant.io/exchange";
 
-/// On the PersistentVolume of an old claim: uid of the claim that is filled from it, once the volume is proved unused. On
-/// that of the new claim: its own uid, once it has taken the place of the old one.
+/// Annotation of the PersistentVolume of an old claim: uid of the claim that is populated from it, once the volume
+/// is proved unused. On that of the new claim: its own uid, once it has replaced the old one.
 pub const DETACHED_FOR: &str = "pliant.io/detached-for";
 
-/// The label of claims and sources by which each says which PvcAutoscaler made it.
+/// Label of claims and sources: the PvcAutoscaler that created them.
 pub const KEPT_BY: &str = "pliant.io/pvc-autoscaler";
 
 /// The finalizer of a claim that a swap holds.
 pub const HELD_BY_SWAP: &str = "pliant.io/swap";
 
-/// The finalizer of what fills a claim, and of the claim.
+/// Finalizer of a claim and its source while it is populated.
 pub const HELD_BY_POPULATOR: &str = "pliant.io/populator";
 
-/// Whether the claim that a pod is to have is not there, as one of these PvcAutoscalers knows it by its uid: another
-/// client may have made one of its name.
+/// Returns true if the claim of a pod does not exist with the uid that these PvcAutoscalers know: another client
+/// may have created one of its name.
 ///
 /// # Errors
-/// What the API server says.
+/// An error of the API server.
 pub async fn lacks_claim(
     client: &Client,
     namespace: &str,
@@ -58,15 +60,15 @@ pub async fn lacks_claim(
     Ok(false)
 }
 
-/// How a claim is bound, as its controller says.
+/// Binding of a claim, from its controller.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Binding {
-    /// It has no volume yet.
+    /// The claim has no volume yet.
     #[default]
     Pending,
-    /// It has its volume.
+    /// The claim has its volume.
     Bound,
-    /// Its volume is gone.
+    /// The volume of the claim is gone.
     Lost,
 }
 
@@ -81,7 +83,7 @@ impl Binding {
     }
 }
 
-/// What its node calls the volume of a claim.
+/// Returns the volume handle of a claim.
 pub fn volume_name(claim: &PersistentVolumeClaim) -> Option<&str> {
     let given = claim.metadata.annotations.as_ref().and_then(|notes| notes.get(VOLUME));
     let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
@@ -96,7 +98,7 @@ pub fn class_of(claim: &PersistentVolumeClaim) -> Option<&String> {
 
 /// A size on a claim that cannot be read: it is not 0, and nothing is decided by it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field} of claim {claim} cannot be read, so nothing is decided by it: {why}")]
+#[error("{field} of claim {claim} is invalid, so the claim is not changed: {why}")]
 pub struct UnreadableSize {
     claim: String,
     field: &'static str,
@@ -110,12 +112,12 @@ impl UnreadableSize {
     }
 }
 
-/// What a claim asks for, and what it has.
+/// Requested size and capacity of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimSizes {
-    /// What it asks for.
+    /// Requested size.
     pub requested: Quantity,
-    /// What it has.
+    /// Capacity of the volume.
     pub capacity: Quantity,
 }
 
@@ -128,14 +130,14 @@ impl ClaimSizes {
         Ok(ClaimSizes { requested: requested(claim)?, capacity: capacity(claim)? })
     }
 
-    /// Whether the claim asks for more than it has.
+    /// Returns true if the claim requests more than it has.
     pub fn wants_more(self) -> bool {
         self.requested > self.capacity
     }
 }
 
-/// What a claim tells of its volume and its PersistentVolume does not: a claim that is restored from a backup has the
-/// annotations of the one of then, and another volume.
+/// Returns annotations about the volume of a claim that contradict its PersistentVolume: a claim from a backup has
+/// the annotations of that time, and another volume.
 pub fn untrue_notes(claim: &PersistentVolumeClaim, pv: &PersistentVolume) -> Vec<&'static str> {
     let key = volume_of(pv).map(|id| id.key().clone());
     let class = pv.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
@@ -145,36 +147,36 @@ pub fn untrue_notes(claim: &PersistentVolumeClaim, pv: &PersistentVolume) -> Vec
     volume.into_iter().chain(class).collect()
 }
 
-/// What a claim asks for; nothing is 0.
+/// Returns the requested size of a claim; 0 without one.
 ///
 /// # Errors
-/// [`UnreadableSize`] if that is no size.
+/// [`UnreadableSize`] if it is invalid.
 pub fn requested(claim: &PersistentVolumeClaim) -> Result<Quantity, UnreadableSize> {
     let requests = claim.spec.as_ref().and_then(|spec| spec.resources.as_ref()?.requests.as_ref());
     let size = read(claim, "spec.resources.requests.storage", requests)?;
     Ok(size.unwrap_or_default())
 }
 
-/// What a claim has; nothing is 0.
+/// Returns the capacity of a claim; 0 without one.
 ///
 /// # Errors
-/// [`UnreadableSize`] if that is no size.
+/// [`UnreadableSize`] if it is invalid.
 pub fn capacity(claim: &PersistentVolumeClaim) -> Result<Quantity, UnreadableSize> {
     let capacity = claim.status.as_ref().and_then(|status| status.capacity.as_ref());
     Ok(read(claim, "status.capacity.storage", capacity)?.unwrap_or_default())
 }
 
-/// What was said of the last growth of a claim that failed.
+/// Returns the message of the last failed expansion of a claim.
 pub fn resize_error(claim: &PersistentVolumeClaim) -> Option<&str> {
     let conditions = claim.status.as_ref()?.conditions.iter().flatten();
     let mut failed = conditions.filter(|one| one.type_.ends_with("ResizeError"));
     failed.find_map(|one| one.message.as_deref()).map(own_words)
 }
 
-/// The size that a claim cannot get, as the resizer says; it may ask for another one by now.
+/// Returns the size that the resizer could not give a claim; it may request another one by now.
 ///
 /// # Errors
-/// [`UnreadableSize`] if that is no size.
+/// [`UnreadableSize`] if it is invalid.
 pub fn refused_size(claim: &PersistentVolumeClaim) -> Result<Option<Quantity>, UnreadableSize> {
     let Some(status) = &claim.status else { return Ok(None) };
     let resize = status.allocated_resource_statuses.as_ref().and_then(|all| all.get("storage"));
@@ -193,26 +195,26 @@ pub fn tried_size(claim: &PersistentVolumeClaim) -> Result<Option<Quantity>, Unr
     read(claim, "status.allocatedResources.storage", tried)
 }
 
-/// Why the driver does not give a claim what it asks for, in its words; `None` if it gives it, or has not
-/// answered to that size yet.
+/// Returns the driver's reason why a claim does not get its requested size; `None` if it gets it, or the
+/// driver has not answered for that size yet.
 ///
 /// # Errors
-/// [`UnreadableSize`] if one of its sizes cannot be read.
+/// [`UnreadableSize`] if one of its sizes is invalid.
 pub fn refusal(claim: &PersistentVolumeClaim) -> Result<Option<&str>, UnreadableSize> {
     let sizes = ClaimSizes::of(claim)?;
     // A size that cannot be read is not the one that is asked for.
     let is_its = refused_size(claim).is_ok_and(|refused| refused == Some(sizes.requested));
     let is_refused = is_its && sizes.wants_more();
-    Ok(is_refused.then(|| resize_error(claim).unwrap_or("the driver did not say why")))
+    Ok(is_refused.then(|| resize_error(claim).unwrap_or("the driver gave no reason")))
 }
 
-/// Whether a growth of a claim is told as under way, or as refused.
+/// Returns true if an expansion of a claim is reported as running, or as rejected.
 pub fn is_resizing(claim: &PersistentVolumeClaim) -> bool {
     let statuses = claim.status.as_ref().and_then(|it| it.allocated_resource_statuses.as_ref());
     statuses.is_some_and(|all| all.contains_key("storage"))
 }
 
-/// What the driver said, of what a sidecar tells: that writes what it did and the code in front of it.
+/// Returns the driver's part of a message: a sidecar adds its operation and the code before it.
 pub fn own_words(text: &str) -> &str {
     text.rsplit(" desc = ").next().unwrap_or(text)
 }
@@ -257,14 +259,14 @@ mod tests {
     fn a_size_that_cannot_be_read_is_not_nothing() {
         let has = |size: &str| json!({"capacity": {"storage": size}});
         let asks = claim("1e50", &has("1Gi"));
-        let words = "spec.resources.requests.storage of claim data cannot be read, so nothing is decided by it: \
+        let words = "spec.resources.requests.storage of claim data is invalid, so the claim is not changed: \
                      `1e50` is not a size: its exponent is beyond 40";
         assert_eq!(requested(&asks).unwrap_err().to_string(), words);
         assert_eq!(ClaimSizes::of(&asks).unwrap_err().to_string(), words);
         assert!(refusal(&asks).is_err());
         let has = claim("1Gi", &has("100E"));
         let why = ClaimSizes::of(&has).unwrap_err().to_string();
-        assert!(why.starts_with("status.capacity.storage of claim data cannot be read"), "{why}");
+        assert!(why.starts_with("status.capacity.storage of claim data is invalid"), "{why}");
         let refused = json!({"capacity": {"storage": "1Gi"}, "allocatedResources": {"storage": "1e50"},
                              "allocatedResourceStatuses": {"storage": "ControllerResizeInfeasible"}});
         let refused = claim("2Gi", &refused);

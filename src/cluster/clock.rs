@@ -8,26 +8,25 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use tokio::time::Instant;
 
-/// By how much the clocks of a replica and of the API server may differ where something is deleted by
-/// time.
+/// Maximum difference between the clocks of a replica and the API server for deletions by time.
 const TOLERANCE: SignedDuration = SignedDuration::from_mins(1);
 
-/// What every API server answers, also to whoever may do nothing else: a refusal has its time, too.
+/// Path that every API server answers, even without permissions: a rejection has a time too.
 const ANYTHING: &str = "/version";
 
-/// The hour of the day, which goes on as steadily as pauses do.
+/// Wall clock that advances as steadily as sleeps do.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     began: Timestamp,
     since: Instant,
 }
 
-/// How the clock of a replica differs from that of the API server.
+/// Difference between the clock of a replica and that of the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockSkew {
-    /// It is later here by so much; earlier, if that is negative.
+    /// The clock here is ahead by this; behind, if negative.
     Ahead(SignedDuration),
-    /// The API server does not say which time it is.
+    /// The API server sends no date.
     Unknown,
 }
 
@@ -52,8 +51,8 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Begin with what the machine says. A clock that begins where the time of tests has been turned on has
-    /// the hour of those that began before.
+    /// Starts with the time of the host. If a test has advanced the time, it starts with the time of
+    /// earlier clocks.
     pub fn start() -> Clock {
         Clock { began: Timestamp::now(), since: Instant::from_std(std::time::Instant::now()) }
     }
@@ -64,11 +63,11 @@ impl Clock {
         self.began.checked_add(passed).unwrap_or(self.began)
     }
 
-    /// Compare it with the clock of the API server: a node may start us before its own clock is set.
-    /// `None` if both agree.
+    /// Compares it with the clock of the API server: a node may start a pod before its own clock is
+    /// set. `None` if both agree.
     ///
     /// # Errors
-    /// What keeps the API server from answering.
+    /// The API server cannot be reached.
     pub async fn skew(&self, client: &Client) -> Result<Option<ClockSkew>, kube::Error> {
         let request = Request::get(ANYTHING).body(kube::client::Body::empty());
         let request = request.map_err(kube::Error::HttpError)?;
@@ -80,8 +79,8 @@ impl Clock {
     }
 }
 
-/// How a clock that showed these two times before and after an answer differs from the time of that, which
-/// has no parts of a second.
+/// Returns the difference between a clock with these times before and after an answer, and the time of the
+/// answer, in whole seconds.
 fn difference((before, after): (Timestamp, Timestamp), date: Timestamp) -> Option<ClockSkew> {
     let (ahead, behind) = (before.duration_since(date), date.duration_since(after));
     if ahead > TOLERANCE {

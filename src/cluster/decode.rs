@@ -1,8 +1,8 @@
-//! Decodes objects one by one: an object that cannot be decoded keeps no other one from being read.
+//! Decodes objects one by one: an invalid object does not prevent others from being read.
 //!
-//! kube decodes a list, or a page of one, as a whole: one object with a word or a size that this version does not
-//! know would hide all others. Every list goes through [`list`], every watch through
-//! [`Watched`](crate::cluster::Watched) or [`Guarded`]; `tests/layers.rs` holds that.
+//! kube decodes a list, or a page of one, as a whole: one object with a value that this version does not know
+//! would hide all others. Every list uses [`list`], every watch [`Watched`](crate::cluster::Watched) or
+//! [`Guarded`]; `tests/layers.rs` enforces that.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -27,10 +27,10 @@ pub const OBJECT_UNREADABLE: &str = "InvalidObject";
 /// The reason of the event on an object that is skipped because its namespace has too much of its kind.
 pub const NAMESPACE_TOO_LARGE: &str = "NamespaceTooLarge";
 
-/// The longest cause that is kept, in characters: the object itself may be fat.
+/// Maximum length of a stored cause, in characters: the object itself may be large.
 const LONGEST_CAUSE: usize = 256;
 
-/// How many objects a page of a list has: a fat one is 1 MiB, and all of a page are in memory at once.
+/// Page size of lists: a large object is 1 MiB, and all objects of a page are in memory at once.
 pub const PAGE: u32 = 50;
 
 /// An object that is left out, because it cannot be decoded or its namespace has too much: what names it, and why.
@@ -38,13 +38,13 @@ pub const PAGE: u32 = 50;
 pub struct Unreadable {
     /// The reason of the event about it.
     pub reason: &'static str,
-    /// Its group and version.
+    /// Group and version of the object.
     pub api_version: String,
-    /// Its kind.
+    /// Kind of the object.
     pub kind: String,
-    /// What names it: name, namespace and uid, and the resourceVersion of what a watch has read; nothing else of it.
+    /// Name, namespace and uid of the object, and the resourceVersion from a watch; nothing else.
     pub metadata: ObjectMeta,
-    /// What the decoder says, or how much its namespace has.
+    /// Message of the decoder, or the size of the objects of its namespace.
     pub why: String,
 }
 
@@ -58,9 +58,9 @@ pub struct Guarded<K>(pub Result<K, Unreadable>);
 /// The objects of a list that can be decoded, and the others.
 #[derive(Debug, Clone)]
 pub struct Listed<K> {
-    /// Those that can be decoded.
+    /// Objects that can be decoded.
     pub items: Vec<K>,
-    /// Those that cannot.
+    /// Objects that cannot be decoded.
     pub unreadable: Vec<Unreadable>,
 }
 
@@ -71,10 +71,10 @@ impl<K> Default for Listed<K> {
 }
 
 impl<K> Listed<K> {
-    /// All of them, for whoever concludes something from what there is not.
+    /// Returns all objects, for decisions that depend on what does not exist.
     ///
     /// # Errors
-    /// If one of them cannot be decoded.
+    /// One of them cannot be decoded.
     pub fn whole(self) -> Result<Vec<K>, kube::Error> {
         match self.unreadable.first() {
             Some(one) => Err(one.error()),
@@ -102,7 +102,7 @@ impl Unreadable {
         }
     }
 
-    /// A record that is decoded and not understood.
+    /// Describes an object that is decoded but invalid.
     pub fn of_record(record: &impl Record, why: &str) -> Unreadable {
         Unreadable::named(record.reference(), OBJECT_UNREADABLE, why.to_owned())
     }
@@ -110,7 +110,7 @@ impl Unreadable {
     /// An object that is skipped, as are those that come after it: its namespace has too much of its kind.
     pub fn beyond(skipped: &ObjectReference, than: &str) -> Unreadable {
         let kind = skipped.kind.as_deref().unwrap_or_default();
-        let why = format!("the objects of kind {kind} of its namespace take more than {than}");
+        let why = format!("the objects of kind {kind} in its namespace take more than {than}");
         Unreadable::named(skipped.clone(), NAMESPACE_TOO_LARGE, why)
     }
 
@@ -129,7 +129,7 @@ impl Unreadable {
         }
     }
 
-    /// Refer to the object.
+    /// Returns a reference to the object.
     pub fn reference(&self) -> ObjectReference {
         ObjectReference {
             api_version: Some(self.api_version.clone()),
@@ -141,22 +141,22 @@ impl Unreadable {
         }
     }
 
-    /// It as an error of whoever needs to know the object.
+    /// Converts it into an error for callers that need the object.
     pub fn error(&self) -> kube::Error {
         kube::Error::SerdeError(serde::de::Error::custom(self))
     }
 
-    /// Its name.
+    /// Name of the object.
     pub fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    /// Its namespace; empty for kinds without.
+    /// Namespace of the object; empty for cluster-scoped kinds.
     pub fn namespace(&self) -> &str {
         self.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// Its namespace and its name.
+    /// Namespace and name of the object.
     pub fn place(&self) -> (&str, &str) {
         (self.namespace(), self.name())
     }
@@ -167,10 +167,10 @@ impl Unreadable {
             return format!("this object and later ones are skipped: {why}");
         }
         let version = env!("CARGO_PKG_VERSION");
-        format!("version {version} cannot decode this object and leaves it as it is: {why}")
+        format!("version {version} cannot decode this object and leaves it unchanged: {why}")
     }
 
-    /// Returns the event that says so on the object: one for each cause.
+    /// Returns the event about it on the object: one for each cause.
     pub fn event(&self) -> OnceEvent {
         let uid = self.metadata.uid.as_deref().unwrap_or_default();
         let identity = format!("{uid}/{}/{}", self.reason, self.why);
@@ -185,7 +185,7 @@ impl Unreadable {
     }
 }
 
-/// It in a sentence for people.
+/// Formats it as a sentence.
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = [self.namespace(), self.name()].map(str::to_owned);
@@ -203,7 +203,7 @@ where
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut object = Value::deserialize(deserializer)?;
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("managedFields"); // Nobody here asks who wrote what.
+            metadata.remove("managedFields"); // Managed fields are not used.
         }
         Ok(Guarded(match caught_now("objects", || K::deserialize(&object)) {
             Ok(decoded) => decoded.map_err(|error| Unreadable::of::<K>(&object, &error)),
@@ -242,7 +242,7 @@ impl<K: Resource<DynamicType = ()>> Resource for Guarded<K> {
     }
 }
 
-/// The same objects, each guarded.
+/// Returns the same API with each object guarded.
 pub fn guarded<K: Resource<DynamicType = ()>>(api: Api<K>) -> Api<Guarded<K>> {
     let namespace = api.namespace().map(str::to_owned);
     let client = api.into_client();
@@ -252,10 +252,10 @@ pub fn guarded<K: Resource<DynamicType = ()>>(api: Api<K>) -> Api<Guarded<K>> {
     }
 }
 
-/// List objects, page by page, each decoded by itself.
+/// Lists objects, page by page, each decoded on its own.
 ///
 /// # Errors
-/// What the API server says; never that one object cannot be decoded.
+/// An error of the API server; never because of an object that cannot be decoded.
 pub async fn list<K>(api: &Api<K>, params: &ListParams) -> Result<Listed<K>, kube::Error>
 where
     K: Resource<DynamicType = ()> + for<'object> Deserialize<'object> + Clone + fmt::Debug,
@@ -269,7 +269,8 @@ where
     Ok(listed)
 }
 
-/// List objects page by page and do something with each; no more than a page of them is in memory.
+/// Lists objects page by page and calls a function for each; no more than a page of them is in
+/// memory.
 ///
 /// # Errors
 /// As [`list`].
@@ -298,8 +299,8 @@ where
     }
 }
 
-/// The objects that watches of this process cannot decode, by kind, namespace and name. Its scope is that of the
-/// figure: the process, however many watches it has of a kind.
+/// Objects that watches of this process cannot decode, by kind, namespace and name. Its scope is that of the
+/// metric: the process, however many watches of a kind it has.
 static UNREADABLE: LazyLock<Mutex<HashMap<Place, String>>> = LazyLock::new(Mutex::default);
 
 type Place = (String, String, String);
@@ -308,7 +309,7 @@ fn place(kind: &str, (namespace, name): (&str, &str)) -> Place {
     (kind.to_owned(), namespace.to_owned(), name.to_owned())
 }
 
-/// Note an object that cannot be decoded; whether that was not known before.
+/// Adds an object that cannot be decoded; returns true if that was not known before.
 pub fn note_unreadable(one: &Unreadable) -> bool {
     let mut all = UNREADABLE.lock().unwrap_or_else(PoisonError::into_inner);
     let before = all.insert(place(&one.kind, one.place()), one.why.clone());
@@ -321,7 +322,7 @@ pub fn note_unreadable(one: &Unreadable) -> bool {
     is_new
 }
 
-/// Note an object that can be decoded, or is gone.
+/// Removes an object that can be decoded, or is gone.
 pub fn note_readable<K: Resource<DynamicType = ()>>(at: (&str, &str)) {
     let mut all = UNREADABLE.lock().unwrap_or_else(PoisonError::into_inner);
     if !all.is_empty() {
@@ -329,7 +330,7 @@ pub fn note_readable<K: Resource<DynamicType = ()>>(at: (&str, &str)) {
     }
 }
 
-/// Count the objects that watches of this process cannot decode, by kind.
+/// Counts the objects that watches of this process cannot decode, by kind.
 pub fn unreadable_by_kind() -> BTreeMap<String, u64> {
     let all = UNREADABLE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut counts = BTreeMap::new();
@@ -367,6 +368,6 @@ mod tests {
         );
         let event = bad.event();
         assert_eq!(event.about.name.as_deref(), Some("p007"));
-        assert!(event.text.contains("leaves it as it is"), "{}", event.text);
+        assert!(event.text.contains("leaves it unchanged"), "{}", event.text);
     }
 }

@@ -1,35 +1,35 @@
-//! Who is looked at next, of those that are due: what is urgent first, and no namespace before all others.
+//! Fair queue of due keys: urgent ones first, and no namespace before all others.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 use tokio::time::Instant;
 
-/// One that is due.
+/// A due key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due<K> {
-    /// What it is known by.
+    /// Key.
     pub key: K,
-    /// Its namespace.
+    /// Namespace of the object.
     pub namespace: String,
-    /// Whether something stands midway, such as a pod that is stopped.
+    /// True if an operation is midway, for example a pod is stopped.
     pub is_urgent: bool,
-    /// Since when it is due.
+    /// Time since which it is due.
     pub since: Instant,
 }
 
-/// How many are looked at at once.
+/// Maximum number of concurrent reconciles.
 #[derive(Debug, Clone, Copy)]
 pub struct Slots {
-    /// In all.
+    /// Total.
     pub all: usize,
-    /// In one namespace: those whose calls hang hold up no other one.
+    /// Maximum in one namespace: one with hanging calls delays no other.
     pub of_namespace: usize,
-    /// How many are left to what is not urgent, if there is any.
+    /// Number reserved for keys that are not urgent, if there are any.
     pub not_urgent: usize,
 }
 
-/// What is being looked at, by namespace.
+/// Running reconciles, by namespace.
 #[derive(Debug, Default)]
 struct Busy {
     by_namespace: HashMap<String, usize>,
@@ -38,14 +38,14 @@ struct Busy {
 }
 
 impl Busy {
-    /// Note that one is looked at.
+    /// Adds a running reconcile.
     fn begin(&mut self, namespace: &str, is_urgent: bool) {
         *self.by_namespace.entry(namespace.to_owned()).or_default() += 1;
         self.all += 1;
         self.urgent += usize::from(is_urgent);
     }
 
-    /// Note that a look has ended.
+    /// Removes a running reconcile.
     fn end(&mut self, namespace: &str, is_urgent: bool) {
         self.all = self.all.saturating_sub(1);
         self.urgent = self.urgent.saturating_sub(usize::from(is_urgent));
@@ -62,10 +62,10 @@ impl Busy {
     }
 }
 
-/// Those that are due, and how many are looked at: what is urgent comes first, then the namespace of which the fewest
-/// are looked at, then what is due longest.
+/// Queue of due keys, with the number of running reconciles: urgent ones come first, then the namespace with the
+/// fewest running ones, then the longest waiting.
 ///
-/// Each step costs the same, however many wait: they stay in this order between the steps.
+/// Each operation costs the same, however many wait: they stay in this order between the operations.
 #[derive(Debug)]
 pub struct Queue<K> {
     slots: Slots,
@@ -75,11 +75,12 @@ pub struct Queue<K> {
     busy: Busy,
 }
 
-/// Those that wait, of one urgency.
+/// Waiting keys of one urgency.
 #[derive(Debug)]
 struct Lane<K> {
     by_namespace: HashMap<String, BTreeSet<(Instant, K)>>,
-    /// Each namespace that has one waiting: how many of it are looked at, and since when its first one is due.
+    /// Namespaces with waiting keys: the number of running reconciles, and the time since which the first key
+    /// is due.
     order: BTreeSet<(usize, Instant, String)>,
     len: usize,
 }
@@ -91,7 +92,8 @@ impl<K> Default for Lane<K> {
 }
 
 impl<K: Ord + Clone> Lane<K> {
-    /// Change what waits of a namespace, or how many of it are looked at, and keep the order.
+    /// Changes the waiting keys of a namespace, or its number of running reconciles, and restores
+    /// the order.
     fn change(
         &mut self,
         namespace: &str,
@@ -111,7 +113,7 @@ impl<K: Ord + Clone> Lane<K> {
         }
     }
 
-    /// The first one of a namespace of which fewer than this are looked at.
+    /// Returns the first key of a namespace with fewer running reconciles than this.
     fn first(&self, of_namespace: usize) -> Option<&K> {
         let (count, _, namespace) = self.order.first()?;
         let all = self.by_namespace.get(namespace).filter(|_| *count < of_namespace)?;
@@ -120,7 +122,7 @@ impl<K: Ord + Clone> Lane<K> {
 }
 
 impl<K: Ord + Clone + Hash> Queue<K> {
-    /// None is due, and none is looked at.
+    /// Creates an empty queue.
     pub fn new(slots: Slots) -> Self {
         Queue {
             slots,
@@ -131,7 +133,7 @@ impl<K: Ord + Clone + Hash> Queue<K> {
         }
     }
 
-    /// Have one wait until it is chosen, as it is now: what was waiting under its key does so no longer.
+    /// Enqueues a key with its present urgency, in place of an earlier entry.
     pub fn insert(&mut self, due: Due<K>) {
         self.remove(&due.key);
         let count = self.busy.of(&due.namespace);
@@ -142,7 +144,7 @@ impl<K: Ord + Clone + Hash> Queue<K> {
         self.waiting.insert(due.key.clone(), due);
     }
 
-    /// Have one wait no longer, if it does.
+    /// Removes a waiting key, if there is one.
     pub fn remove(&mut self, key: &K) -> Option<Due<K>> {
         let due = self.waiting.remove(key)?;
         let count = self.busy.of(&due.namespace);
@@ -153,7 +155,7 @@ impl<K: Ord + Clone + Hash> Queue<K> {
         Some(due)
     }
 
-    /// Choose the next one that may be looked at now; it counts as looked at until [`Queue::end`].
+    /// Takes the next key that may run now; it counts as running until [`Queue::end`].
     pub fn choose(&mut self) -> Option<Due<K>> {
         if self.busy.all >= self.slots.all {
             return None;
@@ -169,7 +171,7 @@ impl<K: Ord + Clone + Hash> Queue<K> {
         Some(chosen)
     }
 
-    /// Note that a look has ended.
+    /// Ends a running reconcile.
     pub fn end(&mut self, chosen: &Due<K>) {
         self.recount(&chosen.namespace, |busy| busy.end(&chosen.namespace, chosen.is_urgent));
     }

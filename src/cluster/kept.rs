@@ -1,4 +1,4 @@
-//! What Kubernetes keeps of the volumes: their PersistentVolumes.
+//! PersistentVolumes of the driver.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -21,14 +21,14 @@ pub struct Kept {
     lasting: Mutex<HashMap<NodeKey, Lasting<Difference>>>,
 }
 
-/// What differs from what the nodes have, in the order of the nodes.
+/// Differences to the volumes of the nodes, in the order of the nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Differences {
-    /// What has lasted for [`GRACE`].
+    /// Differences that have lasted for [`GRACE`].
     pub lasting: Vec<Difference>,
-    /// What has not, and may pass.
+    /// Recent differences, which may pass.
     pub young: Vec<Difference>,
-    /// How long it is until more will have lasted.
+    /// Time until the next one has lasted.
     pub next: Option<Duration>,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Kept {
 }
 
 impl Kept {
-    /// Begin to watch them, until `stop`.
+    /// Starts to watch them, until `stop`.
     pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
         let api = Api::all(client.clone());
         // Their writer is no tenant, and there may be a hundred thousand: large pages.
@@ -48,17 +48,17 @@ impl Kept {
         Kept { watched, lasting: Mutex::default() }
     }
 
-    /// The records, as they were last told, and how to wait for others.
+    /// Returns the watch of the PersistentVolumes.
     pub fn watched(&self) -> &Watched<Pv> {
         &self.watched
     }
 
-    /// Those of the volumes of a node.
+    /// Returns the PersistentVolumes of a node's volumes.
     pub(crate) fn of_volumes_on(&self, node: &NodeKey) -> Vec<Arc<Pv>> {
         self.watched.with_key(node.as_str())
     }
 
-    /// What differs from what the nodes have; nothing, as long as not all are known. All are compared.
+    /// Returns the differences to the volumes of all nodes; none until everything is known.
     pub fn differences(&self, cluster: &Cluster) -> Differences {
         let nodes: Vec<NodeKey> = cluster.nodes().all().iter().map(|node| key(node)).collect();
         let mut all = Differences::default();
@@ -72,7 +72,7 @@ impl Kept {
         all
     }
 
-    /// What differs from what a node has; nothing, as long as not all are known.
+    /// Returns the differences to the volumes of a node; none until everything is known.
     pub(crate) fn differences_on(&self, cluster: &Cluster, node: &NodeKey) -> Differences {
         let Some(record) = cluster.nodes().record_by(node).filter(|_| self.watched.is_known())
         else {
@@ -87,7 +87,7 @@ impl Kept {
         Differences { lasting, young, next }
     }
 
-    /// Since when each differs.
+    /// Returns the start of each difference.
     fn since(&self) -> MutexGuard<'_, HashMap<NodeKey, Lasting<Difference>>> {
         self.lasting.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! What has been so for a while.
+//! Conditions that have lasted for a while.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Since when each thing is seen here: the times in records are of the clocks of others.
+/// Start of each observation here: times in objects are from other clocks.
 #[derive(Debug)]
 pub struct Lasting<T> {
     patience: Duration,
@@ -14,13 +14,13 @@ pub struct Lasting<T> {
 }
 
 impl<T: Clone + Eq + Hash + Ord> Lasting<T> {
-    /// Nothing is seen yet; later, things count once they have lasted this long.
+    /// Creates an empty state; observations count once they have lasted this long.
     pub fn new(patience: Duration) -> Self {
         Lasting { patience, since: HashMap::new() }
     }
 
-    /// Of what is there now tell what has lasted, in order; beside it, how long it is until more will
-    /// have. What went and came back begins anew.
+    /// Returns the observations that have lasted, in order, and the time until more will have. An
+    /// interrupted one starts again.
     pub fn of(&mut self, found: Vec<T>, now: Instant) -> (Vec<T>, Option<Duration>) {
         let before = std::mem::take(&mut self.since);
         let since = |one: &T| before.get(one).copied().unwrap_or(now);

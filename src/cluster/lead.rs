@@ -1,10 +1,10 @@
-//! Which replica runs the loops: the one that holds a Lease (coordination.k8s.io/v1).
+//! Leader election by a Lease (coordination.k8s.io/v1): its holder runs the loops.
 //!
-//! Two that both believe that they hold it do no harm, as each effect of a loop is none if another has had
-//! it; they only ask the API server for everything twice. So this saves requests, and nothing rests on it.
+//! Two replicas that both believe they hold it do no harm, because repeated effects do nothing; they only
+//! send every request twice. So this saves requests, and safety does not depend on it.
 //!
-//! A Lease is held for as long as it changes. The time that stands in it is the clock of another node, and
-//! decides nothing: each who waits measures by its own clock how long the Lease has stood still.
+//! A Lease is held as long as it changes. The time in it is from the clock of another node and decides
+//! nothing: each candidate measures by its own clock how long the Lease has not changed.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,26 +24,26 @@ use crate::causes;
 use crate::cluster::writes::{self, by_json, is_stale};
 use crate::cluster::{Pauses, until};
 
-/// Who writes, for the API server.
+/// Name of the field manager for the API server.
 const WRITER: &str = "pliant-operator";
 
-/// How long a Lease that does not change is another's.
+/// Time for which an unchanged Lease belongs to another holder.
 const HELD_FOR: Duration = Duration::from_secs(15);
 
-/// How often it is renewed.
+/// Interval of renewals.
 const RENEWED: Duration = Duration::from_secs(5);
 
-/// How long after the last renewal its holder stops: before any other can begin.
+/// Time after the last renewal when its holder stops: before any other can start.
 const GIVEN_UP: Duration = Duration::from_secs(10);
 
-/// Before what failed is tried again, and how long an answer is waited for.
+/// Delay before a retry, and timeout of a request.
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// A Lease, and who wants it.
 pub struct Candidate {
     leases: Api<Lease>,
     name: String,
-    /// What no other process has, whenever it started.
+    /// Identity that no other process has, at any start.
     identity: String,
 }
 
@@ -62,7 +62,7 @@ struct Sighting {
 }
 
 impl Sighting {
-    /// Take what a watch says: one that is begun again says what was known.
+    /// Takes an event of the watch: a restarted watch repeats the known state.
     fn see(&mut self, lease: Option<Lease>) {
         let version = |lease: &Option<Lease>| lease.as_ref()?.metadata.resource_version.clone();
         if self.since.is_none() || version(&self.lease) != version(&lease) {
@@ -70,7 +70,7 @@ impl Sighting {
         }
     }
 
-    /// When it may be taken, if nothing changes; `None` before it was seen.
+    /// Returns when it may be taken without a change; `None` before it was seen.
     fn is_free_at(&self, who: &str) -> Option<Instant> {
         let spec = self.lease.as_ref().and_then(|lease| lease.spec.as_ref());
         let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).unwrap_or_default();
@@ -87,27 +87,28 @@ impl Candidate {
         Candidate { leases, name: name.to_owned(), identity: identity.to_owned() }
     }
 
-    /// Run `work` whenever this process holds the Lease, until `stop`. Its token is cancelled before another
-    /// one holds it, unless a person empties or deletes it, and the Lease is let go when the work has ended.
+    /// Runs `work` whenever this process holds the Lease, until `stop`. Its token is cancelled before
+    /// another process holds it, unless a person empties or deletes it; the Lease is released when the work
+    /// has ended.
     pub async fn lead<F: Future<Output = ()>>(
         &self,
         stop: &CancellationToken,
         work: impl Fn(CancellationToken) -> F,
     ) {
         while let Some(since) = stop.run_until_cancelled(self.acquire()).await {
-            tracing::info!(lease = self.name, identity = self.identity, "this replica leads");
+            tracing::info!(lease = self.name, identity = self.identity, "acquired the Lease");
             let lost = stop.child_token();
             let renewed = async {
                 lost.run_until_cancelled(self.renew(since)).await;
                 lost.cancel();
             };
             tokio::join!(work(lost.clone()), renewed);
-            tracing::info!(lease = self.name, "this replica does not lead any more");
+            tracing::info!(lease = self.name, "lost the Lease");
             self.release().await;
         }
     }
 
-    /// Wait until the Lease is ours; since when it is.
+    /// Waits until this process holds the Lease; returns since when.
     async fn acquire(&self) -> Instant {
         let watched = watcher::watch_object(self.leases.clone(), &self.name);
         let mut watched = Box::pin(watched.backoff(Pauses::default()));
@@ -125,7 +126,7 @@ impl Candidate {
                     let since = Instant::now();
                     match in_time(self.take(seen.lease.as_ref())).await {
                         Ok(()) => return since,
-                        // Another one was faster, as the watch will say.
+                        // Another one was faster, as the watch will show.
                         Err(kube::Error::Api(status)) if is_stale(&status) => {
                             not_before = Instant::now() + HELD_FOR;
                         }
@@ -139,7 +140,7 @@ impl Candidate {
         }
     }
 
-    /// Take the Lease from what it was seen as.
+    /// Takes the Lease, if it is still as observed.
     async fn take(&self, seen: Option<&Lease>) -> Result<(), kube::Error> {
         let mut lease = seen.cloned().unwrap_or_else(|| Lease {
             metadata: ObjectMeta { name: Some(self.name.clone()), ..ObjectMeta::default() },
@@ -162,7 +163,7 @@ impl Candidate {
         }
     }
 
-    /// Keep the Lease, until it is lost, or may be.
+    /// Renews the Lease, until it is lost, or may be.
     async fn renew(&self, mut since: Instant) {
         let mut next = since + RENEWED;
         while next < since + GIVEN_UP {
@@ -180,7 +181,7 @@ impl Candidate {
         }
     }
 
-    /// Let another one have the Lease at once, if it is still ours.
+    /// Releases the Lease at once, if this process still holds it.
     async fn release(&self) {
         let free = json!({"op": "replace", "path": "/spec/holderIdentity", "value": ""});
         match in_time(self.change(free)).await {
@@ -190,7 +191,7 @@ impl Candidate {
         }
     }
 
-    /// Change the Lease, if it is ours.
+    /// Changes the Lease, if this process holds it.
     async fn change(&self, what: Value) -> Result<(), kube::Error> {
         let ours = json!({"op": "test", "path": "/spec/holderIdentity", "value": self.identity});
         let patch = by_json(json!([ours, what]));
@@ -203,7 +204,7 @@ impl Candidate {
     }
 }
 
-/// Wait for an answer, and no longer than until it is time to ask again.
+/// Waits for an answer, but no longer than until the next attempt is due.
 async fn in_time(asked: impl Future<Output = Result<(), kube::Error>>) -> Result<(), kube::Error> {
     timeout(AGAIN, asked).await.unwrap_or_else(|late| Err(kube::Error::Service(late.into())))
 }

@@ -1,4 +1,4 @@
-//! What the nodes have, from the records that their agents keep.
+//! Storage of the nodes, from the NodeStorages of their node plugins.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -19,20 +19,20 @@ use crate::volume::{
 /// The numbers that fences of volumes have: one a swap.
 const FENCES: RangeInclusive<i64> = 1..=1 << 40;
 
-/// What the nodes have.
+/// Storage of the nodes.
 #[derive(Debug)]
 pub struct Nodes {
     watched: Watched<NodeStorage>,
 }
 
 impl Nodes {
-    /// Begin to watch the nodes' records, until `stop`.
+    /// Starts to watch the NodeStorages, until `stop`.
     pub fn watch(client: &Client, stop: &CancellationToken) -> Self {
         let api = Api::all(client.clone());
         Nodes { watched: Watched::start_keyed(api, every(), stop, believe, keys) }
     }
 
-    /// The ids of the volumes that only a copy may read, or that do not grow, as their nodes tell.
+    /// Returns the ids of the volumes that only a copy may read, or whose size is limited.
     pub(crate) fn restricted(&self) -> BTreeSet<String> {
         let nodes = self.watched.with_key(RESTRICTED);
         let volumes = nodes.iter().filter_map(|node| node.status.as_ref());
@@ -40,48 +40,47 @@ impl Nodes {
         volumes.filter(|volume| is_restricted(volume)).map(|volume| volume.id.clone()).collect()
     }
 
-    /// Whether there are any.
+    /// Returns true if there are restricted volumes.
     pub(crate) fn has_restricted(&self) -> bool {
         self.watched.has_key(RESTRICTED)
     }
 
-    /// Whether a volume is one of them.
+    /// Returns true if a volume is restricted.
     pub(crate) fn tells_restricted(&self, volume: &str) -> bool {
         self.watched.has_key(&restricted(volume))
     }
 
-    /// Wait until all are known.
+    /// Waits until all are known.
     pub async fn known(&self) {
         self.watched.known().await;
     }
 
-    /// The record of each node, by name.
+    /// Returns all NodeStorages, by name.
     pub fn all(&self) -> Vec<Arc<NodeStorage>> {
         let mut all = self.watched.all();
         all.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         all
     }
 
-    /// The records, as they were last told, and how to wait for others.
+    /// Returns the watch of the NodeStorages.
     pub fn watched(&self) -> &Watched<NodeStorage> {
         &self.watched
     }
 
-    /// Look now and after each change, until there is something to see.
+    /// Checks now and after each change, until there is a result.
     pub async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
         self.watched.until(|_| look()).await
     }
 
-    /// Choose the node of a volume: the one that has it, else the best for a new one.
+    /// Chooses the node of a volume: the one that has it, else the best for a new one.
     ///
-    /// Where a record leaves out volumes and does not name them, any name may be one of them. It is believed of no name
-    /// but one that the node was asked to make, `made_on` it: whoever has the token of a node's agent may write any
-    /// number there, and must not hold up the volumes of other nodes by that.
+    /// A NodeStorage that leaves out unnamed volumes may have any of them. It is trusted only for the name that the
+    /// node was asked to create, `made_on` it: with the token of a node plugin any number can be written there,
+    /// which must not block the volumes of other nodes.
     ///
     /// # Errors
-    /// [`VolumeError::AlreadyExists`] if it was made on a node that is not allowed now,
-    /// [`Reason::TopologyMismatch`] if no allowed node has the pool, [`VolumeError::Unavailable`] if no agent
-    /// has ever told of an allowed node.
+    /// [`VolumeError::AlreadyExists`] if it was created on a node that is not allowed now, [`Reason::TopologyMismatch`] if no
+    /// allowed node has the pool, [`VolumeError::Unavailable`] if no node plugin has ever reported an allowed node.
     pub(super) fn place(
         &self,
         want: &NewVolume,
@@ -91,7 +90,7 @@ impl Nodes {
         let may_hide_it =
             |node: &&str| self.may_leave_unnamed(&VolumeId::new(NodeKey::of(node), want.key()));
         let hider = || made_on.filter(may_hide_it).map(str::to_owned);
-        // After it was made another node has more room: the repeated call must not go there.
+        // After its creation another node has more free space: the repeated call must not go there.
         if let Some(holder) = holder(&all, want).or_else(hider) {
             let allowed = want.nodes.is_empty() || want.nodes.contains(&holder);
             return if allowed { Ok(holder) } else { Err(made_elsewhere(want, &holder)) };
@@ -109,7 +108,7 @@ impl Nodes {
         chosen.ok_or_else(|| nowhere(want, &known, &candidates))
     }
 
-    /// Whether a node may have a volume that its record neither lists nor names among those that it does not list.
+    /// Returns true if a node may have a volume that its NodeStorage neither lists nor names as unlisted.
     pub(crate) fn may_leave_unnamed(&self, id: &VolumeId) -> bool {
         let record = self.record_of(id);
         let status = record.as_ref().and_then(|record| record.status.as_ref());
@@ -120,12 +119,13 @@ impl Nodes {
         })
     }
 
-    /// Whether a node may have volumes that its record neither lists nor names.
+    /// Returns true if a node may have volumes that its NodeStorage neither lists nor names.
     pub(crate) fn has_unnamed(&self) -> bool {
         self.watched.has_key(UNNAMED)
     }
 
-    /// Whether a node may have a volume that its record does not list, because that would be too large.
+    /// Returns true if a node may have a volume that its NodeStorage does not list because of its size
+    /// limit.
     pub(super) fn may_be_unlisted(&self, id: &VolumeId) -> bool {
         let record = self.record_of(id);
         let status = record.as_ref().and_then(|record| record.status.as_ref());
@@ -134,24 +134,23 @@ impl Nodes {
         })
     }
 
-    /// The name of the node that has the volumes with this id's beginning.
+    /// Returns the name of the node with this node hash in the volume id.
     ///
     /// # Errors
-    /// [`VolumeError::Unavailable`] if no agent has told of it: the volume may be there.
+    /// [`VolumeError::Unavailable`] if no node plugin has reported it: the volume may exist.
     pub(super) fn of(&self, id: &VolumeId) -> Result<String, VolumeError> {
         let node = self.record_of(id).and_then(|node| node.metadata.name.clone());
         node.ok_or_else(|| VolumeError::Unavailable {
             reason: format!(
-                "no node has told that it has the volumes of {}; see `kubectl get nodestorages`: if \
-                 the node is gone for good, so is the volume, and its PersistentVolume can be \
-                 removed by hand",
+                "no NodeStorage has node hash {}; see `kubectl get nodestorages`: if the node is gone for \
+                 good, so is the volume, and you can delete its PersistentVolume",
                 id.node().as_str()
             ),
         })
     }
 
-    /// The node of a volume, and the largest one that it has room for beside that; `None` without a pool
-    /// for it. Of a node that tells of no pools nothing is known.
+    /// Returns the node of a volume, and the largest volume that fits next to it; `None` without a pool
+    /// for it. `None` too for a node that reports no pools.
     pub(crate) fn beside(
         &self,
         id: &VolumeId,
@@ -163,8 +162,8 @@ impl Nodes {
         Some((name(&node).to_owned(), largest))
     }
 
-    /// The nodes that have a pool for such volumes, and the largest one that each has room for; the one with
-    /// most room first.
+    /// Returns the nodes with a pool for such volumes, and the largest volume that fits on each; the node
+    /// with the most free space first.
     pub(crate) fn with_room(&self, query: &CapacityQuery) -> Vec<(String, Bytes)> {
         let all = self.watched.all();
         let of = |node: &NodeStorage| {
@@ -176,17 +175,17 @@ impl Nodes {
         nodes
     }
 
-    /// The record of the node of a volume.
+    /// Returns the NodeStorage of the node of a volume.
     pub(crate) fn record_of(&self, id: &VolumeId) -> Option<Arc<NodeStorage>> {
         self.record_by(id.node())
     }
 
-    /// The record of a node, by its key.
+    /// Returns the NodeStorage with this node hash.
     pub(crate) fn record_by(&self, node: &NodeKey) -> Option<Arc<NodeStorage>> {
         self.watched.with_key(&format!("node {}", node.as_str())).into_iter().next()
     }
 
-    /// Find a volume in what its node told last.
+    /// Finds a volume in the NodeStorage of its node.
     ///
     /// # Errors
     /// [`VolumeError::Unavailable`] if it is not among the volumes of its node and that could not read
@@ -203,23 +202,23 @@ impl Nodes {
         }
     }
 
-    /// Refuse to list what would lack volumes: whoever reads a list could take one that is not in it for gone.
+    /// Rejects a list that would lack volumes: a reader could take a missing volume for deleted.
     ///
     /// # Errors
-    /// [`VolumeError::Unavailable`] if the record of a node leaves out volumes that are asked for.
+    /// [`VolumeError::Unavailable`] if a NodeStorage leaves out requested volumes.
     pub(super) fn refuse_if_short(&self, page: &Page) -> Result<(), VolumeError> {
         let all = self.all();
         let why = |node: &Arc<NodeStorage>| why_short(node, page.only_ailing);
         let mut short = all.iter().filter_map(why);
         let Some(first) = short.next() else { return Ok(()) };
         let reason = match short.count() {
-            0 => format!("a list would lack volumes: {first}"),
-            others => format!("a list would lack volumes of {} nodes: {first}", others + 1),
+            0 => format!("the list would lack volumes: {first}"),
+            others => format!("the list would lack volumes of {} nodes: {first}", others + 1),
         };
         Err(VolumeError::Unavailable { reason })
     }
 
-    /// All volumes in the order of their ids, as their nodes told them last.
+    /// Returns all reported volumes in the order of their ids.
     pub(super) fn volumes(&self) -> Vec<VolumeStatus> {
         let mut volumes: Vec<VolumeStatus> = Vec::new();
         for node in self.watched.all() {
@@ -230,8 +229,8 @@ impl Nodes {
         volumes
     }
 
-    /// Wait until the node of a volume tells of it; `None` if its record has more volumes than it lists, so that what the
-    /// volume is has to be asked.
+    /// Waits until the node of a volume reports it; `None` if its NodeStorage leaves out volumes, so that the node
+    /// must be asked.
     pub(super) async fn until_told(&self, id: &VolumeId) -> Option<Volume> {
         let told = || match self.find(id) {
             Ok(Some(found)) => Some(Some(found.volume)),
@@ -240,9 +239,9 @@ impl Nodes {
         self.watched.until(|_| told()).await
     }
 
-    /// Wait until the node of a volume no longer tells of it.
+    /// Waits until the node of a volume no longer reports it.
     ///
-    /// That it could not read all of its volumes does not matter here: it has removed this one.
+    /// A node that could not read all of its volumes counts too: it has deleted this one.
     pub(super) async fn until_gone(&self, id: &VolumeId) {
         let text = id.to_string();
         let is_told = || {
@@ -252,7 +251,7 @@ impl Nodes {
         self.watched.until(|_| is_told().is_none().then_some(())).await;
     }
 
-    /// What could still be made, on one node or on all.
+    /// Returns the remaining capacity of one node or of all.
     pub(super) fn capacity(&self, query: &CapacityQuery) -> Capacity {
         let asked = |node: &str| query.node.as_ref().is_none_or(|asked| asked == node);
         let all = self.watched.all();
@@ -267,13 +266,13 @@ impl Nodes {
     }
 }
 
-/// The key of the nodes that tell of a restricted volume.
+/// Key of the nodes with a restricted volume.
 const RESTRICTED: &str = "restricted";
 
-/// The key of the nodes whose records leave out volumes and do not name them.
+/// Key of the nodes whose NodeStorages leave out unnamed volumes.
 const UNNAMED: &str = "unnamed";
 
-/// The key of the node that tells of this restricted volume.
+/// Key of the node with this restricted volume.
 fn restricted(volume: &str) -> String {
     format!("restricted {volume}")
 }
@@ -292,33 +291,33 @@ fn keys(record: &NodeStorage) -> Vec<String> {
     keys
 }
 
-/// Whether a record leaves out volumes and does not name them.
+/// Returns true if a NodeStorage leaves out unnamed volumes.
 pub(crate) fn leaves_unnamed(record: &NodeStorage) -> bool {
     record.status.as_ref().is_some_and(NodeStorageStatus::leaves_unnamed)
 }
 
-/// Whether only a copy may read a volume, or it does not grow.
+/// Returns true if only a copy may read a volume, or its size is limited.
 pub(crate) fn is_restricted(volume: &VolumeOnNode) -> bool {
     volume.max_size.is_some() || is_being_copied(volume)
 }
 
-/// Whether a copy may read a volume and nobody else.
+/// Returns true if only a copy may read a volume.
 pub(crate) fn is_being_copied(volume: &VolumeOnNode) -> bool {
     volume.fence.as_ref().is_some_and(|fence| Fence::from(fence).lets() == Use::Read)
 }
 
-/// Leave of the record of a node what that node can know: its own volumes, how full they are, and the work on
-/// them. All that is read of nodes comes through here: whoever has the token of a node's agent writes what he
-/// likes into its record, and must not grow, shrink or hide a volume of another node by that. A number of a fence that
-/// no swap comes to is left out as well: the next one has to be higher, and is planned together with those of volumes
-/// on other nodes.
+/// Reduces the NodeStorage of a node to what that node can know: its own volumes, their usage, and their
+/// operations. All reads of nodes come through here: with the token of a node plugin anything can be written into
+/// its NodeStorage, which must not expand, shrink or hide a volume of another node. A fence number that no swap
+/// reaches is left out too: the next one must be higher, and is planned together with those of volumes on other
+/// nodes.
 pub(crate) fn believe(record: &mut NodeStorage) {
     let node = key(record);
     let is_own = |id: &str| id.parse::<VolumeId>().is_ok_and(|id| *id.node() == node);
     let Some(status) = &mut record.status else { return };
     let told = status.volumes.len();
     status.volumes.retain(|one| is_own(&one.id));
-    // Those are none that the record leaves out.
+    // The NodeStorage does not leave these out.
     let foreign = i32::try_from(told - status.volumes.len()).unwrap_or(i32::MAX);
     status.volume_count = status.volume_count.saturating_sub(foreign);
     for one in &mut status.volumes {
@@ -328,7 +327,7 @@ pub(crate) fn believe(record: &mut NodeStorage) {
     status.work.retain(|one| is_own(&one.volume));
 }
 
-/// What the node of a volume tells of it, in the records of all nodes.
+/// Returns the entry of a volume in the NodeStorages.
 pub(crate) fn told_of<'a>(
     nodes: impl IntoIterator<Item = &'a NodeStorage>,
     id: &VolumeId,
@@ -338,21 +337,21 @@ pub(crate) fn told_of<'a>(
     node.status.as_ref()?.volumes.iter().find(|one| one.id == id)
 }
 
-/// Whether a volume is one of the node that a record is of, by the name of that.
+/// Returns true if a volume belongs to the node of a NodeStorage, by its name.
 ///
-/// An agent writes the key into its record itself, so that whoever has its token could tell that of
-/// another node there; the name is given.
+/// A node plugin writes the node hash into its NodeStorage itself, so its token could be used to
+/// write that of another node; the name is fixed.
 pub(crate) fn is_on(record: &NodeStorage, id: &VolumeId) -> bool {
     key(record) == *id.node()
 }
 
-/// The key of the node that a record is of, by the name of that: see [`is_on`].
+/// Returns the node hash of a NodeStorage, by its name: see [`is_on`].
 pub(crate) fn key(record: &NodeStorage) -> NodeKey {
     NodeKey::of(name(record))
 }
 
-/// The node that has the volume of this name. If several say so, it is one that may have it: the record of
-/// another one must not take it from there.
+/// Returns the node with the volume of this name. If several report it, an allowed one is preferred: the
+/// NodeStorage of another node must not take the volume from it.
 fn holder(nodes: &[Arc<NodeStorage>], want: &NewVolume) -> Option<String> {
     let key = want.key();
     let has_it = |node: &&Arc<NodeStorage>| {
@@ -369,18 +368,17 @@ fn holder(nodes: &[Arc<NodeStorage>], want: &NewVolume) -> Option<String> {
 fn made_elsewhere(want: &NewVolume, holder: &str) -> VolumeError {
     VolumeError::AlreadyExists {
         name: want.name.clone(),
-        difference: format!("it is on node {holder}, and may lie on {} only", few(&want.nodes)),
+        difference: format!("it is on node {holder}, but may be on {} only", few(&want.nodes)),
     }
 }
 
-/// Why a node's record lacks volumes, of those that ail or of all; `None` if it does not.
+/// Returns why a NodeStorage lacks volumes, of the unhealthy ones or of all; `None` if it does not.
 fn why_short(node: &NodeStorage, only_ailing: bool) -> Option<String> {
     let (name, status) = (name(node), node.status.as_ref()?);
     let is_short = status.left_out() > 0 && !(only_ailing && status.lists_all_that_ail());
     is_short.then(|| {
         format!(
-            "node {name} does not list all of its {} volumes, but {}; see `kubectl get nodestorage \
-             {name} --output yaml`",
+            "node {name} has {} volumes, but lists only {}; see `kubectl get nodestorage {name} --output yaml`",
             status.volume_count,
             status.volumes.len()
         )
@@ -401,17 +399,17 @@ pub fn pool_of<'a>(status: &'a NodeStorageStatus, class: &Class) -> Option<&'a P
     }
 }
 
-/// Which pool of a node takes volumes of a class that names none, for people.
+/// Description of the pool of a node for classes that name none.
 pub(crate) const DEFAULT_POOL: &str =
     "the one named default, else the oldest, of those that have a volume group there";
 
-/// The largest volume that a pool has room for now.
+/// Returns the largest volume that fits into a pool now.
 pub fn largest(pool: &PoolOnNode, layout: Layout) -> Bytes {
     let room = pool.maximum_volume_size.iter().find(|room| room.layout == layout.as_str());
     room.map_or(Bytes::ZERO, |room| room.size.0)
 }
 
-/// What could still be made on a node that tells this; `None` if it does not have the pool.
+/// Returns the remaining capacity of a node; `None` if it does not have the pool.
 pub(super) fn capacity_on(status: &NodeStorageStatus, query: &CapacityQuery) -> Option<Capacity> {
     let pool = pool_of(status, &query.class)?;
     let needed = match query.mode {
@@ -429,7 +427,7 @@ pub(super) fn capacity_on(status: &NodeStorageStatus, query: &CapacityQuery) -> 
     Some(Capacity { free: pool.available.0, largest, smallest })
 }
 
-/// Why a volume can be made on none of the nodes that it may lie on.
+/// Returns why a volume cannot be created on any allowed node.
 fn nowhere(
     want: &NewVolume,
     known: &[(&str, &NodeStorageStatus)],
@@ -438,19 +436,19 @@ fn nowhere(
     let asked = &want.nodes;
     if !asked.is_empty() && !known.iter().any(|(node, _)| asked.iter().any(|one| one == node)) {
         let reason = format!(
-            "no agent has told of node {}; see `kubectl get nodestorages` and the pods of pliant-node",
+            "no node plugin has reported node {}; see `kubectl get nodestorages` and the pods of pliant-node",
             few(asked)
         );
         return VolumeError::Unavailable { reason };
     }
     let pool = match &want.class.pool {
-        Some(pool) => format!("pool {pool}, which the volume asks for"),
+        Some(pool) => format!("pool {pool}, which the volume requests"),
         None => "a pool".to_owned(),
     };
     let message = match (asked.as_slice(), candidates) {
         ([], _) => format!("no node has {pool}; see `kubectl get storagepools`"),
         (asked, []) => format!(
-            "no node has {pool}, neither {} nor another one; see `kubectl get storagepools`",
+            "no node has {pool}, neither {} nor any other; see `kubectl get storagepools`",
             few(asked)
         ),
         (asked, others) => {

@@ -1,4 +1,4 @@
-//! Events that are written once, whoever writes them and however often that one starts.
+//! Events that are written once, by any writer and after any restart.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -14,10 +14,10 @@ use sha2::{Digest, Sha256};
 use crate::cluster::Record;
 use crate::volume::DRIVER;
 
-/// The annotation by which the writer of an event knows again what it has told.
+/// Annotation of an event by which its writer recognizes it.
 pub const TELLS: &str = "pliant.io/tells";
 
-/// Where events of objects without a namespace are kept.
+/// Namespace for events of cluster-scoped objects.
 pub(crate) const NO_NAMESPACE: &str = "default";
 
 /// The longest name of an object that an event is named for, in bytes; names end at 253.
@@ -26,26 +26,26 @@ const LONGEST_NAME: usize = 200;
 /// The longest sentence that the API server takes, in bytes.
 const LONGEST_TEXT: usize = 1024;
 
-/// An event whose name follows from what it tells: whoever comes second finds it written.
+/// An event whose name follows from its content: a second writer finds it written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OnceEvent {
-    /// Its name.
+    /// Name of the event.
     pub name: String,
-    /// The object of which it tells.
+    /// Object of the event.
     pub about: ObjectReference,
-    /// One word for machines.
+    /// Reason of the event, in CamelCase.
     pub reason: String,
-    /// Whether somebody has to do something.
+    /// True if a person has to act.
     pub is_warning: bool,
     /// A sentence for people.
     pub text: String,
-    /// What one who reads it later has to know of it; see [`TELLS`].
+    /// Data for later readers of the event; see [`TELLS`].
     pub tells: Option<String>,
 }
 
 impl OnceEvent {
-    /// Returns the event that tells this of an object: the same reason and subject of the same object are
-    /// the same event, in whatever words.
+    /// Creates the event of an object: the same reason and subject of the same object give the same
+    /// event, whatever the text.
     pub fn of<K: Record>(
         object: &K,
         (reason, is_warning): (impl Display, bool),
@@ -63,7 +63,7 @@ impl OnceEvent {
         }
     }
 
-    /// Returns the name of the event about an object of this name that tells what `identity` says.
+    /// Returns the name of the event about an object with this `identity`.
     pub fn name_for(object: &str, identity: &str) -> String {
         let digest = Sha256::digest(identity);
         let digest = digest.iter().take(8).fold(0_u64, |sum, byte| sum << 8 | u64::from(*byte));
@@ -76,11 +76,11 @@ impl OnceEvent {
         cut(text, LONGEST_TEXT).to_owned()
     }
 
-    /// Write it; one that is there already, or that nobody can have any more, is done. Whether it was
-    /// written now.
+    /// Writes the event; an existing one, or one that is not permitted, counts as done. Returns true
+    /// if it was written now.
     ///
     /// # Errors
-    /// What the API server says if asking again may help.
+    /// An error of the API server if a retry may help.
     pub async fn write(&self, client: &Client, writer: &str) -> Result<bool, kube::Error> {
         let namespace = self.about.namespace.as_deref().unwrap_or(NO_NAMESPACE);
         let api: Api<Event> = Api::namespaced(client.clone(), namespace);
@@ -90,7 +90,7 @@ impl OnceEvent {
             // Its namespace is being deleted, or we may not: asking again would not help.
             Err(kube::Error::Api(answer)) if answer.code < 429 => {
                 let (name, why) = (&self.name, &answer.message);
-                tracing::warn!(event = name, why, "an event is refused");
+                tracing::warn!(event = name, why, "event rejected by the API server");
                 Ok(false)
             }
             written => written.map(|_| true),

@@ -1,21 +1,21 @@
-//! Which node a new volume goes to. Pure.
+//! Choice of the node of a new volume. Pure.
 
 use crate::bytes::Bytes;
 
 /// A node that has the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate<'a> {
-    /// Its name.
+    /// Name of the node.
     pub node: &'a str,
-    /// The largest volume that it has room for, as it last said.
+    /// Largest volume that fits, as last reported.
     pub largest: Bytes,
 }
 
-/// Choose the node for a volume of this size; `None` only if there is no candidate.
+/// Chooses the node for a volume of this size; `None` only if there is no candidate.
 ///
-/// Of the nodes that were asked for, the first with room, since callers name the best first; where any
-/// node will do, the one with the most room. Where none has room it is the one that lacks least: what
-/// is known of it may be old, and its answer has the numbers of now.
+/// Of the requested nodes, the first with enough free space, since callers name the best first;
+/// without a request, the one with the most free space. If none has enough, the one that lacks least:
+/// its report may be old, and its answer has the present numbers.
 pub fn place<'a>(candidates: &[Candidate<'a>], asked: &[String], size: Bytes) -> Option<&'a str> {
     let roomy = |candidate: &&Candidate| candidate.largest >= size;
     let mut allowed: Vec<&Candidate> = match asked {

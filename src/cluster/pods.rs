@@ -1,7 +1,7 @@
-//! Pods, as far as they say what uses a claim, where it may run and how it is.
+//! Pods, reduced to their claims, their scheduling and their state.
 //!
-//! A pod may be 1 MiB, and a namespace may have ten thousand: they are listed in small pages, and of each only this is
-//! decoded.
+//! A pod may be 1 MiB, and a namespace may have ten thousand: they are listed in small pages, and only these fields
+//! are decoded.
 
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
@@ -10,10 +10,10 @@ use crate::cluster::decode::pages;
 use crate::cluster::share::SHARE;
 use crate::cluster::summary::{LARGEST_POD, PodSummary, weight};
 
-/// List the pods of a namespace that have a claim, or that a StatefulSet makes.
+/// Lists the pods of a namespace that have a claim, or that a StatefulSet creates.
 ///
 /// # Errors
-/// What the API server says, and that a pod cannot be decoded or has more than is read: it might write to a claim.
+/// An error of the API server, or a pod that cannot be decoded or is too large: it might write to a claim.
 pub async fn pods(client: &Client, namespace: &str) -> Result<Vec<PodSummary>, kube::Error> {
     let (mut all, mut taken, mut fault) = (Vec::new(), 0, None);
     let api = Api::namespaced(client.clone(), namespace);

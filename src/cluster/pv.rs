@@ -1,4 +1,4 @@
-//! PersistentVolumes, as far as they say which volume they name and whose it is.
+//! PersistentVolumes, reduced to their volume and their claim.
 
 use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::Resource;
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::volume::{DRIVER, VolumeId};
 
-/// A PersistentVolume without all that nobody here asks for.
+/// A PersistentVolume without unused fields.
 ///
-/// A cluster may have a hundred thousand: the whole type takes 3.4 KB of memory for each, also where it
-/// has nothing to say.
+/// A cluster may have a hundred thousand: the whole type takes 3.4 KB of memory for each, even if it is
+/// empty.
 #[derive(Resource, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[resource(inherit = PersistentVolume)]
 pub struct Pv {
-    /// Its name and uid.
+    /// Name and uid.
     pub metadata: ObjectMeta,
-    /// What it names.
+    /// Volume and claim.
     #[serde(default)]
     pub spec: PvSpec,
-    /// How it is.
+    /// State of the PersistentVolume.
     #[serde(default)]
     pub status: PvStatus,
 }
@@ -27,15 +27,15 @@ pub struct Pv {
 /// The phase of a PersistentVolume whose claim is gone.
 const RELEASED: &str = "Released";
 
-/// How a PersistentVolume is.
+/// State of a PersistentVolume.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq)]
 #[serde(default)]
 pub struct PvStatus {
-    /// In one word; of what is watched only that it is released is kept.
+    /// Phase; a watch retains only `Released`.
     pub phase: Option<Box<str>>,
 }
 
-/// What a PersistentVolume names.
+/// Volume and claim of a PersistentVolume.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PvSpec {
@@ -43,7 +43,7 @@ pub struct PvSpec {
     pub claim_ref: Option<Box<ClaimRef>>,
     /// The volume of a CSI driver.
     pub csi: Option<Source>,
-    /// What becomes of the volume with its claim; kept of those that are released.
+    /// Reclaim policy; a watch retains it for released ones.
     pub persistent_volume_reclaim_policy: Option<Box<str>>,
 }
 
@@ -51,11 +51,11 @@ pub struct PvSpec {
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq)]
 #[serde(default)]
 pub struct ClaimRef {
-    /// Its namespace.
+    /// Namespace of the claim.
     pub namespace: String,
-    /// Its name.
+    /// Name of the claim.
     pub name: String,
-    /// Its uid; `None` for one that is not there yet.
+    /// Uid of the claim; `None` if it does not exist yet.
     pub uid: Option<String>,
 }
 
@@ -65,11 +65,11 @@ pub struct ClaimRef {
 pub struct Source {
     /// The driver.
     pub driver: Driver,
-    /// What the driver calls it.
+    /// Volume handle.
     pub volume_handle: Box<str>,
 }
 
-/// A CSI driver. The name of this one is not kept for each volume.
+/// A CSI driver. The name of this driver is not stored for each volume.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq)]
 #[serde(from = "String", into = "String")]
 pub enum Driver {
@@ -118,14 +118,14 @@ impl Pv {
         self.spec.claim_ref.as_ref()?.uid.as_deref()
     }
 
-    /// True if its claim is gone and its volume is kept for whoever wants the data again.
+    /// Returns true if its claim is gone and its volume is retained.
     pub fn is_retained_without_claim(&self) -> bool {
         self.status.phase.as_deref() == Some(RELEASED)
             && self.spec.persistent_volume_reclaim_policy.as_deref() == Some("Retain")
     }
 
-    /// Leave of it which volume it names and whose it is, whether it is retained without a claim, and these annotations; of those of other drivers
-    /// the name and these annotations.
+    /// Reduces it to its volume, its claim, its retention and these annotations; that of another driver to its name
+    /// and these annotations.
     pub(crate) fn cut(&mut self, notes: &[&str]) {
         let metadata = std::mem::take(&mut self.metadata);
         self.metadata = ObjectMeta {

@@ -1,4 +1,4 @@
-//! What is kept of an object: as little of it as is read.
+//! Reduced objects in memory: only the fields that are read.
 
 use std::collections::HashSet;
 use std::fmt::Debug;
@@ -9,39 +9,39 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::de::DeserializeOwned;
 
-/// What a watch keeps of an object of Kubernetes.
+/// Reduced object of Kubernetes in a watch.
 pub trait Record: Clone + Debug + Send + Sync + 'static {
-    /// What the object is decoded as.
+    /// Type that the object is decoded as.
     type Object: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync;
 
-    /// How what names it is kept.
+    /// Type of its metadata.
     type Identity: Identity;
 
-    /// Keep of an object what is read of it.
+    /// Reduces an object.
     fn of(object: Self::Object) -> Self;
 
-    /// What names it.
+    /// Metadata of the object.
     fn identity(&self) -> &Self::Identity;
 
-    /// The same, to be shared.
+    /// Metadata of the object, to share its strings.
     fn identity_mut(&mut self) -> &mut Self::Identity;
 
-    /// Its namespace, which is empty for kinds without, and its name.
+    /// Namespace, empty for cluster-scoped kinds, and name.
     fn place(&self) -> (&str, &str) {
         self.identity().place()
     }
 
-    /// Its uid.
+    /// Uid of the object.
     fn id(&self) -> &str {
         self.identity().id()
     }
 
-    /// Share what many hold: the uid with an earlier version of it, the namespace with others.
+    /// Shares common strings: the uid with an earlier version of it, the namespace with others.
     fn share(&mut self, before: Option<&Self>, namespaces: &mut Namespaces) {
         self.identity_mut().share(before.map(Self::identity), namespaces);
     }
 
-    /// Refer to it, for an event about it.
+    /// Returns a reference to it, for an event.
     fn reference(&self) -> ObjectReference {
         let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let (namespace, name) = self.place();
@@ -56,7 +56,7 @@ pub trait Record: Clone + Debug + Send + Sync + 'static {
     }
 }
 
-/// An object of which all is kept, but for what is cut.
+/// A whole object, except for what is cut.
 impl<K> Record for K
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
@@ -77,7 +77,7 @@ where
     }
 }
 
-/// What names an object.
+/// Metadata of an object.
 pub trait Identity {
     /// The namespace, which is empty for kinds without, and the name.
     fn place(&self) -> (&str, &str);
@@ -85,7 +85,7 @@ pub trait Identity {
     /// The uid.
     fn id(&self) -> &str;
 
-    /// Share what many hold: the uid with an earlier version, the namespace with others.
+    /// Shares common strings: the uid with an earlier version, the namespace with others.
     fn share(&mut self, _before: Option<&Self>, _namespaces: &mut Namespaces) {}
 }
 
@@ -99,21 +99,21 @@ impl Identity for ObjectMeta {
     }
 }
 
-/// What names an object, and its version: an `ObjectMeta` takes four times as much memory to say no more.
+/// Names, uid and version of an object: an `ObjectMeta` takes four times as much memory for that.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
-    /// Its namespace, which it shares with others; empty for kinds without.
+    /// Namespace, shared with others; empty for cluster-scoped kinds.
     pub namespace: Arc<str>,
-    /// Its name.
+    /// Name of the object.
     pub name: Box<str>,
-    /// Its uid, by which tables of what is looked at know it.
+    /// Uid of the object, the key in tables.
     pub uid: Arc<str>,
-    /// Its version.
+    /// Version of the object.
     pub resource_version: Box<str>,
 }
 
 impl Names {
-    /// Its namespace and its name.
+    /// Namespace and name of the object.
     pub fn place(&self) -> (&str, &str) {
         (&self.namespace, &self.name)
     }
@@ -128,7 +128,7 @@ impl Identity for Names {
         &self.uid
     }
 
-    /// The uid is shared so that tables that know the object by it keep no copy.
+    /// Shares the uid too, so that tables with it as their key hold no copy.
     fn share(&mut self, before: Option<&Names>, namespaces: &mut Namespaces) {
         if let Some(before) = before.filter(|before| before.uid == self.uid) {
             self.uid = before.uid.clone();
@@ -148,7 +148,8 @@ impl Namespaces {
             return known.clone();
         }
         if self.0.len() == self.0.capacity() {
-            self.0.retain(|known| Arc::strong_count(known) > 1); // Whoever can make them makes no end of them.
+            // A user who can create them may create any number.
+            self.0.retain(|known| Arc::strong_count(known) > 1);
         }
         self.0.insert(namespace.clone());
         namespace.clone()

@@ -1,4 +1,5 @@
-//! Work for nodes: a record is written, its node's agent carries it out, a watch tells the outcome.
+//! Operations of nodes: a VolumeRequest is created, the node plugin runs it, a watch reports the
+//! outcome.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,8 +18,8 @@ use crate::cluster::away::Waiting;
 use crate::cluster::{PATIENCE, Watched, every, not_asked, writes};
 use crate::volume::{NodeKey, Reason, VolumeError, VolumeId, VolumeKey};
 
-/// How soon an agent that is there has told of a request, or of another one of its node: work that waits
-/// its turn there is not told of while other work is.
+/// Time in which a responding node plugin reports about a request, or another one of its node: a queued
+/// request gets no report while another one runs.
 const TAKE_UP: Duration = Duration::from_secs(15);
 
 /// The work under way on the nodes.
@@ -37,46 +38,46 @@ struct Wish {
     name: String,
     uid: Option<String>,
     generation: i64,
-    /// Whether the watch has told of it already: not to find it there means then that it is gone.
+    /// True if the watch has already reported it: if it is missing then, it was deleted.
     is_seen: bool,
 }
 
-/// What has become of a request of the name that a new one would have.
+/// State of an existing request of the same name.
 enum Taken {
-    /// It is that for which is waited now.
+    /// It is the request to wait for.
     Up(Wish),
-    /// It is gone, or no longer what it was when it was read.
+    /// It was deleted or changed since it was read.
     Away,
-    /// It has to end first.
+    /// It must end first.
     InTheWay,
 }
 
-/// What an agent has told, by the uid of the request.
+/// Reports of a node plugin, by the uid of the request.
 struct ToldBy(HashMap<String, VolumeRequestStatus>);
 
-/// What the watch tells of a wish.
+/// State of a request in the watch.
 enum Answer {
-    /// Its request is no longer there.
+    /// The request was deleted.
     Gone,
-    /// Its status.
+    /// Status of the request.
     Told(VolumeRequestStatus),
 }
 
-/// What to do about a request of the same name.
+/// Next action for a request of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
-    /// It is the same work and under way: wait for it.
+    /// It is the same operation and running: wait for it.
     Join,
-    /// It has ended, and the answer was for an earlier wish.
+    /// It has ended, and its answer was for an earlier operation.
     Replace,
-    /// It is a growth, under way or ended: the newer size replaces the older.
+    /// It is an expansion, running or ended: the newer size replaces the older one.
     Renew,
-    /// It is other work, which has to end first.
+    /// It is another operation, which must end first.
     Wait,
 }
 
 impl Requests {
-    /// Begin to watch all requests, until `stop`; those that are made here are of `writer`.
+    /// Starts to watch all requests, until `stop`; `writer` is the field manager of new ones.
     pub fn watch(client: &Client, writer: &'static str, stop: &CancellationToken) -> Self {
         let api: Api<VolumeRequest> = Api::all(client.clone());
         let watched = Watched::start_keyed(api.clone(), every(), stop, |_| {}, keys);
@@ -85,24 +86,24 @@ impl Requests {
         Requests { api, writer, nodes, watched, waiting }
     }
 
-    /// Wait until all are known.
+    /// Waits until all are known.
     pub async fn known(&self) {
         self.watched.known().await;
     }
 
-    /// All requests, as they were last told, and how to wait for others.
+    /// Returns the watch of all requests.
     pub fn watched(&self) -> &Watched<VolumeRequest> {
         &self.watched
     }
 
-    /// The nodes whose agents have let work wait for long; beside it, how long it is until more will
-    /// have.
+    /// Returns the nodes whose node plugins do not process requests, and the time until there may be
+    /// more.
     pub fn away(&self) -> (Vec<String>, Option<Duration>) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.take(Instant::now())
     }
 
-    /// The requests to the agent of a node.
+    /// Returns the requests to the node plugin of a node.
     pub(crate) fn on(&self, node: &str) -> Vec<Arc<VolumeRequest>> {
         self.watched.with_key(&on_node(node))
     }
@@ -112,17 +113,18 @@ impl Requests {
         self.watched.with_key(&of_volumes_on(node))
     }
 
-    /// Whether a request that has ended in this phase for an earlier wish is wanted again: a growth that was
-    /// renewed tells its earlier end until its agent has something to tell.
+    /// Returns true if a request that has ended in this phase was renewed: a renewed expansion shows its
+    /// earlier end until its node plugin reports.
     pub(crate) fn has_renewed(&self, phase: Phase) -> bool {
         self.watched.has_key(&renewed(phase))
     }
 
-    /// Have a node do a piece of work on a volume, and wait for the outcome; again joins the work.
+    /// Runs an operation on a volume of a node, and waits for the outcome; a repeated call joins it.
     ///
     /// # Errors
-    /// What the node answers; [`VolumeError::InProgress`] if it is not done within 45 s,
-    /// [`VolumeError::Unavailable`] if its agent tells of no work or the API server does not answer.
+    /// The answer of the node; [`VolumeError::InProgress`] if it is not done within 45 s,
+    /// [`VolumeError::Unavailable`] if its node plugin reports nothing or the API server does not
+    /// respond.
     pub(super) async fn carry_out(
         &self,
         node: &str,
@@ -146,12 +148,12 @@ impl Requests {
         }
     }
 
-    /// Write the request, or find the one that is there.
+    /// Writes the request, or finds the existing one.
     async fn enter(&self, wanted: &VolumeRequest) -> Result<Wish, VolumeError> {
-        let failed = |error: kube::Error| not_asked("have work done on a node", &error);
+        let failed = |error: kube::Error| not_asked("start an operation on a node", &error);
         let name = wanted.metadata.name.as_deref().unwrap_or_default();
-        // One that is known already need not be met by a write that fails. Whatever is made of it says
-        // what it was made from, so that it does not matter how old that is.
+        // A known one needs no write that fails. Each write carries the version that it was decided
+        // from, so its age does not matter.
         if let Some(there) = self.watched.get(name)
             && let Taken::Up(wish) = self.take_up(&there, wanted).await.map_err(failed)?
         {
@@ -172,7 +174,7 @@ impl Requests {
         }
     }
 
-    /// Join a request of the name, or make place for another one.
+    /// Joins a request of the name, or removes it for another one.
     async fn take_up(
         &self,
         there: &VolumeRequest,
@@ -191,9 +193,9 @@ impl Requests {
         PostParams { field_manager: Some(self.writer.to_owned()), ..PostParams::default() }
     }
 
-    /// Whether a removal that has ended answers another one, too: the provisioner asks again when it sees
-    /// its own writes late. The node has no such volume, and nobody is to make one; both are read anew,
-    /// for what is watched may be older than the volume.
+    /// Returns true if a completed deletion also answers a new one: the provisioner asks again when it
+    /// sees its own writes late. The node has no such volume, and nothing is to create one; both are read
+    /// again, because a watch may be older than the volume.
     async fn is_still_gone(&self, there: &VolumeRequest) -> Result<bool, kube::Error> {
         let VolumeRequestSpec { node, volume, operation: work } = &there.spec;
         let is_done = there.status.as_ref().is_some_and(|status| status.phase == Phase::Succeeded);
@@ -201,7 +203,7 @@ impl Requests {
         else {
             return Ok(false);
         };
-        // First who makes it: what he has made is told before he ends.
+        // The creator first: what it has created is reported before it ends.
         let making = self.api.get_opt(&name_of_create(id.key())).await?;
         if making.is_some_and(|making| !making.has_ended()) {
             return Ok(false);
@@ -212,7 +214,7 @@ impl Requests {
         }))
     }
 
-    /// Remove this very state of a request; gone or changed meanwhile is no error.
+    /// Deletes this very version of a request; a missing or changed one is no error.
     async fn take_away(&self, there: &VolumeRequest) -> Result<(), kube::Error> {
         let only = Preconditions {
             uid: there.metadata.uid.clone(),
@@ -228,7 +230,7 @@ impl Requests {
         }
     }
 
-    /// Replace the wish of a request; `None` if it was changed meanwhile.
+    /// Replaces the operation of a request; `None` if it was changed meanwhile.
     async fn renew(
         &self,
         there: &VolumeRequest,
@@ -250,7 +252,7 @@ impl Requests {
         }
     }
 
-    /// Wait until the request has ended; `None` if it is gone.
+    /// Waits until the request has ended; `None` if it was deleted.
     async fn outcome(
         &self,
         wish: &Wish,
@@ -277,15 +279,15 @@ impl Requests {
         }
     }
 
-    /// What the API server tells of the request, if anybody has told of it. After an outage the watch may still be
-    /// behind, and a request that has ended may be gone before it is seen.
+    /// Reads the request from the API server. After an outage the watch may be late, and a completed request may
+    /// be deleted before it is seen.
     async fn asked_for(&self, wish: &Wish) -> Result<Option<Answer>, VolumeError> {
         let asked = self.api.get_opt(&wish.name).await;
-        let there = asked.map_err(|error| not_asked("tell of work on a node", &error))?;
+        let there = asked.map_err(|error| not_asked("read an operation of a node", &error))?;
         Ok(wish.answer_of(there.as_ref(), true, |_| true))
     }
 
-    /// What the agent of a node has told of its work.
+    /// Returns the reports of the node plugin of a node.
     fn told_by(&self, node: &str) -> ToldBy {
         let all = self.on(node).into_iter();
         ToldBy(
@@ -302,16 +304,17 @@ impl Requests {
         }
     }
 
-    /// The node that was asked to make the volume of this key, and may have made it, as far as a request tells that.
+    /// Returns the node that was asked to create the volume of this key, and may have done so, as far as a request
+    /// shows that.
     pub(super) fn node_that_made(&self, key: &VolumeKey) -> Option<String> {
         let request = self.watched.get(&name_of_create(key))?;
         may_have_made(&request).then(|| request.spec.node.clone())
     }
 
-    /// Remove the request that made a volume, which is gone.
+    /// Deletes the request that created a deleted volume.
     ///
     /// # Errors
-    /// [`VolumeError::Unavailable`] if the API server does not answer.
+    /// [`VolumeError::Unavailable`] if the API server does not respond.
     pub(super) async fn forget_making(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let request = self.watched.get(&name_of_create(id.key()));
         let made_it = |request: &Arc<VolumeRequest>| {
@@ -319,28 +322,28 @@ impl Requests {
         };
         let Some(request) = request.filter(made_it) else { return Ok(()) };
         let removed = self.take_away(&request).await;
-        removed.map_err(|error| not_asked("remove the request that made a volume", &error))
+        removed.map_err(|error| not_asked("remove the request that created a volume", &error))
     }
 
-    /// Remove all requests that have ended in this phase, by one call.
+    /// Deletes all requests that have ended in this phase, by one call.
     ///
     /// # Errors
-    /// What the API server says.
+    /// An error of the API server.
     pub async fn clear_ended(&self, phase: Phase) -> Result<(), kube::Error> {
         let ended = ListParams::default().fields(&format!("status.phase={phase:?}"));
         self.api.delete_collection(&DeleteParams::default(), &ended).await.map(drop)
     }
 
-    /// Remove a request that nobody will carry out.
+    /// Deletes a request that no node will run.
     ///
     /// # Errors
-    /// What the API server says; gone or changed meanwhile is none.
+    /// An error of the API server; not if it was deleted or changed meanwhile.
     pub async fn clear(&self, request: &Arc<VolumeRequest>) -> Result<(), kube::Error> {
         self.take_away(request).await
     }
 }
 
-/// The key of the requests to the agent of a node.
+/// Key of the requests to the node plugin of a node.
 fn on_node(node: &str) -> String {
     format!("on {node}")
 }
@@ -350,7 +353,7 @@ fn of_volumes_on(node: &NodeKey) -> String {
     format!("volumes of {}", node.as_str())
 }
 
-/// The key of the requests that have ended in this phase for an earlier wish.
+/// Key of the renewed requests that have ended in this phase.
 fn renewed(phase: Phase) -> String {
     format!("renewed after {}", phase.as_str())
 }
@@ -365,7 +368,7 @@ fn keys(request: &VolumeRequest) -> Vec<String> {
 }
 
 impl ToldBy {
-    /// Whether something was told since. What has ended and was removed is no news.
+    /// Returns true if there are new reports. A completed and deleted request is not one.
     fn has_news(&self, before: &ToldBy) -> bool {
         self.0.iter().any(|(uid, told)| before.0.get(uid) != Some(told))
     }
@@ -382,9 +385,9 @@ impl Wish {
         }
     }
 
-    /// What is told of it, once that is what is waited for.
+    /// Returns the state of the request, once it is the expected one.
     ///
-    /// Before it is seen for the first time, the watch may still tell of one that it replaced.
+    /// Until it is seen for the first time, the watch may still show the one that it replaced.
     fn answer(
         &self,
         all: &Watched<VolumeRequest>,
@@ -396,8 +399,8 @@ impl Wish {
         self.answer_of(request.as_deref(), *seen, waited_for)
     }
 
-    /// What a request of its name tells, once that is what is waited for; where it `was_there`, it is gone if
-    /// it is not there now.
+    /// Returns the state of a request of its name, once it is the expected one; if it `was_there` and is
+    /// missing, it was deleted.
     fn answer_of(
         &self,
         request: Option<&VolumeRequest>,
@@ -412,19 +415,20 @@ impl Wish {
         (ours && waited_for(status.phase)).then(|| Answer::Told(status.clone()))
     }
 
-    /// Whether it was written into this very request.
+    /// Returns true if it was written into this very request.
     fn is_in(&self, request: &VolumeRequest) -> bool {
         request.metadata.uid == self.uid
     }
 }
 
-/// Decide about a request of the name that a new one would have.
+/// Decides about an existing request of the same name.
 fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> Step {
     let phase = there.status.as_ref().map(|status| status.phase);
     let same_node = there.spec.node == wanted.node;
     match (&there.spec.operation, &wanted.operation) {
         _ if there.metadata.deletion_timestamp.is_some() => Step::Wait,
-        // It is there, and its node's record will tell so: a second one must not be made elsewhere.
+        // It exists, and the NodeStorage of its node will show that: a second one must not be
+        // created on another node.
         (Operation::Create(_), _)
             if there.has_ended() && phase == Some(Phase::Succeeded) && !same_node =>
         {
@@ -442,7 +446,7 @@ fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> Step {
 fn not_taken_up(node: &str) -> VolumeError {
     VolumeError::Unavailable {
         reason: format!(
-            "the agent of node {node} has not taken up the work within {} s; see `kubectl get pods \
+            "the node plugin of node {node} has not started the operation within {} s; see `kubectl get pods \
              --all-namespaces --field-selector spec.nodeName={node}` and the node itself",
             TAKE_UP.as_secs()
         ),
@@ -452,8 +456,8 @@ fn not_taken_up(node: &str) -> VolumeError {
 fn in_the_way(there: &VolumeRequest) -> VolumeError {
     let VolumeRequestSpec { node, volume, operation: work } = &there.spec;
     VolumeError::InProgress {
-        what: format!("{} volume {volume} on node {node}, as it was asked before,", verb(work)),
-        progress: "and this wish differs".to_owned(),
+        what: format!("{} volume {volume} on node {node}, as requested before,", verb(work)),
+        progress: "and this request differs".to_owned(),
     }
 }
 
@@ -462,9 +466,9 @@ fn name_of_create(key: &VolumeKey) -> String {
     format!("create-{}", key.as_str())
 }
 
-/// Whether a request has ended and its node may have the volume since.
+/// Returns true if a request has ended and its node may have the volume since.
 pub(crate) fn may_have_made(request: &VolumeRequest) -> bool {
-    // These are said before anything is made.
+    // These are reported before anything is created.
     const NOTHING_MADE: [Reason; 4] = [
         Reason::InvalidArgument,
         Reason::SizeOutOfRange,
@@ -477,7 +481,7 @@ pub(crate) fn may_have_made(request: &VolumeRequest) -> bool {
     matches!(request.spec.operation, Operation::Create(_)) && request.has_ended() && !made_nothing
 }
 
-/// The name of the request for a piece of work.
+/// Returns the name of the request for an operation.
 fn name_of(work: &Operation, id: &VolumeId) -> String {
     match work {
         Operation::Create(_) => name_of_create(id.key()),
@@ -493,11 +497,11 @@ fn name_of(work: &Operation, id: &VolumeId) -> String {
 
 fn verb(work: &Operation) -> &'static str {
     match work {
-        Operation::Create(_) => "making",
-        Operation::Expand(_) => "growing",
+        Operation::Create(_) => "creating",
+        Operation::Expand(_) => "expanding",
         Operation::Shrink(_) => "shrinking",
-        Operation::Unpin(_) => "releasing",
-        Operation::Delete(_) => "removing",
+        Operation::Unpin(_) => "unpinning",
+        Operation::Delete(_) => "deleting",
         Operation::Fence(_) => "fencing",
         Operation::Inspect(_) => "inspecting",
         Operation::Unknown => "working on",

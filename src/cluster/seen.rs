@@ -1,5 +1,4 @@
-//! What is known of a volume of this driver: what its node tells of it, and has answered when it was asked
-//! something. Pure.
+//! Known state of a volume of this driver: the report of its node, and its answers to requests. Pure.
 
 use std::fmt;
 
@@ -12,71 +11,71 @@ use crate::volume::{Fence, Mode, Reason, VolumeId};
 /// A volume of this driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeSeen {
-    /// Its id.
+    /// Volume id.
     pub id: VolumeId,
-    /// What workloads see of it, as its node tells; `None` if that tells of no such volume.
+    /// Volume mode and file system that its node reports; `None` if it reports no such volume.
     pub mode: Option<Mode>,
-    /// Whether its node keeps it from growing, because it was shrunk, or is about to be.
+    /// True if its node limits its size, because it was shrunk, or is about to be.
     pub is_limited: bool,
-    /// Who may use it, as its node told last; `None` if that tells of no such volume.
+    /// Fence that its node reported last; `None` if it reports no such volume.
     pub fence: Option<Fence>,
-    /// What its node was asked last.
+    /// Last request to its node.
     pub asked: Option<Asked>,
 }
 
-/// What a node is asked to do to a volume.
+/// Operation that a node is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// To tell it who may use it.
+    /// Set the fence.
     Fence(Fence),
-    /// To shrink it, and to keep it from growing.
+    /// Shrink the volume, and limit its size.
     Shrink {
         /// The size that it is to have.
         to: Bytes,
-        /// When the shrink began: what was answered to one that began at another time does not count.
+        /// Start of the shrink: answers to one with another start do not count.
         begun: Timestamp,
     },
     /// To let it grow again.
     Release,
-    /// Only to look at it: who does is there, and tells how full its volumes are.
+    /// Only inspect it: this shows that the node plugin responds, and updates the usage.
     Look,
 }
 
-/// What a node was asked to do to a volume.
+/// Request to a node about a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
-    /// What it was asked.
+    /// Requested operation.
     pub wish: Wish,
-    /// What it saw then, or why it was not done; `None` while it is under way.
+    /// Observation of the volume, or the error; `None` while the request is running.
     pub answer: Option<Result<Look, NotDone>>,
-    /// Whether that is so old that it may be different by now.
+    /// True if the answer is so old that the state may differ.
     pub is_old: bool,
-    /// Whether the answer is of the last minute.
+    /// True if the answer is from the last minute.
     pub is_recent: bool,
 }
 
-/// Why a node has not done what it was asked.
+/// Reason why a node has not completed a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotDone {
-    /// In one word.
+    /// Reason, in one word.
     pub reason: Reason,
-    /// In a sentence.
+    /// Reason, in a sentence.
     pub why: String,
 }
 
-/// What a node saw of a volume. One that is not there is used by nobody.
+/// Observation of a volume by its node. A missing volume is unused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Look {
     /// The node.
     pub node: String,
     /// The fence that the look came after.
     pub fence: Fence,
-    /// How often its device was open, by whomever.
+    /// Number of times that its device was open, by any process.
     pub open_count: u32,
 }
 
 impl VolumeSeen {
-    /// What is known of a volume by what its node tells of it and was asked.
+    /// Combines the report of a node and the last request.
     pub fn of(id: VolumeId, told: Option<&VolumeOnNode>, asked: Option<Asked>) -> VolumeSeen {
         let fence = told.map(|told| told.fence.as_ref().map(Fence::from).unwrap_or_default());
         let is_limited = told.is_some_and(|told| told.max_size.is_some());
@@ -84,45 +83,45 @@ impl VolumeSeen {
         VolumeSeen { id, mode, is_limited, fence, asked }
     }
 
-    /// Whether its node has it so.
+    /// Returns true if its node reports this fence.
     pub fn is(&self, wanted: &Fence) -> bool {
         self.fence.as_ref() == Some(wanted) || self.look_after(wanted).is_some()
     }
 
-    /// Whether a fence that it was to get can still become its own: nothing is known that came after.
+    /// Returns true if a requested fence can still be set: no later one is known.
     pub fn takes(&self, fence: &Fence) -> bool {
         self.fence.is_none_or(|now| fence.replaces(&now))
     }
 
-    /// The number of its next fence, which is higher than that of what its node tells, and than `before`.
+    /// Returns the number of its next fence, which is higher than the reported one and `before`.
     pub fn next_generation(&self, before: i64) -> i64 {
         before.max(self.fence.map_or(0, |fence| fence.generation)) + 1
     }
 
-    /// What its node saw when nobody could begin to use it any more whom this fence keeps out.
+    /// Returns the observation from after the fence excluded all new users.
     pub fn look_after(&self, wanted: &Fence) -> Option<&Look> {
         let look = self.asked.as_ref()?.answer.as_ref()?.as_ref().ok()?;
         (look.fence == *wanted).then_some(look)
     }
 
-    /// What its node has answered to a wish.
+    /// Returns the answer to an operation.
     pub fn answer_to(&self, wish: &Wish) -> Option<Result<&Look, &NotDone>> {
         let asked = self.asked.as_ref().filter(|asked| asked.wish == *wish)?;
         Some(asked.answer.as_ref()?.as_ref())
     }
 
-    /// What its node has answered to a wish within the last minute.
+    /// Returns the answer to an operation within the last minute.
     pub fn recent_answer_to(&self, wish: &Wish) -> Option<Result<&Look, &NotDone>> {
         self.asked.as_ref().filter(|asked| asked.is_recent)?;
         self.answer_to(wish)
     }
 
-    /// Why its node has not told it what it is.
+    /// Returns why its node has not set the fence.
     pub fn failure_of(&self, wanted: &Fence) -> Option<&String> {
         Some(&self.answer_to(&Wish::Fence(*wanted))?.err()?.why)
     }
 
-    /// Whether its node is to be asked, for the first time or again.
+    /// Returns true if its node is to be asked, for the first time or again.
     pub fn is_to_be_asked(&self, wish: &Wish) -> bool {
         self.asked.as_ref().is_none_or(|asked| asked.wish != *wish || asked.is_old)
     }

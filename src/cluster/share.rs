@@ -1,31 +1,32 @@
-//! How much memory the records of each namespace may take, and those of all namespaces together.
+//! Memory limits for the objects of each namespace, and of all namespaces together.
 //!
-//! The share of a namespace keeps it from taking all memory. Whoever can make namespaces has as many shares, so there
-//! is a bound of the whole, too: where that is reached, the namespaces that take the most have less than their share,
-//! so that what takes little always fits.
+//! The share of a namespace prevents it from using all memory. A user who can create namespaces has as many shares,
+//! so there is a total limit too: when that is reached, the largest namespaces get less than their share, so that
+//! small ones always fit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-/// How many bytes the records of one namespace may take in one watch. Some ten thousand claims do.
+/// Maximum size of the objects of one namespace in one watch, in bytes. It fits some ten thousand
+/// claims.
 pub(crate) const SHARE: usize = 16 << 20;
 
-/// How many bytes the records of all namespaces may take in all watches of a process: some sixty thousand claims. The
-/// chart gives the operator 256 MiB, and a list that is read again is there twice for a while.
+/// Maximum size of the objects of all namespaces in all watches of a process, in bytes: some sixty thousand claims.
+/// The chart gives the operator 256 MiB, and a list that is read again is in memory twice for a while.
 const WHOLE: usize = 96 << 20;
 
-/// Of the whole one part in so many is each watch's own, whatever the others have taken.
+/// Divisor of the total: that part is reserved for each watch, whatever the others use.
 const WATCHES: usize = 8;
 
-/// What all watches of a process take together.
+/// Memory of all watches of a process.
 #[derive(Debug)]
 pub(crate) struct Whole {
     limit: usize,
     taken: AtomicUsize,
 }
 
-/// How many bytes the records of each namespace take in one watch. Those without a namespace are no tenant's.
+/// Memory of each namespace in one watch, in bytes. Cluster-scoped objects do not belong to a tenant.
 #[derive(Debug)]
 pub(crate) struct Shares {
     of: HashMap<String, usize>,
@@ -35,26 +36,26 @@ pub(crate) struct Shares {
     is_counted: bool,
 }
 
-/// Whether a record has its place.
+/// Result of a reservation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It has.
+    /// Reserved.
     Taken,
-    /// It has not: its namespace has its share, or takes the most where all is taken.
+    /// Rejected: the namespace has its share, or is the largest when everything is in use.
     Beyond(&'static str),
-    /// It has once each namespace takes no more than so many bytes.
+    /// Possible once each namespace uses no more than this, in bytes.
     Above(usize),
 }
 
-/// Why a namespace has no more, where that is its share.
+/// Reason for a namespace that exceeds its share.
 pub(crate) const BEYOND_SHARE: &str = "16 MiB of memory, the share of a namespace";
 
-/// Why a namespace has no more, where all is taken.
+/// Reason for a namespace when everything is in use.
 pub(crate) const BEYOND_WHOLE: &str =
-    "most other namespaces, and all of them together as much memory as there is for them";
+    "most other namespaces, and all of them together use up the memory for them";
 
 impl Whole {
-    /// That of this process.
+    /// Returns that of this process.
     pub(crate) fn of_process() -> Arc<Whole> {
         static OF_PROCESS: LazyLock<Arc<Whole>> = LazyLock::new(|| Arc::new(Whole::of(WHOLE)));
         OF_PROCESS.clone()
@@ -64,7 +65,7 @@ impl Whole {
         Whole { limit, taken: AtomicUsize::new(0) }
     }
 
-    /// How many bytes a watch that takes so many may take.
+    /// Returns the remaining size for a watch that uses this much, in bytes.
     fn left_for(&self, own: usize, is_counted: bool, before: usize) -> usize {
         let taken = self.taken.load(Ordering::Relaxed);
         let others = taken.saturating_sub(if is_counted { own } else { before });
@@ -81,20 +82,20 @@ impl Shares {
         Shares { of: HashMap::new(), sum: 0, whole, is_counted }
     }
 
-    /// None, of a list that is about to be read; see [`Shares::replace`].
+    /// Creates an empty count for a list that is about to be read; see [`Shares::replace`].
     pub(crate) fn of_list(&self) -> Shares {
         Shares::none(self.whole.clone(), false)
     }
 
-    /// What the list has is what there is from now on.
+    /// Replaces the count by that of the list.
     pub(crate) fn replace(&mut self, list: &mut Shares) {
         self.whole.taken.fetch_add(list.sum, Ordering::Relaxed);
         self.whole.taken.fetch_sub(self.sum, Ordering::Relaxed);
         (self.of, self.sum) = (std::mem::take(&mut list.of), std::mem::take(&mut list.sum));
     }
 
-    /// Take so much in the place of what a record of a namespace took `before`. While a list is read, what it replaces
-    /// takes `listed_over`.
+    /// Reserves memory in place of what an object of a namespace used `before`. While a list is read, what it
+    /// replaces uses `listed_over`.
     pub(crate) fn take(
         &mut self,
         namespace: &str,
@@ -138,13 +139,13 @@ impl Shares {
         self.sum
     }
 
-    /// True if a namespace takes so little that records of it fit again.
+    /// Returns true if a namespace uses so little that its objects fit again.
     pub(crate) fn has_space(&self, namespace: &str) -> bool {
         let left = self.whole.left_for(self.sum, self.is_counted, 0);
         self.taken_by(namespace) < SHARE / 4 * 3 && self.sum < left / 4 * 3
     }
 
-    /// How much each namespace may take at most, so that all of them take no more than `most`.
+    /// Returns the maximum for each namespace, so that all of them use no more than `most`.
     fn level(&self, most: usize) -> usize {
         let mut sizes = BTreeMap::<usize, usize>::new();
         self.of.values().for_each(|size| *sizes.entry(*size).or_default() += 1);

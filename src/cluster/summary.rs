@@ -1,7 +1,8 @@
-//! Claims and pods as far as they are read: a tenant's object of 1 MiB takes as much memory as any other.
+//! Claims and pods, reduced to the fields that are read: a tenant's object of 1 MiB takes as much memory as any
+//! other.
 //!
-//! The types of Kubernetes have room for each field, so a pod with two volumes takes 8 KiB also where nobody asks for
-//! most of it. What is not read here is not decoded.
+//! The types of Kubernetes have space for each field, so a pod with two volumes takes 8 KiB even if most of it is
+//! unused. Unused fields are not decoded.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug, Write};
@@ -22,8 +23,7 @@ use crate::cluster::claim::{
 };
 use crate::cluster::{Names, Record};
 
-/// The longest text of a tenant that is kept, in bytes. The name of no object is as long, so a text that was cut names
-/// none.
+/// Maximum length of a tenant's text, in bytes. No object name is as long, so a truncated text names none.
 const LONGEST: usize = 254;
 
 /// The most that a pod may take of what is read: its labels, volumes, tolerations and node selectors.
@@ -32,58 +32,59 @@ pub(crate) const LARGEST_POD: usize = 64 << 10;
 /// A claim without all that no loop reads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimSummary {
-    /// What names it, and its version.
+    /// Names and version of the claim.
     pub names: Names,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub is_ending: bool,
     /// Whose finalizers it has.
     pub held_by: HeldBy,
-    /// The PvcAutoscaler that keeps it.
+    /// PvcAutoscaler that manages it.
     pub kept_by: Option<Box<str>>,
-    /// The object that it is filled from.
+    /// Object that it is populated from.
     pub source: Option<Box<DataSource>>,
     /// Name of its PersistentVolume.
     pub volume: Option<Box<str>>,
-    /// How it is bound.
+    /// Binding of the claim.
     pub binding: Binding,
-    /// What it asks for and has, where that can be read.
+    /// Requested size and capacity, if valid.
     pub sizes: Result<ClaimSizes, Box<UnreadableSize>>,
     /// The size that it cannot get, where that can be read.
     pub refused: Result<Option<Quantity>, Box<UnreadableSize>>,
     /// True if a growth of it is under way, or refused.
     pub is_resizing: bool,
-    /// The size for which the resizer of Kubernetes was woken, as the claim says: a backup restores that, too.
+    /// Size for which the resizer of Kubernetes was notified, from its annotation: a backup restores that,
+    /// too.
     pub woken_for: Option<Box<str>>,
 }
 
 impl ClaimSummary {
-    /// The key of the claims that want more than they have, of those that are bound, or of which it is not known whether they do.
+    /// Key of the bound claims that request more than they have, or may do so.
     pub const MAY_GROW: &str = "may grow";
 
-    /// Whether it is bound and wants more than it has, or its sizes cannot be read.
+    /// Returns true if it is bound and requests more than it has, or its sizes are invalid.
     pub fn may_grow(&self) -> bool {
         let Ok(sizes) = &self.sizes else { return true };
         self.binding == Binding::Bound && sizes.wants_more()
     }
 }
 
-/// Which of our finalizers a claim has.
+/// Finalizers of Pliant on a claim.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HeldBy {
-    /// That of a swap.
+    /// Finalizer of a swap.
     pub swap: bool,
-    /// That of what fills claims.
+    /// Finalizer of a populator.
     pub populator: bool,
 }
 
 /// The object in the `dataSourceRef` of a claim.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DataSource {
-    /// Its group; empty for kinds of the core.
+    /// API group; empty for core kinds.
     pub group: Box<str>,
-    /// Its kind.
+    /// Kind of the object.
     pub kind: Box<str>,
-    /// Its name.
+    /// Name of the object.
     pub name: Box<str>,
     /// True if it names a namespace, also its own.
     pub has_namespace: bool,
@@ -142,12 +143,12 @@ impl Record for ClaimSummary {
     }
 }
 
-/// A StatefulSet, of which a watch says when to look, and how many pods it is to have.
+/// A StatefulSet, reduced to its version and its replicas.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatefulSetVersion {
-    /// What names it, and its version.
+    /// Names and version of the StatefulSet.
     pub names: Names,
-    /// How many pods it is to have.
+    /// Number of replicas.
     pub replicas: Option<i32>,
 }
 
@@ -169,10 +170,10 @@ impl Record for StatefulSetVersion {
     }
 }
 
-/// A Deployment, of which a watch says when to look.
+/// A Deployment, reduced to its version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeploymentVersion {
-    /// What names it, and its version.
+    /// Names and version of the Deployment.
     pub names: Names,
 }
 
@@ -193,12 +194,12 @@ impl Record for DeploymentVersion {
     }
 }
 
-/// A pod that waits behind our gate, or that we made: a watch only says when to look.
+/// A pod at the scheduling gate, or created by Pliant: a watch only triggers a reconcile.
 #[derive(Resource, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[resource(inherit = Pod)]
 #[serde(from = "PodSummary")]
 pub struct PodVersion {
-    /// What names it, and its version.
+    /// Metadata and version.
     pub metadata: ObjectMeta,
     /// True if it carries our gate, so that it is on no node.
     pub is_gated: bool,
@@ -211,20 +212,20 @@ impl From<PodSummary> for PodVersion {
     }
 }
 
-/// A pod as far as it says what uses a claim, where it may run and how it is.
+/// A pod, reduced to its claims, its scheduling and its state.
 #[derive(Resource, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[resource(inherit = Pod)]
 #[serde(from = "WholePod")]
 pub struct PodSummary {
-    /// What names it, its labels, and who made it.
+    /// Names, labels and owners.
     pub metadata: ObjectMeta,
-    /// What is wanted of it.
+    /// Specification of the pod.
     pub spec: Option<Box<PodSpecSummary>>,
-    /// How it is.
+    /// State of the pod.
     pub status: Option<Box<PodStatusSummary>>,
 }
 
-/// What is decoded of a pod, before its metadata is cut.
+/// Decoded pod, before its metadata is cut.
 #[derive(Deserialize)]
 struct WholePod {
     metadata: ObjectMeta,
@@ -234,7 +235,7 @@ struct WholePod {
     status: Option<Box<PodStatusSummary>>,
 }
 
-/// What is wanted of a pod.
+/// Specification of a pod.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodSpecSummary {
@@ -244,29 +245,29 @@ pub struct PodSpecSummary {
     pub node_name: Option<String>,
     /// The labels that a node is to have.
     pub node_selector: Option<BTreeMap<String, String>>,
-    /// What keeps it from being scheduled.
+    /// Scheduling gates.
     pub scheduling_gates: Option<Vec<PodSchedulingGate>>,
-    /// How long it has to end.
+    /// Termination grace period, in seconds.
     pub termination_grace_period_seconds: Option<i64>,
     /// The taints of nodes that it takes.
     pub tolerations: Option<Vec<Toleration>>,
-    /// Its volumes that are claims, or become some.
+    /// Volumes that are claims, or become some.
     pub volumes: Option<Vec<VolumeSummary>>,
 }
 
-/// The part of an affinity that says on which nodes a pod may run.
+/// Affinity of a pod, only for nodes.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AffinitySummary {
-    /// That to nodes.
+    /// Node affinity.
     pub node_affinity: Option<NodeAffinitySummary>,
 }
 
-/// What a pod requires of its node.
+/// Required node affinity of a pod.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeAffinitySummary {
-    /// One of these terms.
+    /// Alternative terms.
     pub required_during_scheduling_ignored_during_execution: Option<NodeSelector>,
 }
 
@@ -274,7 +275,7 @@ pub struct NodeAffinitySummary {
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeSummary {
-    /// Its name in the pod.
+    /// Name of the volume in the pod.
     pub name: String,
     /// The claim that it is.
     pub persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
@@ -286,20 +287,20 @@ pub struct VolumeSummary {
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ephemeral {}
 
-/// How a pod is.
+/// State of a pod.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatusSummary {
-    /// In one word.
+    /// Phase of the pod.
     pub phase: Option<String>,
-    /// In several.
+    /// Conditions of the pod.
     pub conditions: Option<Vec<PodConditionSummary>>,
     /// An init container that was made for it, if one was.
     pub init_container_statuses: Option<Vec<ContainerSummary>>,
 }
 
 impl PodStatusSummary {
-    /// Whether a container was made for it: it may have written.
+    /// Returns true if an init container was created: it may have written.
     pub fn has_made_init_container(&self) -> bool {
         self.init_container_statuses.iter().flatten().any(ContainerSummary::is_made)
     }
@@ -309,7 +310,7 @@ impl PodStatusSummary {
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerSummary {
-    /// Its id; empty before it was made.
+    /// Container id; empty before it was created.
     #[serde(rename = "containerID")]
     pub container_id: Option<String>,
 }
@@ -320,16 +321,16 @@ impl ContainerSummary {
     }
 }
 
-/// One thing that is so of a pod, or is not.
+/// Condition of a pod.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodConditionSummary {
-    /// What.
+    /// Type of the condition.
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Since when.
+    /// Time of its last transition.
     pub last_transition_time: Option<Time>,
 }
 
@@ -384,7 +385,7 @@ impl PodSummary {
     }
 }
 
-/// Leave of metadata what names an object, its version and its finalizers.
+/// Reduces metadata to the names of an object, its version and its finalizers.
 fn names(metadata: ObjectMeta) -> ObjectMeta {
     ObjectMeta {
         name: metadata.name,

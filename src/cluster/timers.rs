@@ -1,11 +1,11 @@
-//! What is due at a time, in the order of the times.
+//! Timers in the order of their times.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 use tokio::time::Instant;
 
-/// When each is due, once each: what is next is found without a look at the others.
+/// Timers, one for each key: the next one is found without a scan.
 #[derive(Debug)]
 pub struct Timers<K> {
     by_time: BTreeSet<(Instant, K)>,
@@ -19,14 +19,14 @@ impl<K> Default for Timers<K> {
 }
 
 impl<K: Clone + Eq + Hash + Ord> Timers<K> {
-    /// Have one be due at this time, and at no other one.
+    /// Sets the timer of a key to this time only.
     pub fn set(&mut self, key: K, at: Instant) {
         self.remove(&key);
         self.by_time.insert((at, key.clone()));
         self.times.insert(key, at);
     }
 
-    /// Have one not be due; when it would have been.
+    /// Removes the timer of a key; returns its time.
     pub fn remove(&mut self, key: &K) -> Option<Instant> {
         let at = self.times.remove(key)?;
         self.by_time.remove(&(at, key.clone()));
@@ -38,12 +38,12 @@ impl<K: Clone + Eq + Hash + Ord> Timers<K> {
         self.times.keys()
     }
 
-    /// When the first one is due.
+    /// Time of the first one.
     pub fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Take the first one that is due by now, and since when it is.
+    /// Takes the first key that is due by now, and its time.
     pub fn take_due(&mut self, now: Instant) -> Option<(K, Instant)> {
         let (at, key) = self.by_time.first().filter(|(at, _)| *at <= now).cloned()?;
         self.remove(&key);
@@ -51,7 +51,7 @@ impl<K: Clone + Eq + Hash + Ord> Timers<K> {
     }
 }
 
-/// Wait until something is due; without a time, for ever.
+/// Waits until a key is due; forever without a timer.
 pub async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,

@@ -1,4 +1,4 @@
-//! On which nodes the allowedTopologies of a class let its volumes be. Pure.
+//! Nodes that the allowedTopologies of a class allow. Pure.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 
 use crate::volume::TOPOLOGY;
 
-/// The terms of which one must hold; without any every node is allowed.
+/// Alternative terms; without any, every node is allowed.
 fn terms(class: &StorageClass) -> &[TopologySelectorTerm] {
     class.allowed_topologies.as_deref().unwrap_or_default()
 }
@@ -22,8 +22,8 @@ fn names(requirement: &TopologySelectorLabelRequirement, value: &str) -> bool {
     requirement.values.iter().any(|one| one == value)
 }
 
-/// Whether a class lets volumes be on a node. A volume of this driver has one key: a term that names another
-/// one never holds.
+/// Returns true if a class allows volumes on a node. A volume of this driver has one key: a term with
+/// another one never matches.
 pub fn allows(class: &StorageClass, node: &str) -> bool {
     let holds = |term: &TopologySelectorTerm| {
         requirements(term).all(|one| one.key == TOPOLOGY && names(one, node))
@@ -48,7 +48,7 @@ pub fn named_nodes(class: &StorageClass) -> Option<BTreeSet<&str>> {
     (!terms(class).is_empty()).then_some(nodes)
 }
 
-/// What a class is to have for the nodes with the labels that it names.
+/// Formats allowedTopologies for the nodes with the labels that a class names.
 pub fn in_our_key(class: &StorageClass, nodes: &[Node]) -> String {
     let has = |node: &Node, one: &TopologySelectorLabelRequirement| {
         let metadata = &node.metadata;

@@ -1,4 +1,4 @@
-//! All records of a kind, as a watch keeps them.
+//! All objects of a kind in memory, updated by a watch.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,23 +23,23 @@ mod records;
 pub use changes::{Change, Changed, Changes, Place, Turnover};
 pub use follow::Pauses;
 
-/// Watches all records of a kind, whose first list comes in small pages: a page is in memory as a whole, before
-/// its records are cut.
+/// Configures a watch of all objects of a kind whose first list has small pages: a whole page is in memory
+/// before its objects are cut.
 pub fn every() -> watcher::Config {
     watcher::Config::default().page_size(PAGE)
 }
 
-/// All records of a kind, or those that a selector leaves, as the last event told them.
+/// All objects of a kind, or those of a selector, as of the last event.
 ///
-/// A watch that breaks is taken up where it was, after a pause that grows and is different for each
-/// who waits, so that many do not come back at once. What is told may be old, never made up.
+/// A broken watch resumes where it was, after a growing random delay, so that clients do not reconnect all at once.
+/// Its state may be old, but is never made up.
 ///
-/// A record that cannot be decoded stays as it was decoded last; one that never could be is left out. Both are
-/// [`unreadable`](Watched::unreadable): whoever concludes something from what there is not asks
+/// An object that cannot be decoded stays as it was decoded last; one that never could be is left out. Both are
+/// [`unreadable`](Watched::unreadable): decisions that depend on what does not exist check
 /// [`decodes_all_of`](Watched::decodes_all_of) first.
 ///
-/// A namespace whose records take too much memory has as many as its share holds, and less where all namespaces together
-/// take too much and it takes the most. One of the others is unreadable, for all of them.
+/// A namespace whose objects take too much memory has as many as fit into its share, and less if all namespaces
+/// together take too much and it is the largest. One of the others is reported as unreadable for all of them.
 #[derive(Debug)]
 pub struct Watched<K> {
     unreadable: Arc<Mutex<Unread>>,
@@ -49,12 +49,12 @@ pub struct Watched<K> {
 }
 
 impl<K: Record> Watched<K> {
-    /// Begin to watch, until `stop`.
+    /// Starts to watch, until `stop`.
     pub fn start(api: Api<K::Object>, config: watcher::Config, stop: &CancellationToken) -> Self {
         Watched::start_cut(api, config, stop, |_| {})
     }
 
-    /// As [`Watched::start`]; of each record only what `cut` leaves is kept in memory.
+    /// Like [`Watched::start`]; only what `cut` leaves of each object is in memory.
     pub fn start_cut(
         api: Api<K::Object>,
         config: watcher::Config,
@@ -64,7 +64,7 @@ impl<K: Record> Watched<K> {
         Watched::start_keyed(api, config, stop, cut, |_| Vec::new())
     }
 
-    /// As [`Watched::start_cut`]; records are found by these keys, too.
+    /// Like [`Watched::start_cut`]; objects are also indexed by these keys.
     pub fn start_keyed(
         api: Api<K::Object>,
         config: watcher::Config,
@@ -104,13 +104,13 @@ impl<K: Record> Watched<K> {
         Watched { unreadable, changes, followed, read: Arc::default() }
     }
 
-    /// The records that cannot be decoded, by namespace and name.
+    /// Returns the objects that cannot be decoded, by namespace and name.
     pub fn unreadable(&self) -> Vec<Unreadable> {
         let all = locked(&self.unreadable);
         all.records.values().cloned().collect()
     }
 
-    /// True if all records of a namespace are here: a record that is not here is not there.
+    /// Returns true if all objects of a namespace are known: a missing one does not exist.
     pub fn decodes_all_of(&self, namespace: &str) -> bool {
         let all = locked(&self.unreadable);
         let first = (namespace.to_owned(), String::new());
@@ -118,63 +118,63 @@ impl<K: Record> Watched<K> {
         !all.beyond.contains(namespace) && next.is_none_or(|((place, _), _)| place != namespace)
     }
 
-    /// Wait until the first list is here.
+    /// Waits until the first list is complete.
     pub async fn known(&self) {
         self.until(|all| all.is_known().then_some(())).await;
     }
 
-    /// Whether the first list is here: before it, what there is not may be.
+    /// Returns true if the first list is complete: before that, a missing object may exist.
     pub fn is_known(&self) -> bool {
         locked(&self.followed).is_known
     }
 
-    /// The record of a name.
+    /// Returns the object of a name.
     pub fn get(&self, name: &str) -> Option<Arc<K>> {
         self.get_in("", name)
     }
 
-    /// The record of a name in a namespace.
+    /// Returns the object of a name in a namespace.
     pub fn get_in(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         self.read.fetch_add(1, Ordering::Relaxed);
         locked(&self.followed).get((namespace, name))
     }
 
-    /// The records that have a key, in no order: as many as there are, whatever else there is.
+    /// Returns the objects with a key, in no order: the cost depends on their number only.
     pub fn with_key(&self, key: &str) -> Vec<Arc<K>> {
         let found = locked(&self.followed).with_key(key);
         self.read.fetch_add(found.len(), Ordering::Relaxed);
         found
     }
 
-    /// True if a record has a key.
+    /// Returns true if an object has a key.
     pub fn has_key(&self, key: &str) -> bool {
         locked(&self.followed).has_key(key)
     }
 
-    /// Tells of every change from now on.
+    /// Subscribes to a notification of each change.
     pub fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
-    /// Tells from now on which records have changed; the first time that is everything.
+    /// Subscribes to changed objects; the first time that is everything.
     pub fn subscribe(&self) -> Changes<K> {
         Changes::of(self.followed.clone(), self.changes.subscribe(), self.read.clone())
     }
 
-    /// All records, in no order.
+    /// Returns all objects, in no order.
     pub fn all(&self) -> Vec<Arc<K>> {
         let all = locked(&self.followed).all();
         self.read.fetch_add(all.len(), Ordering::Relaxed);
         all
     }
 
-    /// How many records were handed out so far, each as often as it was: what a change costs beyond what has changed
-    /// shows in it.
+    /// Returns the number of objects handed out so far, with repetitions: it shows the cost of a change beyond what
+    /// has changed.
     pub fn records_read(&self) -> usize {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Look now and after each change, until there is something to see.
+    /// Checks now and after each change, until there is a result.
     pub async fn until<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
         let mut changes = self.changes.subscribe();
         loop {

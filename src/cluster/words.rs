@@ -1,4 +1,4 @@
-//! Between the words of the field and those of the records.
+//! Conversions between the types of volumes and those of the API.
 
 use crate::api::{
     Create, Delete, Expand, Failure, FenceState, FenceStatus, Inspect, InspectionStatus, Operation,
@@ -67,7 +67,7 @@ impl From<&FenceStatus> for Fence {
             standing: match told.state {
                 FenceState::Incomplete => Standing::HalfCopied,
                 FenceState::Active => Standing::Active,
-                // Nobody is let in whose right is not known.
+                // Unknown rights admit no one.
                 FenceState::Superseded | FenceState::Unknown => Standing::Superseded,
             },
             generation: told.generation,
@@ -80,10 +80,10 @@ pub(super) fn inspect(until_unused: bool) -> Operation {
     Operation::Inspect(Inspect { until_unused })
 }
 
-/// The volume that a record asks for, to be made on this node.
+/// Converts a request into the volume to create on this node.
 ///
 /// # Errors
-/// [`VolumeError::InvalidArgument`] for what this version does not understand: another one wrote it.
+/// [`VolumeError::InvalidArgument`] for fields that this version does not know: another one wrote it.
 pub fn new_volume(node: &str, create: &Create) -> Result<NewVolume, VolumeError> {
     let invalid =
         |field: &str, reason| VolumeError::InvalidArgument { field: field.to_owned(), reason };
@@ -109,7 +109,7 @@ impl From<&Expand> for Growth {
     }
 }
 
-/// How a workload sees a volume, in the fields of the API: the volume mode and the file system.
+/// Converts a volume mode into the fields of the API: volume mode and file system.
 fn fields_of(mode: Mode) -> (VolumeMode, Option<String>) {
     match mode {
         Mode::Block => (VolumeMode::Block, None),
@@ -117,10 +117,10 @@ fn fields_of(mode: Mode) -> (VolumeMode, Option<String>) {
     }
 }
 
-/// How a workload sees a volume with these fields.
+/// Converts the fields of the API into a volume mode.
 ///
 /// # Errors
-/// Why it cannot be known: another version wrote them.
+/// Reason why it is unknown: another version wrote them.
 pub fn mode_of(volume_mode: VolumeMode, fs_type: Option<&str>) -> Result<Mode, String> {
     match (volume_mode, fs_type) {
         (VolumeMode::Block, _) => Ok(Mode::Block),
@@ -134,17 +134,17 @@ fn wanted(at_least: Quantity, at_most: Option<Quantity>) -> Wanted {
     Wanted { at_least: at_least.0, at_most: at_most.map(|most| most.0) }
 }
 
-/// What became of a growth: nobody takes a size that is not within what was asked, for it becomes that of
-/// the PersistentVolume.
+/// Converts the outcome of an expansion: a size outside the requested range is rejected, as it becomes
+/// that of the PersistentVolume.
 ///
 /// # Errors
-/// [`VolumeError::Failed`] if the node did not say, or said a size that was not asked for.
+/// [`VolumeError::Failed`] if the node did not report a size, or one that was not requested.
 pub(super) fn grown(growth: Growth, done: &VolumeRequestStatus) -> Result<Grown, VolumeError> {
     let (Some(Quantity(size)), Some(node_expansion_required)) =
         (done.size, done.node_expansion_required)
     else {
         return Err(VolumeError::Failed {
-            what: "the node has grown the volume and did not say how far; its agent is of another \
+            what: "the node expanded the volume without reporting its size; its node plugin is of another \
                    version"
                 .to_owned(),
         });
@@ -155,28 +155,27 @@ pub(super) fn grown(growth: Growth, done: &VolumeRequestStatus) -> Result<Grown,
         let bound = at_most.map_or_else(String::new, |most| format!(" and {most} or less"));
         return Err(VolumeError::Failed {
             what: format!(
-                "the node says that the volume has {size} after a growth to {at_least} or \
-                 more{bound}: see `kubectl get nodestorages` and the log of its agent"
+                "the node reports a size of {size} after an expansion to {at_least} or more{bound}: see \
+                 `kubectl get nodestorages` and the log of its node plugin"
             ),
         });
     }
     Ok(Grown { size, node_expansion_required })
 }
 
-/// The size that a volume was shrunk to: less than what was asked if it had less before.
+/// Converts the outcome of a shrink: less than requested if it had less before.
 ///
 /// # Errors
-/// [`VolumeError::Failed`] if the node did not say.
+/// [`VolumeError::Failed`] if the node did not report it.
 pub(super) fn shrunk(done: &VolumeRequestStatus) -> Result<Bytes, VolumeError> {
     done.size.map(|size| size.0).ok_or_else(|| VolumeError::Failed {
         what:
-            "the node did not say to which size it has shrunk the volume; its agent is of another \
-               version"
+            "the node shrank the volume without reporting its size; its node plugin is of another version"
                 .to_owned(),
     })
 }
 
-/// What a look at a volume saw, as it is written down; `None`: the volume is not there.
+/// Converts an inspection for a status; `None`: the volume does not exist.
 pub fn inspection_status(seen: Option<&Inspection>) -> InspectionStatus {
     InspectionStatus {
         volume: seen.map(|seen| volume_on_node(&seen.status)),
@@ -187,7 +186,7 @@ pub fn inspection_status(seen: Option<&Inspection>) -> InspectionStatus {
     }
 }
 
-/// How full a file system is, as it is written down.
+/// Converts the usage of a file system for a status.
 pub fn usage_status(usage: &Usage) -> UsageStatus {
     let counted = usage.inodes > 0;
     UsageStatus {
@@ -218,17 +217,17 @@ fn unsigned(count: Option<i64>) -> u64 {
     count.and_then(|count| u64::try_from(count).ok()).unwrap_or_default()
 }
 
-/// What the look at a volume saw; `None`: the volume is not there.
+/// Converts the outcome of an inspection; `None`: the volume does not exist.
 ///
 /// # Errors
-/// [`VolumeError::Failed`] if the node did not say.
+/// [`VolumeError::Failed`] if the node did not report it.
 pub(super) fn inspection(
     node: &str,
     done: &VolumeRequestStatus,
 ) -> Result<Option<Inspection>, VolumeError> {
     let silent = || {
         VolumeError::Failed {
-        what: "the node has looked at the volume and did not say what it saw; its agent is of another \
+        what: "the node inspected the volume without reporting the result; its node plugin is of another \
                version"
             .to_owned(),
     }
@@ -245,7 +244,7 @@ pub(super) fn inspection(
     }))
 }
 
-/// The longest message that a record takes, in characters; one that is longer would never be written.
+/// Maximum length of a message in a status, in characters; a longer one would be rejected.
 const LONGEST_MESSAGE: usize = 4096;
 
 impl From<&VolumeError> for Failure {
@@ -258,7 +257,7 @@ impl From<&VolumeError> for Failure {
 impl From<&Failure> for VolumeError {
     fn from(failure: &Failure) -> VolumeError {
         let word = serde_json::Value::String(failure.reason.clone());
-        // An agent of another version may have more of them.
+        // A node plugin of another version may report more of them.
         let reason: Reason = serde_json::from_value(word).unwrap_or(Reason::Failed);
         VolumeError::Reported { reason, message: failure.message.clone() }
     }
@@ -276,7 +275,7 @@ impl From<State> for VolumeState {
     }
 }
 
-/// Where a volume stands; how far a wipe is, the field does not say.
+/// Converts the state of a volume; the field does not show the progress of a wipe.
 fn state_of(state: VolumeState) -> Result<State, String> {
     Ok(match state {
         VolumeState::Creating => State::Creating,
@@ -288,7 +287,7 @@ fn state_of(state: VolumeState) -> Result<State, String> {
     })
 }
 
-/// A volume as its node's record tells it.
+/// Converts a volume for the NodeStorage of its node.
 pub fn volume_on_node(one: &VolumeStatus) -> VolumeOnNode {
     let volume = &one.volume;
     let ailment = |ailment: &Ailment| VolumeHealthStatus {
@@ -312,10 +311,11 @@ pub fn volume_on_node(one: &VolumeStatus) -> VolumeOnNode {
     }
 }
 
-/// A volume of a node, as that told it last. Whether a workload has it is not told.
+/// Converts a volume from the NodeStorage of its node, which does not show whether a workload uses
+/// it.
 ///
 /// # Errors
-/// [`VolumeError::Unavailable`] for a record that this version does not understand.
+/// [`VolumeError::Unavailable`] for an entry that this version does not understand.
 pub(super) fn volume_status(node: &str, told: &VolumeOnNode) -> Result<VolumeStatus, VolumeError> {
     let parsed = || -> Result<VolumeStatus, String> {
         Ok(VolumeStatus {
@@ -336,7 +336,7 @@ pub(super) fn volume_status(node: &str, told: &VolumeOnNode) -> Result<VolumeSta
         })
     };
     parsed().map_err(|reason| VolumeError::Unavailable {
-        reason: format!("what node {node} tells of volume {} is not understood: {reason}", told.id),
+        reason: format!("the report of node {node} about volume {} is invalid: {reason}", told.id),
     })
 }
 

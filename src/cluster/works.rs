@@ -8,16 +8,16 @@ use tokio::time::Instant;
 
 use crate::cluster::fair::{Due, Queue, Slots};
 
-/// How much work a loop does at once: half of it for one namespace.
+/// Maximum number of concurrent reconciles of a loop: half of them in one namespace.
 const SLOTS: Slots = Slots { all: 16, of_namespace: 8, not_urgent: 0 };
 
 /// The work of a loop for single objects: that of one whose calls hang holds up no other.
 #[derive(Debug)]
 pub struct Works<K> {
     queue: Queue<K>,
-    /// Those that wait, and those for which something is done.
+    /// Waiting and running keys.
     taken: HashSet<K>,
-    /// What is done; each says in the end whether that is all.
+    /// Running reconciles; each returns true if it is done.
     under_way: JoinSet<(Due<K>, bool)>,
 }
 
@@ -28,7 +28,7 @@ impl<K: Ord + Clone + Hash> Default for Works<K> {
 }
 
 impl<K: Ord + Clone + Hash + Send + 'static> Works<K> {
-    /// Have something be done for one, unless that waits or is done already.
+    /// Enqueues a key, unless it waits or runs already.
     pub fn add(&mut self, key: &K, namespace: &str, since: Instant) {
         if self.taken.insert(key.clone()) {
             let (key, namespace) = (key.clone(), namespace.to_owned());
@@ -36,7 +36,7 @@ impl<K: Ord + Clone + Hash + Send + 'static> Works<K> {
         }
     }
 
-    /// Begin as much as may be done at once; for one without work nothing is to be done any more.
+    /// Starts as many reconciles as allowed; a key without work is done.
     pub fn begin<F>(&mut self, mut work: impl FnMut(&K) -> Option<F>)
     where
         F: Future<Output = bool> + Send + 'static,
@@ -51,14 +51,14 @@ impl<K: Ord + Clone + Hash + Send + 'static> Works<K> {
         }
     }
 
-    /// Wait until something ends: for which one, and whether it is done. While there is nothing, that is for ever.
+    /// Waits until a reconcile ends, and returns its key, and true if it is done. Without one, waits forever.
     pub async fn ended(&mut self) -> (K, bool) {
         loop {
             match self.under_way.join_next().await {
                 None => std::future::pending().await,
-                // Whoever begins it catches its panics.
+                // The caller catches its panics.
                 Some(Err(error)) => {
-                    tracing::error!(%error, "the work for an object has no outcome");
+                    tracing::error!(%error, "reconcile of an object aborted");
                 }
                 Some(Ok((due, is_done))) => {
                     self.queue.end(&due);

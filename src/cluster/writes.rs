@@ -1,4 +1,5 @@
-//! Writes that may be repeated: each says what it was decided from, and what was done before is done.
+//! Idempotent writes: each carries the version that it was decided from, and a repeated one does
+//! nothing.
 
 use std::fmt::Debug;
 
@@ -10,10 +11,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Make an object; one of its name is that of another replica, or of a time before.
+/// Creates an object; an existing one of its name is that of another replica, or of an earlier
+/// attempt.
 ///
 /// # Errors
-/// What the API server says.
+/// An error of the API server.
 pub async fn make<K>(api: &Api<K>, object: &K, writer: &str) -> Result<(), kube::Error>
 where
     K: Clone + DeserializeOwned + Serialize + Debug,
@@ -21,10 +23,10 @@ where
     make_new(api, object, writer).await.map(drop)
 }
 
-/// Make an object; `None` if there is one of its name, whosever it is.
+/// Creates an object; `None` if one of its name exists, whoever owns it.
 ///
 /// # Errors
-/// What the API server says.
+/// An error of the API server.
 pub async fn make_new<K>(api: &Api<K>, object: &K, writer: &str) -> Result<Option<K>, kube::Error>
 where
     K: Clone + DeserializeOwned + Serialize + Debug,
@@ -36,10 +38,10 @@ where
     }
 }
 
-/// Make an object, if there is none of its name; one that is another client's stays as it is.
+/// Creates an object, unless one of its name exists; another client's stays unchanged.
 ///
 /// # Errors
-/// That there is one of another client, as a refusal; what the API server says.
+/// A rejection if another client's exists; an error of the API server.
 pub async fn make_own<K>(
     api: &Api<K>,
     object: &K,
@@ -58,8 +60,8 @@ where
         return Ok(());
     }
     let message = format!(
-        "{} {name} in namespace {namespace} has the name of one that the operator makes, and is another client's: \
-         `kubectl delete {} {name} --namespace {namespace}` if it is not needed",
+        "{} {name} in namespace {namespace} has the name of an object of the operator, but belongs to another \
+         client: run `kubectl delete {} {name} --namespace {namespace}` if it is not needed",
         K::kind(&()),
         K::plural(&())
     );
@@ -67,11 +69,11 @@ where
     Err(kube::Error::Api(Box::new(status)))
 }
 
-/// Ask whether an object could be made, and make none: all who guard the namespace are asked. One of its name
-/// that is there says so, too.
+/// Creates an object in a dry run, which all admission plugins of the namespace see. An existing one of its
+/// name is an error too.
 ///
 /// # Errors
-/// What the API server says.
+/// An error of the API server.
 pub async fn rehearse<K>(api: &Api<K>, object: &K, writer: &str) -> Result<(), kube::Error>
 where
     K: Clone + DeserializeOwned + Serialize + Debug,
@@ -83,11 +85,11 @@ where
     }
 }
 
-/// Delete the object that was seen, and no other one of its name; gone is gone. With a version in
-/// `seen`, only while it is as it was seen.
+/// Deletes the observed object, and no other one of its name; a missing one is no error. With a
+/// version in `seen`, only that version.
 ///
 /// # Errors
-/// What the API server says.
+/// An error of the API server.
 pub async fn remove<K>(api: &Api<K>, seen: &ObjectMeta) -> Result<(), kube::Error>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -101,11 +103,11 @@ where
     }
 }
 
-/// Patch an object.
+/// Patches an object.
 ///
 /// # Errors
-/// What the API server says; a conflict, or with [`by_json`] an invalid patch, says that the object is
-/// no longer what the patch was made for.
+/// An error of the API server; a conflict, or with [`by_json`] an invalid patch, means that the object
+/// has changed.
 pub async fn patch<K, P>(
     api: &Api<K>,
     name: &str,
@@ -129,17 +131,19 @@ pub fn by_json(patch: Value) -> Patch<()> {
     Patch::Json(patch)
 }
 
-/// Whether asking again at once would not help: a quota, a policy, a right that is missing.
+/// Returns true if a retry at once would not help: a quota, a policy, a missing permission.
 pub fn is_refused(status: &kube::core::Status) -> bool {
     (400..=422).contains(&status.code) && !status.is_conflict() && !status.is_not_found()
 }
 
-/// What the API server would say if it compared an object with what was seen of another one.
+/// Returns the conflict that the API server would report if it compared an object with an observed
+/// one.
 pub fn outdated(what: &str) -> kube::Error {
     kube::Error::Api(Box::new(kube::core::Status::failure(what, "Conflict").with_code(409)))
 }
 
-/// Whether something was written meanwhile: a JSON patch whose test fails is invalid, not a conflict.
+/// Returns true if something was written meanwhile: a JSON patch with a failed test is invalid, not a
+/// conflict.
 pub fn is_stale(status: &kube::core::Status) -> bool {
     status.is_conflict() || status.is_invalid() || status.is_not_found()
 }

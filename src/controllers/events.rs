@@ -1,11 +1,11 @@
-//! Tells people what happens to their volumes and nodes, as events on the objects that they look at.
+//! Emits events about volumes and nodes, on the objects that users look at.
 //!
-//! Only what no other program tells: how a call ends is told by the sidecar that made it. Each change
-//! is one event, whose name follows from what it tells and from the events before it, which stand in the
-//! API server; so of several replicas one writes it, and one that starts anew goes on where it was.
+//! Only events that no other program emits: a sidecar reports the end of each of its calls. Each change is one
+//! event, whose name follows from its content and from the events before it in the API server; so one of several
+//! replicas writes it, and a restarted one continues.
 //!
-//! The events about one node and its volumes are a part: a change costs a look at its part, and what the program
-//! stumbles over in one part keeps no event of another one from being written.
+//! The events about one node and its volumes are a part: a change costs the evaluation of its part, and a panic
+//! in one part does not prevent events of others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
@@ -34,25 +34,26 @@ mod told;
 
 pub use reason::EventReason;
 
-/// What panics are counted under.
+/// Name for panics.
 const LOOP: &str = "events";
 
-/// After an API server that did not answer, and twice as long each time, up to the longest.
+/// Delay after the API server did not respond; it doubles each time, up to the maximum.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// The longest pause after what could not be told.
+/// Maximum delay of a retry.
 const LONGEST: Duration = Duration::from_secs(80);
 
-/// How long the write of one event may take: a webhook may guard events, and hang.
+/// Timeout of one event: a webhook for events may hang.
 const LONGEST_WRITE: Duration = Duration::from_secs(10);
 
-/// In how many namespaces events are written at once: one that takes none holds up no other.
+/// Maximum number of namespaces in which events are written concurrently: one that hangs delays no
+/// other.
 const AT_ONCE: usize = 16;
 
-/// Between two looks: many volumes change together.
+/// Delay between two evaluations: many volumes change together.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Tell of every change, until `stop`.
+/// Emits events for all changes, until `stop`.
 pub async fn tell(client: &Client, cluster: &Cluster, kept: &Kept, stop: CancellationToken) {
     let told = begun_again(LOOP, async || {
         kept.watched().known().await;
@@ -77,13 +78,13 @@ pub async fn tell(client: &Client, cluster: &Cluster, kept: &Kept, stop: Cancell
     stop.run_until_cancelled(told).await;
 }
 
-/// What has changed since it was taken last.
+/// Changes since the last take.
 struct News {
     nodes: Changes<NodeStorage>,
     requests: Changes<VolumeRequest>,
     pvs: Changes<Pv>,
     away: AwaySeen,
-    /// Whether anything may have changed.
+    /// True if anything may have changed.
     is_all: bool,
 }
 
@@ -116,7 +117,7 @@ impl News {
         nodes
     }
 
-    /// Wait until there may be something to take.
+    /// Waits until there may be something to take.
     async fn changed(&mut self) {
         tokio::select! {
             () = self.nodes.changed() => {}
@@ -136,30 +137,30 @@ fn all(cluster: &Cluster, kept: &Kept) -> BTreeSet<NodeKey> {
     records.chain(volumes.map(|id| id.node().clone())).collect()
 }
 
-/// What is known of the time before.
+/// State of the emitted events.
 struct Teller {
     client: Client,
     parts: HashMap<NodeKey, Part>,
-    /// The parts to look at now.
+    /// Parts to evaluate now.
     due: BTreeSet<NodeKey>,
-    /// Those to look at later, without a change.
+    /// Parts to evaluate later, without a change.
     later: Timers<NodeKey>,
-    /// What took too long to be written: all else of its namespace comes first.
+    /// Events that timed out: all others of their namespaces come first.
     slow: HashSet<Key>,
 }
 
-/// What is known of a node and its volumes.
+/// State of a node and its volumes.
 #[derive(Debug, Default)]
 struct Part {
     told: Told,
     sizes: Sizes,
-    /// What has happened and is not told yet.
+    /// Facts that happened and are not reported yet.
     happened: Vec<Fact>,
-    /// How many looks in a row have not told all.
+    /// Number of consecutive evaluations with unreported facts.
     faults: u32,
 }
 
-/// What one who wrote the events of a namespace has done.
+/// Outcome of the writes of a namespace.
 #[derive(Debug, Default)]
 struct Written {
     done: Vec<(NodeKey, Step)>,
@@ -174,7 +175,7 @@ impl fmt::Debug for Teller {
 }
 
 impl Teller {
-    /// Go on from what was told before; it waits as long as the API server does not say that.
+    /// Restores the state from existing events; waits until the API server returns them.
     async fn start(client: &Client) -> Self {
         let told = loop {
             match History::read(client).await {
@@ -191,7 +192,7 @@ impl Teller {
         Teller { client: client.clone(), parts, due, later, slow }
     }
 
-    /// Tell what is new of the parts that are due.
+    /// Emits events about the parts that are due.
     async fn look(&mut self, cluster: &Cluster, kept: &Kept, away: &BTreeSet<String>) {
         let now = Instant::now();
         while let Some((node, _)) = self.later.take_due(now) {
@@ -211,7 +212,7 @@ impl Teller {
                 }
                 Err(panicked) => {
                     let key = node.as_str();
-                    tracing::error!(node = key, %panicked, "no events are written for a node and its volumes");
+                    tracing::error!(node = key, %panicked, "failed to evaluate the events of a node");
                     failed.insert(node.clone());
                 }
             }
@@ -235,9 +236,9 @@ impl Teller {
         }
     }
 
-    /// Write the events; returns the nodes that have events that are not written.
+    /// Writes the events; returns the nodes with unwritten events.
     async fn apply(&mut self, steps: Vec<(NodeKey, Step)>) -> BTreeSet<NodeKey> {
-        // All events of this driver, as often as there is something to tell: what another replica has told is there.
+        // Reads all events of this driver each time: those of other replicas are among them.
         let history = if steps.iter().any(|(_, step)| step.is_told()) {
             match caught_in_time(LOOP, History::read(&self.client)).await {
                 Ok(Ok(history)) => history,
@@ -246,7 +247,7 @@ impl Teller {
                     return steps.into_iter().map(|(node, _)| node).collect();
                 }
                 Err(why) => {
-                    tracing::warn!(error = %why, "events are not written yet");
+                    tracing::warn!(error = %why, "failed to write events, retrying");
                     return steps.into_iter().map(|(node, _)| node).collect();
                 }
             }
@@ -278,7 +279,7 @@ impl Teller {
 }
 
 impl Part {
-    /// Decide what is to be told; beside it, how long it is until there may be more without a change.
+    /// Plans the events, and the time until there may be more without a change.
     fn plan(
         &mut self,
         node: &NodeKey,
@@ -307,8 +308,8 @@ impl Part {
     }
 }
 
-/// Do these steps of one namespace, one after the other. One that fails is planned again; after one that takes too
-/// long no more of them are tried for now.
+/// Applies the steps of one namespace, one after the other. A failed one is planned again; after a timeout the
+/// rest is not tried for now.
 async fn write_all(client: &Client, history: &History, steps: Vec<(NodeKey, Step)>) -> Written {
     let mut written = Written::default();
     for (node, step) in steps {
@@ -341,5 +342,5 @@ async fn write_all(client: &Client, history: &History, steps: Vec<(NodeKey, Step
 }
 
 fn not_yet(error: &kube::Error) {
-    tracing::warn!(error = causes::in_full(error), "events are not written yet");
+    tracing::warn!(error = causes::in_full(error), "failed to write events, retrying");
 }

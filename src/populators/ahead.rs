@@ -1,4 +1,4 @@
-//! Rounds that are copied ahead while pods use the source, and when there are enough of them. Pure.
+//! Passes of a pre-copy while pods use the source, and when they are enough. Pure.
 
 use crate::api::{Ahead, Filling, FillingPhase, Quantity};
 use crate::bytes::Bytes;
@@ -8,14 +8,14 @@ use crate::populators::seen::Seen;
 use crate::populators::steps::Step;
 use crate::populators::{PopulatorReason, Progress, make};
 
-/// How many rounds there are at most.
+/// Maximum number of passes.
 const MOST_ROUNDS: i32 = 8;
 
-/// What is little enough to be left to the last copy.
+/// Size that is small enough to be left to the final copy.
 const LITTLE: Bytes = Bytes::mib(64);
 
 impl Ahead {
-    /// What is told after one more round.
+    /// Returns the state after one more pass.
     fn after(before: Option<&Ahead>, round: Round, pod: &str) -> Ahead {
         Ahead {
             rounds: before.map_or(0, |before| before.rounds) + 1,
@@ -26,8 +26,8 @@ impl Ahead {
         }
     }
 
-    /// Whether a further round would leave hardly less to the last copy: this one wrote little, or no less
-    /// than half of the one before, because as much is written meanwhile.
+    /// Returns true if a further pass would hardly reduce the final copy: this one wrote little, or at
+    /// least half of the one before, because as much is written meanwhile.
     fn is_enough(&self, before: Option<&Ahead>) -> bool {
         let half = |before: &Ahead| Bytes::new(before.bytes.0.get() / 2);
         self.rounds >= MOST_ROUNDS
@@ -37,7 +37,7 @@ impl Ahead {
 }
 
 impl Seen {
-    /// Tell of a round that has ended, once.
+    /// Reports the end of a pass, once.
     pub fn end_round(&self, pod: &str, round: Round) -> Vec<Step> {
         let before = self.told().and_then(|told| told.ahead.as_ref());
         if before.is_some_and(|before| before.pod == pod) {
@@ -61,16 +61,16 @@ impl Seen {
         })
     }
 
-    /// Nothing more is copied ahead: say what the rest waits for.
+    /// Reports what the final copy waits for, after the pre-copy.
     pub fn stay_ahead(&self, (reason, message): &(PopulatorReason, String)) -> Vec<Step> {
         self.say(with_reason(self.filling(FillingPhase::Ahead), *reason, message))
     }
 
-    /// How far a pod is, and in which round if it only copies ahead.
+    /// Formats the progress of a pod, with the pass of a pre-copy.
     pub fn in_round(&self, progress: &Progress) -> String {
         let rounds = self.told().and_then(|told| told.ahead.as_ref()).map_or(0, |told| told.rounds);
         match self.pod.as_ref().filter(|pod| make::is_ahead(pod)) {
-            Some(_) => format!("round {}: {progress}", rounds + 1),
+            Some(_) => format!("pass {}: {progress}", rounds + 1),
             None => progress.to_string(),
         }
     }

@@ -1,4 +1,5 @@
-//! One effect at a time. Each says what it was decided from, and fails if that is no longer so.
+//! Applies one effect at a time. Each carries the version that it was decided from, and fails if
+//! that has changed.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use crate::populators::{
 };
 use crate::wire::Keys;
 
-/// How often what was made is written into a status that others write, too.
+/// Number of attempts to write a created object into a status that others write, too.
 const RECORDED_WITHIN: usize = 5;
 
 const SELECTED_NODE_AT: &str = "/metadata/annotations/volume.kubernetes.io~1selected-node";
@@ -38,13 +39,13 @@ pub(super) struct Work<'a, S> {
 }
 
 impl<S: Source> Populator<S> {
-    /// Do a step.
+    /// Applies a step.
     ///
     /// # Errors
-    /// What the API server says. A conflict says that something has changed: look again.
+    /// An error of the API server. A conflict means that something has changed: observe again.
     pub(super) async fn apply(&self, step: Step, work: &Work<'_, S>) -> Result<(), kube::Error> {
         let Work { seen, source, .. } = work;
-        tracing::debug!(?step, "filling a claim");
+        tracing::debug!(?step, "applying a step to a claim");
         match step {
             Step::Hold => {
                 hold(&self.of::<PersistentVolumeClaim>(&seen.claim.metadata), &seen.claim.metadata)
@@ -103,7 +104,7 @@ impl<S: Source> Populator<S> {
         }
     }
 
-    /// Where the objects of a kind are that are in the namespace of this one.
+    /// Returns the API for objects of a kind in the namespace of this one.
     pub(super) fn of<K>(&self, metadata: &ObjectMeta) -> Api<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -136,7 +137,7 @@ impl<S: Source> Populator<S> {
         self.record(work, |told| told.second_claim = Some(made.clone())).await
     }
 
-    /// Write into the status what was made just now: by that it is known as ours, whoever else knows its name.
+    /// Writes the uid of a created object into the status, which identifies it as Pliant's own.
     async fn record(
         &self,
         work: &Work<'_, S>,
@@ -199,7 +200,7 @@ impl<S: Source> Populator<S> {
         let Some(pod) = pod_now(work.seen, self.frame(work, &fit)) else { return Ok(()) };
         let made = writes::make_new(&self.of(&pod.metadata), &pod, WRITER).await?;
         let Some(made) = made.and_then(|made| made.metadata.uid) else { return Ok(()) };
-        // The try before it was told of; how this one ends is counted for itself.
+        // The status is of the previous attempt; the end of this one is counted separately.
         let its = |told: &mut Filling| {
             (told.pod, told.next_retry_time) = (Some(made.clone()), None);
             (told.reason, told.message) = (None, None); // Such as that it was refused.
@@ -207,7 +208,7 @@ impl<S: Source> Populator<S> {
         self.record(work, its).await
     }
 
-    /// Ask whether the pod that will fill the volume could be made.
+    /// Creates the pod that will populate the volume in a dry run.
     async fn rehearse_pod(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
         let later = work.seen.fill().and_then(|fill| fill.rehearsal.as_deref());
         let (Some(later), Some(prime)) = (later, &work.seen.prime) else { return Ok(()) };
@@ -221,7 +222,7 @@ impl<S: Source> Populator<S> {
         writes::rehearse(&self.of(&pod.metadata), &pod, WRITER).await
     }
 
-    /// Ask whether the pod that will send the source could be made, and the keys of both.
+    /// Creates the sending pod and its keys in a dry run.
     async fn rehearse_sender(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
         let later = work.seen.fill().and_then(|fill| fill.rehearsal.as_deref());
         let Some(later) = later else { return Ok(()) };
@@ -236,7 +237,7 @@ impl<S: Source> Populator<S> {
         writes::rehearse(&self.of(&pod.metadata), &pod, WRITER).await
     }
 
-    /// What pods may ask for in a namespace.
+    /// Returns the resources that pods may request in a namespace.
     async fn fit(&self, namespace: &str) -> Result<Fit, kube::Error> {
         let (quotas, ranges) = (
             Api::<ResourceQuota>::namespaced(self.client.clone(), namespace),
@@ -262,7 +263,7 @@ impl<S: Source> Populator<S> {
         self.events.tell(&seen.claim, reason, &subject, text).await
     }
 
-    /// Write what is told of the claim, or no longer tell of it; only over what was seen.
+    /// Writes or removes the population status of the claim; only over the observed version.
     async fn note(&self, work: &Work<'_, S>, filling: Option<Filling>) -> Result<(), kube::Error> {
         let Some(source) = work.source else { return Ok(()) };
         let mut there = self.uids_of(source);
@@ -272,7 +273,7 @@ impl<S: Source> Populator<S> {
             there.push(filling.uid.clone());
             status = status.with(filling);
         }
-        // What is told of a claim that is only not watched stays.
+        // The status of a claim that is not watched any more stays.
         if self.watches.claims().decodes_all_of(&work.seen.claim.namespace().unwrap_or_default()) {
             status.claims.retain(|one| there.contains(&one.uid));
         }
@@ -315,8 +316,8 @@ impl<S: Source> Populator<S> {
         patch_object(&self.pvs(), &pv.name_any(), &Patch::Merge(patch)).await
     }
 
-    /// Hand the volume over in one write. It is never without a claim: whoever waits for a volume of its
-    /// size would get it.
+    /// Rebinds the volume in one write. It is never without a claim: another pending claim of its size
+    /// could get it.
     async fn rebind(&self, seen: &Seen) -> Result<(), kube::Error> {
         let (Some(pv), Some(prime)) = (&seen.pv, &seen.prime) else { return Ok(()) };
         let owner = json!({
@@ -335,7 +336,7 @@ impl<S: Source> Populator<S> {
         patch_object(&self.pvs(), &pv.name_any(), &writes::by_json(patch)).await
     }
 
-    /// A write to it lets the claim's controller look at it; by itself it does so every 15 s.
+    /// Updates a claim to trigger its controller, which resyncs every 15 s otherwise.
     async fn nudge(&self, seen: &Seen) -> Result<(), kube::Error> {
         let (Some(pv), Some(prime)) = (&seen.pv, &seen.prime) else { return Ok(()) };
         self.show(prime, &json!({ NUDGED: pv.name_any() })).await
@@ -344,7 +345,8 @@ impl<S: Source> Populator<S> {
     async fn restore(&self, seen: &Seen) -> Result<(), kube::Error> {
         let Some(pv) = &seen.pv else { return Ok(()) };
         let before = pv.annotations().get(POLICY).map_or("Retain", String::as_str);
-        // What was made for the second claim was never anybody's: it goes with that.
+        // A PersistentVolume of the temporary claim never had another claim: it is deleted with
+        // that.
         let policy = if seen.is_of_prime() { "Delete" } else { before };
         // By the mark a volume that was handed over is known as ours for as long as it lives.
         let populates = seen.is_rebound().then(|| seen.uid());
@@ -369,7 +371,7 @@ impl<S: Source> Populator<S> {
         patch_object(&api, &seen.claim.name_any(), &Patch::Merge(patch)).await
     }
 
-    /// Take our finalizer off a source that no claim is filled from.
+    /// Removes the finalizer of a source that populates no claim.
     pub(super) async fn release_source(&self, source: &S) -> Result<(), kube::Error> {
         let patch = without_finalizer(source.meta(), &json!({}));
         patch_object(&self.of::<S>(source.meta()), &source.name_any(), &Patch::Merge(patch)).await
@@ -392,7 +394,7 @@ impl<S: Source> Populator<S> {
     }
 }
 
-/// The pod that is made now: the one that fills, or the one that tries it before.
+/// Returns the pod to create now: the populator pod, or its probe.
 pub(super) fn pod_now(seen: &Seen, frame: make::Frame<'_>) -> Option<Pod> {
     let generation = seen.source.as_ref().map_or(0, |source| source.generation);
     if let Some(later) = seen.fill()?.rehearsal.as_deref() {
@@ -403,7 +405,7 @@ pub(super) fn pod_now(seen: &Seen, frame: make::Frame<'_>) -> Option<Pod> {
     Some(make::pod(&seen.claim, &how_to_fill(seen)?, frame, generation))
 }
 
-/// What the pod that fills needs: the source itself, or where that is sent from.
+/// Returns what the populator pod needs: the source itself, or its sender.
 fn how_to_fill(seen: &Seen) -> Option<Fill> {
     let fill = seen.fill()?;
     if !seen.is_far() {
@@ -423,7 +425,7 @@ fn without_finalizer(metadata: &ObjectMeta, annotations: &Value) -> Value {
     }})
 }
 
-/// Put our finalizer on an object, if it is still as it was seen.
+/// Adds the finalizer to an object, if it is still as observed.
 async fn hold<K>(api: &Api<K>, metadata: &ObjectMeta) -> Result<(), kube::Error>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
@@ -449,9 +451,9 @@ fn writer() -> PatchParams {
     PatchParams { field_manager: Some(WRITER.to_owned()), ..PatchParams::default() }
 }
 
-/// As the API server says it of what has changed.
+/// Returns a conflict as the API server reports it.
 fn stale() -> kube::Error {
-    let status = kube::core::Status::failure("the status was written by another", "Conflict");
+    let status = kube::core::Status::failure("another client wrote the status", "Conflict");
     kube::Error::Api(Box::new(status.with_code(409)))
 }
 
@@ -461,7 +463,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Tell a claim something; the same of the same subject is told once, whoever tells it.
+    /// Emits an event on a claim; the same one of the same subject is written once, by any writer.
     pub async fn tell(
         &self,
         claim: &impl Record,

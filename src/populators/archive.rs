@@ -1,4 +1,4 @@
-//! Claims that are filled with an archive.
+//! Claims that are populated from an archive.
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::{
@@ -9,12 +9,12 @@ use kube::{Api, Client, ResourceExt};
 use crate::api::{ArchivePopulator, ConfigMapRef, PopulatorStatus};
 use crate::populators::{Fill, PopulatorReason, Sight, Source, make};
 
-/// Where the pod finds an archive that it does not fetch.
+/// Path of an archive in the pod that is not downloaded.
 const ARCHIVE: &str = "/source/archive";
 
 #[async_trait]
 impl Source for ArchivePopulator {
-    /// Half of an archive is of no use, and what is there is not written over.
+    /// An incomplete archive is useless, and existing files are not overwritten.
     const ANEW: bool = true;
 
     fn is_near(&self) -> bool {
@@ -46,15 +46,15 @@ fn sight(
     map: Option<&ConfigMap>,
 ) -> Sight {
     if make::is_block(claim) {
-        let message = "an archive can only be unpacked into a file system, and this claim has \
-                       volumeMode Block: delete it and make it with volumeMode Filesystem";
+        let message = "an archive can only be unpacked into a file system, but this claim has volumeMode \
+                       Block: delete it and create it with volumeMode Filesystem";
         return Sight::Never(PopulatorReason::VolumeModeMismatch, message.to_owned());
     }
     match &source.spec.config_map_ref {
         Some(from) if !map.is_some_and(|map| has_key(map, &from.key)) => {
             let ConfigMapRef { name, key } = from;
             let message =
-                format!("there is no key {key} in ConfigMap {name}; make it, or delete the claim");
+                format!("there is no key {key} in ConfigMap {name}; add it, or delete the claim");
             Sight::Waits(PopulatorReason::PopulatorDataSourceNotFound, message)
         }
         _ => Sight::Ready(Box::new(fill(source))),

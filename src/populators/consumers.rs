@@ -1,4 +1,4 @@
-//! Who uses a claim, and who may write to it. Pure.
+//! Users and writers of a claim. Pure.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +14,12 @@ pub(crate) fn writers(pods: &[PodSummary], claim: &str) -> Vec<String> {
     writing(pods, claim).map(ResourceExt::name_any).collect()
 }
 
-/// Whether a pod fills a claim for us. It reads its source only.
+/// Returns true if a pod populates a claim for Pliant. It only reads its source.
 pub(crate) fn fills(pod: &PodSummary) -> bool {
     pod.labels().contains_key(LABEL)
 }
 
-/// The uid of the claim that a pod fills for us, or sends to.
+/// Returns the uid of the claim that a pod of Pliant populates, or sends to.
 pub(crate) fn claim_filled_by(pod: &PodSummary) -> Option<&str> {
     pod.labels().get(LABEL).map(String::as_str)
 }

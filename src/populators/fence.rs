@@ -1,8 +1,8 @@
-//! What the volume that is filled is told to be, as its node keeps it: half copied before a pod writes to it,
-//! and active before it is the claim's. Pure.
+//! Fence of the volume that is populated, which its node stores: incomplete before a pod writes to it, and
+//! active before it is bound to the claim. Pure.
 //!
-//! Only volumes of this driver can be told. Each telling has a number that is higher than all before, and
-//! is in the status before a node is asked: what a replica still asks for late changes nothing.
+//! Only volumes of this driver can be fenced. Each fence has a higher number than all before it, and is in
+//! the status before a node gets it: a late request of a replica changes nothing.
 
 use crate::api::{FenceState, FenceStatus, Filling};
 use crate::cluster::{VolumeSeen, Wish};
@@ -13,8 +13,8 @@ use crate::populators::steps::Step;
 use crate::volume::{Fence, Standing};
 
 impl Seen {
-    /// What is done so that the node of the volume has written on it what it is; `None` once it has, and of
-    /// a volume of another driver.
+    /// Returns the steps until the node of the volume has set its fence; `None` once it has, and for a
+    /// volume of another driver.
     pub fn fence(&self, state: FenceState, filling: Filling) -> Option<Vec<Step>> {
         let volume = self.volume.as_ref()?;
         let fence = self.fence_to_be(volume, state);
@@ -26,7 +26,7 @@ impl Seen {
         let filling = match volume.failure_of(&wanted) {
             Some(why) => {
                 let message = format!(
-                    "volume {} is to be {}, and its node has not written that on it yet: {why}",
+                    "volume {} is to be {}, but its node has not confirmed that yet: {why}",
                     volume.id,
                     state.words()
                 );
@@ -40,21 +40,21 @@ impl Seen {
         Some(self.say(filling).into_iter().chain(ask).collect())
     }
 
-    /// What it was told already, or under a higher number if it was told another thing since.
+    /// Returns the earlier fence, under a higher number if the volume has another one by now.
     fn fence_to_be(&self, volume: &VolumeSeen, state: FenceState) -> FenceStatus {
-        // Where the status has lost it, or no place for it yet, what its node tells has to do.
+        // If the status has lost it, or cannot store it yet, the report of the node must do.
         let by_node = volume.fence.filter(|now| now.generation > 0).map(FenceStatus::from);
         let told = self.told().and_then(|told| told.fence).or(by_node);
         let is_it = |told: &FenceStatus| told.state == state && volume.takes(&Fence::from(told));
         told.filter(is_it).unwrap_or_else(|| FenceStatus {
             state,
             generation: volume.next_generation(told.map_or(0, |told| told.generation)),
-            // The pod that fills it has to get at it, and so has the next one.
+            // The populator pod must have access to it, and so must the next one.
             copy_in_progress: state == FenceState::Incomplete,
         })
     }
 
-    /// Whether the volume still says that it is no whole.
+    /// Returns true if the volume is still marked incomplete.
     pub fn is_half_copied(&self) -> bool {
         let fence = self.volume.as_ref().and_then(|volume| volume.fence);
         fence.is_some_and(|fence| fence.standing == Standing::HalfCopied)

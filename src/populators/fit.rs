@@ -1,7 +1,7 @@
-//! What the pods of ours ask of a node, made to fit what their namespace lets pods ask. Pure.
+//! Resources of Pliant's pods, adjusted to the limits of their namespace. Pure.
 //!
-//! A LimitRange with a smaller limit, or a quota that wants a limit of each pod, would refuse them. What does not
-//! fit all the same is refused by the API server, and told.
+//! A LimitRange with a smaller limit, or a quota that demands a limit of each pod, would reject them. If they
+//! still do not fit, the API server rejects them, which is reported.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 use crate::api::Quantity;
 use crate::bytes::Bytes;
 
-/// How much memory a pod may have at most: that of files which are cached does not count, and no list is kept.
+/// Memory limit of a pod: cached files do not count, and no list is in memory.
 const MEMORY: Bytes = Bytes::mib(512);
 
-/// How much it has for sure, and the least with which it works.
+/// Memory request, and the minimum with which it works.
 const LEAST: Bytes = Bytes::mib(64);
 
-/// How much of a processor it has at most where each pod is to say so.
+/// CPU limit where each pod must have one.
 const CPU: &str = "1";
 
-/// What the pods of a namespace ask for.
+/// Resources of pods in a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fit {
     memory: Bytes,
@@ -36,7 +36,7 @@ impl Default for Fit {
 }
 
 impl Fit {
-    /// What fits a namespace with these quotas and ranges.
+    /// Returns the resources for a namespace with these quotas and ranges.
     pub fn of(quotas: &[ResourceQuota], ranges: &[LimitRange]) -> Fit {
         let items =
             || ranges.iter().flat_map(|range| range.spec.iter().flat_map(|spec| &spec.limits));
@@ -67,11 +67,11 @@ impl Fit {
 
 fn memory(sizes: &BTreeMap<String, Written>) -> Option<Bytes> {
     let size = Bytes::parse_capped(&sizes.get("memory")?.0);
-    // Then the API server judges by it, and its refusal is told.
-    size.inspect_err(|error| tracing::warn!(%error, "a LimitRange is left out")).ok()
+    // Then the API server applies it, and its rejection is reported.
+    size.inspect_err(|error| tracing::warn!(%error, "ignoring a LimitRange")).ok()
 }
 
-/// Whether a container without a limit of its own gets one; one with a largest has that.
+/// Returns true if a container without a limit of its own gets one; one with a maximum has that.
 fn gives_cpu_limit(item: &LimitRangeItem) -> bool {
     let has = |sizes: &Option<BTreeMap<String, Written>>| {
         sizes.as_ref().is_some_and(|sizes| sizes.contains_key("cpu"))

@@ -1,5 +1,4 @@
-//! Which claims are looked at, and when: those of which something has changed, or that are due; and which sources are
-//! released.
+//! Queue of the claims to reconcile: those with changes, and those that are due; and of sources to release.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -21,23 +20,24 @@ use crate::populators::populator::{AGAIN, Populator};
 use crate::populators::seen::is_held;
 use crate::populators::{POPULATES, Source, WRITER, make, sender};
 
-/// What panics and spans of looks at claims are under, and of releases of sources.
+/// Names for panics and spans of claims, and of releases of sources.
 const CLAIMS: &str = "claims";
 const SOURCES: &str = "sources";
 
-/// How many claims are looked at at once: half of them of one namespace, and some that no pod fills right now.
+/// Maximum number of concurrent reconciles of claims: half of them in one namespace, and some reserved for
+/// claims without a populator pod.
 const SLOTS: Slots = Slots { all: 16, of_namespace: 8, not_urgent: 4 };
 
-/// How many sources are released at once.
+/// Maximum number of concurrent releases of sources.
 const RELEASES: Slots = Slots { all: 4, of_namespace: 2, not_urgent: 0 };
 
-/// How long a look may take: a namespace whose webhooks answer slowly keeps its own claims waiting.
+/// Timeout of a reconcile: a namespace whose webhooks are slow delays its own claims.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The longest pause of a claim that waits and of which nothing changes.
+/// Maximum delay of a waiting claim without changes.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The longest pause after looks that ended in a panic.
+/// Maximum delay after reconciles that panicked.
 const LONGEST_FAULT: Duration = Duration::from_secs(600);
 
 /// The versions of all that belongs to a claim: while they stay there is nothing new to see.
@@ -45,23 +45,23 @@ const LONGEST_FAULT: Duration = Duration::from_secs(600);
 struct Versions([Option<String>; 7]);
 
 impl Versions {
-    /// Whether a pod fills it: its workload may be stopped for that.
+    /// True if a pod populates it: its workload may be stopped for that.
     fn has_pod(&self) -> bool {
         let [_, _, pod, sender, ..] = &self.0;
         pod.is_some() || sender.is_some()
     }
 }
 
-/// What was last seen of a claim.
+/// Last observed state of a claim.
 #[derive(Debug, Clone)]
 struct Known {
     claim: Arc<ClaimSummary>,
     versions: Versions,
-    /// Whether it is looked at right now.
+    /// True during a reconcile.
     is_attended: bool,
-    /// How many looks in a row have found that it waits, with nothing changed.
+    /// Number of consecutive reconciles that found it waiting without a change.
     waits: u32,
-    /// How many looks in a row have ended in a panic.
+    /// Number of consecutive reconciles that panicked.
     faults: u32,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Looks<S: Source> {
     news: News<S>,
     /// The claims that name a source of this kind and are not yet as they should be, by uid.
     known: HashMap<String, Known>,
-    /// The claims that are due, and those that are looked at.
+    /// Claims that are due, and those in a reconcile.
     queue: Queue<String>,
     /// The claims that are due later, without a change.
     later: Timers<String>,
@@ -85,31 +85,31 @@ pub(super) struct Looks<S: Source> {
 #[derive(Debug)]
 struct Sources {
     queue: Queue<Place>,
-    /// Those that could not be released.
+    /// Sources whose release failed.
     later: Timers<Place>,
-    /// Those that are being released, and of which something has changed meanwhile.
+    /// Sources that have changed during their release.
     changed: HashSet<Place>,
     releasing: HashSet<Place>,
     releases: JoinSet<Released>,
 }
 
-/// What one who has looked at a claim has to say.
+/// Outcome of a reconcile.
 #[derive(Debug)]
 struct Attended {
     chosen: Due<String>,
-    /// After how long to look again without a change.
+    /// Delay until the next reconcile without a change.
     after: Option<Duration>,
     has_panicked: bool,
 }
 
-/// What one who was to release a source has to say.
+/// Outcome of a release.
 #[derive(Debug)]
 struct Released {
     chosen: Due<Place>,
     has_failed: bool,
 }
 
-/// What has changed since it was taken last, of all that is watched for claims.
+/// Changes since the last take, of everything that is watched for claims.
 #[derive(Debug)]
 struct News<S: Source> {
     claims: Changes<ClaimSummary>,
@@ -120,7 +120,7 @@ struct News<S: Source> {
 }
 
 impl<S: Source> News<S> {
-    /// Wait until there may be something to take.
+    /// Waits until there may be something to take.
     async fn changed(&mut self) {
         tokio::select! {
             () = self.claims.changed() => {}
@@ -143,7 +143,7 @@ impl Sources {
         }
     }
 
-    /// Have a source be looked at, or looked at again.
+    /// Enqueues a source, again if necessary.
     fn insert(&mut self, place: Place) {
         self.later.remove(&place);
         if self.releasing.contains(&place) {
@@ -154,7 +154,7 @@ impl Sources {
         self.queue.insert(Due { key: place, namespace, is_urgent: false, since: Instant::now() });
     }
 
-    /// Begin to release those that no claim is filled from, as many as may be at once.
+    /// Starts releases of sources that populate no claim, up to the maximum.
     fn begin<S: Source>(&mut self, populator: &Arc<Populator<S>>) {
         while let Some((place, _)) = self.later.take_due(Instant::now()) {
             self.insert(place);
@@ -180,7 +180,7 @@ impl Sources {
         let Released { chosen, has_failed } = match ended {
             Ok(ended) => ended,
             Err(error) => {
-                return tracing::error!(%error, "the release of a source has no outcome");
+                return tracing::error!(%error, "release of a source aborted");
             }
         };
         self.queue.end(&chosen);
@@ -194,7 +194,7 @@ impl Sources {
 }
 
 impl<S: Source> Looks<S> {
-    /// Nothing was seen yet.
+    /// Creates an empty queue.
     pub fn of(populator: &Populator<S>) -> Self {
         let watches = &populator.watches;
         let news = News {
@@ -215,8 +215,7 @@ impl<S: Source> Looks<S> {
         }
     }
 
-    /// Begin to look at claims of which something has changed or that are due, as many as may be looked at at once,
-    /// and at the sources.
+    /// Starts reconciles of claims that have changed or are due, and releases of sources, up to the maximum.
     pub fn begin(&mut self, populator: &Arc<Populator<S>>) {
         let now = Instant::now();
         for uid in self.concerned(populator) {
@@ -240,7 +239,7 @@ impl<S: Source> Looks<S> {
         self.sources.begin(populator);
     }
 
-    /// Take the news; the uids of the claims of which something may have changed.
+    /// Takes the changes; returns the uids of the claims that they may concern.
     fn concerned(&mut self, populator: &Populator<S>) -> BTreeSet<String> {
         let mut uids = std::mem::take(&mut self.ended);
         let mut is_all = self.take_claims(populator, &mut uids);
@@ -271,7 +270,7 @@ impl<S: Source> Looks<S> {
         uids
     }
 
-    /// Take what has changed of the claims; whether anything may have.
+    /// Takes the changes of claims; returns true if anything may have changed.
     fn take_claims(&mut self, populator: &Populator<S>, uids: &mut BTreeSet<String>) -> bool {
         let changed = self.news.claims.take();
         let is_all = match &changed {
@@ -300,11 +299,11 @@ impl<S: Source> Looks<S> {
         is_all
     }
 
-    /// Have the sources be looked at that a claim has kept, or keeps.
+    /// Enqueues the sources that a claim has held, or holds.
     fn note_sources(&mut self, populator: &Populator<S>, change: &Change<ClaimSummary>) {
         let namespace = &change.place.0;
         if change.both().next().is_none() {
-            // One that could not be decoded may be gone, and have kept a source of its namespace.
+            // One that could not be decoded may be gone, and have held a source of its namespace.
             for source in &populator.sources.with_key(&held_in(namespace)) {
                 self.sources.insert(place(&**source));
             }
@@ -332,7 +331,7 @@ impl<S: Source> Looks<S> {
         self.later.remove(uid);
     }
 
-    /// Have a claim be due if something of it has changed. One that is looked at is compared when that has ended.
+    /// Enqueues a claim if it has changed. During a reconcile that waits for its end.
     fn compare(&mut self, populator: &Populator<S>, uid: String, now: Instant) {
         let Some(one) = self.known.get_mut(&uid).filter(|one| !one.is_attended) else { return };
         let Some(versions) = versions_of(populator, &one.claim) else { return };
@@ -344,7 +343,7 @@ impl<S: Source> Looks<S> {
         self.have_wait(populator, uid, due.map_or(now, |due| due.min(now)));
     }
 
-    /// Have a claim wait for its look, as urgent as it is now.
+    /// Enqueues a claim with its present urgency.
     fn have_wait(&mut self, populator: &Populator<S>, uid: String, since: Instant) {
         let Some(one) = self.known.get(&uid) else { return };
         let namespace = one.claim.names.namespace.to_string();
@@ -352,7 +351,7 @@ impl<S: Source> Looks<S> {
         self.queue.insert(Due { key: uid, namespace, is_urgent, since });
     }
 
-    /// Wait until something may have changed, a look or a release has ended, or one is due.
+    /// Waits until something may have changed, a reconcile or a release has ended, or one is due.
     pub async fn wait(&mut self) {
         let due = [self.later.next(), self.sources.later.next()].into_iter().flatten().min();
         tokio::select! {
@@ -372,7 +371,7 @@ impl<S: Source> Looks<S> {
     fn note(&mut self, ended: Result<Attended, JoinError>) {
         let ended = match ended {
             Ok(ended) => ended,
-            Err(error) => return tracing::error!(%error, "a look at a claim has no outcome"),
+            Err(error) => return tracing::error!(%error, "reconcile of a claim aborted"),
         };
         let chosen = &ended.chosen;
         self.queue.end(chosen);
@@ -399,13 +398,13 @@ fn versions_of<S: Source>(populator: &Populator<S>, claim: &ClaimSummary) -> Opt
     let found = caught_now(CLAIMS, || populator.versions(claim));
     let told = found.inspect_err(|panicked| {
         let (namespace, claim) = claim.names.place();
-        tracing::error!(claim, namespace, %panicked, "a claim is not looked at");
+        tracing::error!(claim, namespace, %panicked, "failed to check a claim for changes");
     });
     told.ok()
 }
 
 impl<S: Source> Populator<S> {
-    /// Look at one claim, for so long and no longer.
+    /// Reconciles one claim within the timeout.
     async fn look_at(self: Arc<Self>, claim: Arc<ClaimSummary>, chosen: Due<String>) -> Attended {
         let looked = tokio::time::timeout(LIMIT, caught(CLAIMS, self.attend(&claim.names))).await;
         let (after, has_panicked) = match looked {
@@ -415,7 +414,7 @@ impl<S: Source> Populator<S> {
                 (None, true)
             }
             Err(_) => {
-                tracing::warn!("a look at a claim took too long");
+                tracing::warn!("reconcile of a claim timed out");
                 (Some(AGAIN), false)
             }
         };
@@ -446,17 +445,17 @@ impl<S: Source> Populator<S> {
         ])
     }
 
-    /// A source that is held, and that no claim is filled from.
+    /// Returns a source with a finalizer that populates no claim.
     fn unused_source(&self, (namespace, name): &Place) -> Option<Arc<S>> {
         let source = self.sources.get_in(namespace, name).filter(|one| is_held(one.meta()))?;
         if !self.watches.claims().decodes_all_of(namespace) {
-            return None; // One of the others may be filled from it.
+            return None; // One of the others may use it as its source.
         }
         let its = self.watches.claims_filled_from::<S>(namespace, name);
         (!its.iter().any(|claim| claim.held_by.populator)).then_some(source)
     }
 
-    /// Release a source; whether nothing is left to be done for it without a change.
+    /// Releases a source; returns true if nothing is left to do without a change.
     async fn release_within_limit(&self, source: &S) -> bool {
         let released =
             tokio::time::timeout(LIMIT, caught(SOURCES, self.release_source(source))).await;
@@ -466,10 +465,10 @@ impl<S: Source> Populator<S> {
             }
             Ok(Ok(Err(error))) => {
                 let error = causes::in_full(&error);
-                tracing::warn!(error, "a source is not released yet");
+                tracing::warn!(error, "failed to release a source, retrying");
             }
-            Ok(Err(panicked)) => tracing::error!(%panicked, "a source is not released"),
-            Err(_) => tracing::warn!("the release of a source took too long"),
+            Ok(Err(panicked)) => tracing::error!(%panicked, "failed to release a source"),
+            Err(_) => tracing::warn!("release of a source timed out"),
             Ok(Ok(Ok(()))) => return true,
         }
         false
@@ -487,7 +486,7 @@ pub(super) fn keys_of_source<S: Source>(source: &S) -> Vec<String> {
     Some(held_in(namespace)).filter(|_| is_held(source.meta())).into_iter().collect()
 }
 
-/// Whether a claim names a source of this kind and is not yet as it should be.
+/// Returns true if a claim names a source of this kind and is not populated yet.
 fn is_open<S: Source>(claim: &ClaimSummary) -> bool {
     let is_unfinished = claim.binding == Binding::Pending || claim.held_by.populator;
     is_unfinished && names::<S>(claim).is_some()
@@ -497,7 +496,7 @@ fn is_open<S: Source>(claim: &ClaimSummary) -> bool {
 fn names<S: Source>(claim: &ClaimSummary) -> Option<&str> {
     let named = claim.source.as_ref()?;
     let is_ours = *named.group == *S::group(&()) && *named.kind == *S::kind(&());
-    // One of another namespace is told so when it is looked at; see KEP-3294.
+    // One of another namespace is rejected in its reconcile; see KEP-3294.
     (is_ours && !named.has_namespace).then_some(&*named.name)
 }
 
@@ -508,7 +507,8 @@ fn filled_by(name: &str) -> Option<String> {
     Some(uid).filter(is_for).map(str::to_owned)
 }
 
-/// The uids of the claims that a PersistentVolume may be of: the one that has it, and the one for which it is filled.
+/// Returns the uids of the claims that a PersistentVolume may concern: the bound one, and the one that it is
+/// populated for.
 fn of_pv(pv: &Arc<Pv>) -> Vec<String> {
     let claim = pv.spec.claim_ref.as_ref();
     let has = claim.and_then(|claim| claim.uid.clone());
@@ -521,7 +521,7 @@ fn place<S: Source>(source: &S) -> Place {
     (source.namespace().unwrap_or_default(), source.name_any())
 }
 
-/// The pause after so many looks in vain before.
+/// Returns the delay after so many unsuccessful reconciles.
 fn longer(before: u32, longest: Duration) -> Duration {
     AGAIN.saturating_mul(2_u32.saturating_pow(before)).min(longest)
 }

@@ -1,4 +1,4 @@
-//! The second claim and the pod that fills its volume. Pure.
+//! Temporary claim, and the pod that populates its volume. Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,26 @@ use crate::populators::fit::Fit;
 use crate::populators::seen::{selected_node, uid};
 use crate::populators::{Fill, LABEL, SELECTED_NODE, Settings};
 
-/// On a fill pod: the generation of the source that it was made of.
+/// Annotation of a populator pod: the generation of its source.
 const GENERATION: &str = "pliant.io/generation";
 
-/// On a fill pod that only copies ahead: its volume is not filled by it.
+/// Annotation of a populator pod that only runs a pre-copy: it does not complete its volume.
 const AHEAD: &str = "pliant.io/copies-ahead";
 
-/// On a fill pod that only tries whether its volume could be filled.
+/// Annotation of a populator pod that only probes whether its volume could be populated.
 const PROBES: &str = "pliant.io/probes";
 
-/// On pods and second claims: the claim that is filled, for people.
+/// Annotation of pods and temporary claims: the claim that is populated, for users.
 const CLAIM: &str = "pliant.io/claim";
 
-/// On a second claim: the node that it was made for, which its provisioner may take off the other place.
+/// Annotation of a temporary claim: the node that it was created for, which its provisioner may remove
+/// from the other annotation.
 const NODE: &str = "pliant.io/node";
 
-/// The container of a fill pod.
+/// Container of a populator pod.
 pub(super) const CONTAINER: &str = "fill";
 
-/// The name of the second claim of a claim, and of the pod that fills it.
+/// Returns the name of the temporary claim of a claim, and of its populator pod.
 pub(super) fn prime_name(uid: &str) -> String {
     format!("prime-{uid}")
 }
@@ -74,7 +75,7 @@ pub(super) fn metadata(claim: &PersistentVolumeClaim, name: &str, namespace: &st
     })
 }
 
-/// What all pods of ours have alike in a namespace.
+/// Common fields of Pliant's pods in a namespace.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame<'a> {
     pub settings: &'a Settings,
@@ -82,7 +83,7 @@ pub(super) struct Frame<'a> {
     pub fit: &'a Fit,
 }
 
-/// What a pod of ours runs, with what, and where.
+/// What a pod of Pliant runs, with what, and where.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     pub name: String,
@@ -98,10 +99,10 @@ pub(super) struct Run<'a> {
     pub nodes: Vec<&'a str>,
 }
 
-/// The capabilities that files keep their owners, modes, devices and extended attributes by.
+/// Capabilities for setting owners, modes, devices and extended attributes of files.
 const WRITES: &[&str] = &["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP"];
 
-/// The pod that fills the volume of the second claim.
+/// Returns the pod that populates the volume of the temporary claim.
 pub(super) fn pod(
     claim: &PersistentVolumeClaim,
     fill: &Fill,
@@ -145,8 +146,8 @@ pub(super) fn pod(
     pod
 }
 
-/// The pod that tries whether the volume of the second claim could be filled: as the one that will do so, but
-/// without what it is filled from, which others use.
+/// Returns the pod that probes whether the volume of the temporary claim could be populated: like the
+/// populator pod, but without its source, which others use.
 pub(super) fn probe(
     claim: &PersistentVolumeClaim,
     fill: &Fill,
@@ -168,12 +169,12 @@ pub(super) fn probe(
     pod
 }
 
-/// Say of a pod that it only tries whether its volume could be filled.
+/// Annotates a pod as a probe.
 pub(super) fn mark_probe(pod: &mut Pod) {
     pod.annotations_mut().insert(PROBES.to_owned(), "true".to_owned());
 }
 
-/// Say of a pod that it only copies ahead.
+/// Annotates a pod as a pre-copy.
 pub(super) fn mark_ahead(pod: &mut Pod) {
     pod.annotations_mut().insert(AHEAD.to_owned(), "true".to_owned());
 }
@@ -256,7 +257,7 @@ fn some(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Add what is not there yet.
+/// Adds missing keys.
 fn add(to: &mut Value, more: &BTreeMap<String, String>) {
     for (key, value) in more {
         if to.get(key).is_none() {
@@ -286,7 +287,7 @@ pub(super) fn literal(text: &str) -> String {
     text.replace('$', "$$")
 }
 
-/// Whether the workload of a claim sees a raw device.
+/// Returns true if the workload of a claim sees a raw block volume.
 pub(super) fn is_block(claim: &PersistentVolumeClaim) -> bool {
     claim.spec.as_ref().is_some_and(|spec| spec.volume_mode.as_deref() == Some("Block"))
 }
@@ -296,17 +297,17 @@ pub(super) fn node_of(prime: &PersistentVolumeClaim) -> Option<&str> {
     prime.annotations().get(NODE).map(String::as_str)
 }
 
-/// Whether a pod only copies ahead.
+/// Returns true if a pod only runs a pre-copy.
 pub(super) fn is_ahead(pod: &Pod) -> bool {
     pod.annotations().contains_key(AHEAD)
 }
 
-/// Whether a pod only tries whether its volume could be filled.
+/// Returns true if a pod only probes whether its volume could be populated.
 pub(super) fn is_probe(pod: &Pod) -> bool {
     pod.annotations().contains_key(PROBES)
 }
 
-/// Whether a pod fills its volume to the end.
+/// Returns true if a pod populates its volume completely.
 pub(super) fn fills_volume(pod: &Pod) -> bool {
     !is_ahead(pod) && !is_probe(pod)
 }
@@ -321,7 +322,7 @@ pub(super) mod tests {
     use super::*;
     use crate::populators::PopulatorReason;
 
-    /// What pods have alike in the namespace `shop`.
+    /// Returns the common fields of pods in the namespace `shop`.
     pub fn frame<'a>(settings: &'a Settings, fit: &'a Fit) -> Frame<'a> {
         Frame { settings, namespace: "shop", fit }
     }

@@ -1,4 +1,4 @@
-//! What is told of a claim: in the status of its source, on itself, and by events. Pure.
+//! Status of a claim's population: in the status of its source, on the claim, and as events. Pure.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,28 +12,28 @@ use crate::populators::seen::{Seen, is_ending, uid};
 use crate::populators::steps::Step;
 use crate::populators::{PopulatorReason, Progress, SHOWN};
 
-/// How often progress is written at first, and how often at the least. Between these it is half of the time that the
-/// filling has taken: each is two writes, to the source, and to the claim or the PvcAutoscaler.
+/// Interval of progress updates at first, and the maximum. Between these it is half of the time so far: each is two
+/// writes, to the source, and to the claim or the PvcAutoscaler.
 const TELL_AT_FIRST: SignedDuration = SignedDuration::from_secs(10);
 const TELL_AT_LAST: SignedDuration = SignedDuration::from_secs(30);
 
-/// How long a pod may copy nothing before that is reported: a disk takes less to write what is in memory.
+/// Time without progress before that is reported: a disk flushes its cache in less.
 const STALLED: SignedDuration = SignedDuration::from_mins(10);
 
-/// How many tries there are.
+/// Maximum number of attempts.
 pub(super) const MOST_FAILURES: i32 = 5;
 
-/// The pause after a first failure; three times as long after each further one.
+/// Delay after the first failure; it triples with each further one.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
-/// How long it is at most while there is no room anywhere.
+/// Maximum delay while no node has enough free space.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(2);
 
 /// The longest sentence in a status, in characters.
 const LONGEST_SENTENCE: usize = 1024;
 
 impl Seen {
-    /// What is told in this phase: what was told before, without what no longer holds.
+    /// Returns the status in this phase: the previous one, without what no longer holds.
     pub fn filling(&self, phase: FillingPhase) -> Filling {
         let generation = self.source.as_ref().map_or(0, |source| source.generation);
         let before = self.told().cloned().unwrap_or_default();
@@ -48,7 +48,7 @@ impl Seen {
         let second_claim = before.second_claim;
         let base = Filling { ahead: before.ahead, fence: before.fence, second_claim, ..base };
         if again {
-            return base; // Another wish: the failures of the one before do not count.
+            return base; // Another specification: failures of the previous one do not count.
         }
         Filling {
             failures: before.failures,
@@ -69,7 +69,7 @@ impl Seen {
         left.is_positive().then_some(left)
     }
 
-    /// Tell this, if it is not told yet.
+    /// Writes the status, if it has changed.
     pub fn say(&self, filling: Filling) -> Vec<Step> {
         let mut steps = Vec::new();
         let reason = filling.reason.clone();
@@ -86,8 +86,7 @@ impl Seen {
         steps
     }
 
-    /// Show this on the claim, if it is not shown yet. Of one that is filled for a swap, people read that in the
-    /// status of the PvcAutoscaler.
+    /// Writes the progress on the claim, if it has changed. For a swap it is in the status of the PvcAutoscaler.
     pub fn show(&self, text: String) -> Option<Step> {
         if self.claim.labels().contains_key(KEPT_BY) {
             return None;
@@ -96,7 +95,7 @@ impl Seen {
         (shown != Some(&text)).then_some(Step::Show(text))
     }
 
-    /// Tell that it waits.
+    /// Reports that it waits.
     pub fn wait(&self, reason: PopulatorReason, message: &str) -> Vec<Step> {
         // While it waits for the next try, why the last one failed is what is to be known.
         if self.backs_off().is_some() {
@@ -105,14 +104,14 @@ impl Seen {
         self.say(with_reason(self.filling(FillingPhase::Waiting), reason, message))
     }
 
-    /// Tell that nobody can fill it: there is no source whose status could say so.
+    /// Reports a missing source: there is no object with a status for it.
     pub fn wait_for_source(&self, message: &str) -> Vec<Step> {
         let reason = PopulatorReason::PopulatorDataSourceNotFound;
         let shown = self.show(format!("Waiting: {reason}: {message}"));
         shown.into_iter().flat_map(|show| [Step::Tell(reason, message.to_owned()), show]).collect()
     }
 
-    /// Tell that it has failed for good.
+    /// Reports that it has failed for good.
     pub fn fail(&self, reason: PopulatorReason, message: &str) -> Vec<Step> {
         let mut filling = with_reason(self.filling(FillingPhase::Failed), reason, message);
         filling.completion_time = Some(Time(self.now));
@@ -121,20 +120,20 @@ impl Seen {
         [self.say(filling), vec![count]].concat()
     }
 
-    /// Tell that a try has failed, and when the next one is; after the last one, that there is none.
+    /// Reports a failed attempt, and the time of the next one, if there is one.
     pub fn retry(&self, pod: Option<&str>, reason: PopulatorReason, message: &str) -> Vec<Step> {
         let filling = self.filling(FillingPhase::Waiting);
         let failures = filling.failures + 1;
         if failures >= MOST_FAILURES {
             let message = format!(
-                "the last of {failures} tries failed: {message}; change the source, or delete the \
-                 claim and make it again, to have it tried once more"
+                "the last of {failures} attempts failed: {message}; to retry, change the source, or delete the \
+                 claim and create it again"
             );
             return self.fail(PopulatorReason::BackoffLimitExceeded, &message);
         }
         let pause = FIRST_PAUSE * 3_i32.pow(failures.unsigned_abs() - 1);
         let message = format!(
-            "try {failures} of {MOST_FAILURES} failed: {message}; the next one is in {} s",
+            "attempt {failures} of {MOST_FAILURES} failed: {message}; the next one is in {} s",
             pause.as_secs()
         );
         let filling = Filling {
@@ -144,12 +143,14 @@ impl Seen {
             ..with_reason(filling, reason, &message)
         };
         let told = self.told().is_some_and(|told| told.reason == filling.reason);
-        let tell = told.then_some(Step::Tell(reason, message)); // Each try is told, not only the first.
+        // Each attempt is reported, not only the first.
+        let tell = told.then_some(Step::Tell(reason, message));
         let count = Step::Count("retry", self.seconds());
         tell.into_iter().chain(self.say(filling)).chain([count]).collect()
     }
 
-    /// Tell that another node is looked for. That is no failed try, but must not go on at full speed.
+    /// Reports that another node is chosen. That is no failed attempt, but must not run without
+    /// delay.
     pub fn reschedule(&self, message: &str) -> Vec<Step> {
         let filling = self.filling(FillingPhase::Waiting);
         // What is waited for may take days: the longer it has taken, the seldomer it is tried.
@@ -160,7 +161,7 @@ impl Seen {
         self.say(with_reason(filling, PopulatorReason::PopulatorRescheduled, message))
     }
 
-    /// How long progress that was told is new enough.
+    /// Returns the time for which a progress report is recent enough.
     pub fn pause_of_progress(&self) -> SignedDuration {
         let begun = self.told().and_then(|told| told.start_time.as_ref());
         (self.time_since(begun) / 2).clamp(TELL_AT_FIRST, TELL_AT_LAST)
@@ -170,7 +171,7 @@ impl Seen {
         begun.map_or(SignedDuration::ZERO, |Time(at)| self.now.duration_since(*at))
     }
 
-    /// Tell how far the pod is, if that was not told just now.
+    /// Reports the progress of the pod, if that is due.
     pub fn progress(&self, pod: &str, progress: Option<&Progress>) -> Vec<Step> {
         let mut filling = self.filling(FillingPhase::Filling);
         (filling.pod, filling.next_retry_time) = (Some(pod.to_owned()), None);
@@ -179,7 +180,7 @@ impl Seen {
         let last = told.and_then(|told| told.last_progress_time.as_ref());
         let pause = self.pause_of_progress();
         let is_due = last.is_none_or(|last| self.now.duration_since(last.0) >= pause);
-        // What is told again and again without having changed would hide since when it has not.
+        // Repeating an unchanged progress would hide since when it has not changed.
         let is_news = |new: &&Progress| told.is_none_or(|told| told.bytes != Some(bytes(new)));
         match progress.filter(is_news).filter(|_| is_due) {
             Some(progress) => {
@@ -198,8 +199,8 @@ impl Seen {
         }
     }
 
-    /// Why a pod that runs is said to copy nothing: its log tells of as many bytes as long ago. Of one whose log
-    /// cannot be read that is not known.
+    /// Returns why a running pod counts as stalled: its log shows the same number of bytes for long. A pod
+    /// without a readable log does not count.
     pub fn copies_nothing(&self, pod: &Pod) -> Option<String> {
         let told = self.told_of(pod).filter(|told| told.phase == FillingPhase::Filling)?;
         let progress = self.progress.as_ref()?;
@@ -208,15 +209,15 @@ impl Seen {
         (stalls && told.bytes == Some(bytes(progress))).then(|| {
             let name = pod.name_any();
             format!(
-                "pod {name}, which fills the volume, runs and has copied nothing since {since}, after {}: see \
-                 `kubectl logs {name}` and the node that it is on",
+                "pod {name}, which populates the volume, runs but has copied nothing since {since}, after {}: \
+                 see `kubectl logs {name}` and the node of the pod",
                 Bytes::new(progress.bytes)
             )
         })
     }
 
-    /// Tell what keeps a pod from going on, beside how far it was. Why a try before has failed, or what else is
-    /// waited for, stays told.
+    /// Reports what holds up a pod, besides its progress. The reason of an earlier failure, or of another wait,
+    /// stays.
     pub fn report_stall(&self, pod: &Pod, why: &str) -> Vec<Step> {
         let stalled = PopulatorReason::PopulatorPodPending;
         let known = self.told().and_then(|told| told.reason.as_ref());
@@ -230,7 +231,7 @@ impl Seen {
         self.say(with_reason(Filling { next_retry_time: None, ..filling }, stalled, why))
     }
 
-    /// What is told of this very pod, for the source as it is.
+    /// Returns the status of this very pod, for the present source.
     fn told_of(&self, pod: &Pod) -> Option<&Filling> {
         let generation = self.source.as_ref().map(|source| source.generation);
         self.told().filter(|told| {
@@ -238,14 +239,14 @@ impl Seen {
         })
     }
 
-    /// How long the try has taken so far, in seconds.
+    /// Returns the duration of the attempt so far, in seconds.
     pub fn seconds(&self) -> i64 {
         let started = self.told().and_then(|told| told.start_time.as_ref());
         started.map_or(0, |started| self.now.duration_since(started.0).as_secs().max(0))
     }
 }
 
-/// How many bytes are written.
+/// Returns the number of bytes written.
 fn bytes(progress: &Progress) -> Quantity {
     Quantity(Bytes::new(progress.bytes))
 }
@@ -256,7 +257,7 @@ pub(super) fn with_reason(filling: Filling, reason: PopulatorReason, message: &s
     Filling { reason: Some(reason.to_string()), message: Some(message), ..filling }
 }
 
-/// As it stands on the claim.
+/// Formats the status for the claim.
 fn in_words(filling: &Filling) -> String {
     let phase = filling.phase;
     match (&filling.reason, &filling.message, &filling.progress) {

@@ -14,18 +14,19 @@ use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, uid};
 use crate::populators::{Outcome, Progress, Source, make, places, sender};
 
-/// How long a kubelet has to tell the progress. One that is away must not hold up other claims.
+/// Timeout of a kubelet's answer about the progress. One that does not respond must not delay other
+/// claims.
 const LOG: Duration = Duration::from_secs(2);
 
-/// What a class says when its volumes are made.
+/// Binding mode of a class whose volumes are created for a pod.
 const WAIT_FOR_CONSUMER: &str = "WaitForFirstConsumer";
 
 impl<S: Source> Populator<S> {
-    /// Look at a claim; `None` if it is not there any more, also if another one of its name is. The source,
-    /// as it is, stands beside it.
+    /// Observes a claim, and its source next to it; `None` if the claim does not exist any more, even if
+    /// another one has its name.
     ///
     /// # Errors
-    /// What the API server says.
+    /// An error of the API server.
     pub(super) async fn observe(
         &self,
         meant: &Names,
@@ -43,7 +44,7 @@ impl<S: Source> Populator<S> {
         let found_pod = pods.get_opt(&make::prime_name(uid(&claim.metadata))).await?;
         let told = source.as_ref().and_then(|source| source.status()?.of(uid(&claim.metadata)));
         let recorded = told.and_then(|told| told.pod.as_deref());
-        // One whose round is told of is to go, and is still there.
+        // One whose pass is in the status is to be deleted, and still exists.
         let counted = told.and_then(|told| Some(told.ahead.as_ref()?.pod.as_str()));
         let is_ours = |pod: &Pod| {
             let id = Some(uid(&pod.metadata));
@@ -136,7 +137,7 @@ impl<S: Source> Populator<S> {
         })
     }
 
-    /// Where the second claim and the pod are. Once they are somewhere, they are looked for there.
+    /// Returns the namespace of the temporary claim and the pod. Existing ones are found in theirs.
     pub(super) fn namespace_of(&self, claim: &PersistentVolumeClaim, source: Option<&S>) -> String {
         let own = claim.namespace().unwrap_or_default();
         let Some(other) = &self.settings.namespace else { return own };
@@ -182,8 +183,8 @@ impl<S: Source> Populator<S> {
         Ok(mode.as_deref() == Some(WAIT_FOR_CONSUMER))
     }
 
-    /// What a pod that runs told last. The last lines are asked for as often as they are told: there is no
-    /// stream to be kept up, or to be begun anew.
+    /// Returns the last progress of a running pod. The last lines of its log are read each time: no stream
+    /// has to be kept open or restarted.
     async fn progress(&self, pod: Option<&Pod>) -> Option<Progress> {
         let is_running = |pod: &&Pod| {
             pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
@@ -194,18 +195,19 @@ impl<S: Source> Populator<S> {
         let last = LogParams {
             container: Some(make::CONTAINER.to_owned()),
             tail_lines: Some(5),
-            limit_bytes: Some(16 * 1024), // Whoever writes there must not fill our memory.
+            // Anything can be written there, and must not use up the memory.
+            limit_bytes: Some(16 * 1024),
             ..LogParams::default()
         };
-        // A kubelet that is away takes the progress along, not the pod.
+        // Only the progress is missing if a kubelet does not respond, not the pod.
         let name = pod.name_any();
         let log = timeout(LOG, api.logs(&name, &last)).await.ok()?.ok()?;
         Progress::parse(&log)
     }
 }
 
-/// Whether the source is to be looked at: before a pod is made that reads it, and again when that has ended. Who came
-/// meanwhile may have written what is not in the copy.
+/// Returns true if the source is to be observed: before a pod is created that reads it, and again when that has
+/// ended. A later user may have written what is not in the copy.
 fn is_to_be_seen(pod: Option<&Pod>) -> bool {
     pod.is_none_or(|pod| make::is_probe(pod) || Outcome::of(pod).is_some())
 }

@@ -1,4 +1,4 @@
-//! How a fill pod has ended. Pure.
+//! Outcome of a populator pod. Pure.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use crate::populators::{PopulatorReason, make};
 
-/// Of a pod that ended well without a digest.
-const UNSAID: &str = "its pod ended well and did not say what it has written; look whether the image of the \
-                      chart is one of Pliant";
+/// Message for a pod that succeeded without a checksum.
+const UNSAID: &str = "its pod succeeded but did not report what it wrote; check that the image of the chart is \
+                      one of Pliant";
 
-/// What a fill pod leaves in its termination message.
+/// Termination message of a populator pod.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 struct Told {
     #[serde(default)]
@@ -30,19 +30,19 @@ struct Told {
     seconds: f64,
 }
 
-/// How a try to fill a volume has ended.
+/// Outcome of an attempt to populate a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// All of it is there, as its digest says.
+    /// The content is complete, as its checksum proves.
     Done {
         /// Digest of what was written.
         digest: Option<String>,
-        /// How many bytes it wrote.
+        /// Number of bytes that it wrote.
         bytes: u64,
     },
-    /// A round has been copied ahead; what it left nobody has compared.
+    /// A pass of a pre-copy is complete; its result is not verified.
     Ahead(Round),
-    /// It could be filled; nothing was.
+    /// The probe succeeded; nothing was written.
     Probed,
     /// Another try would end the same way.
     Never(PopulatorReason, String),
@@ -50,14 +50,14 @@ pub enum Outcome {
     Failed(String),
 }
 
-/// What a round that has ended tells.
+/// Report of a pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Round {
-    /// How many bytes it wrote.
+    /// Number of bytes that it wrote.
     pub bytes: u64,
-    /// How many files changed while it read them.
+    /// Number of files that changed while it read them.
     pub changing: u64,
-    /// How many seconds it took.
+    /// Duration in seconds.
     pub seconds: u64,
 }
 
@@ -75,8 +75,8 @@ impl Outcome {
             Some("Succeeded") if make::is_ahead(pod) => Some(ahead(told)),
             Some("Succeeded") => Some(done(told)),
             Some("Failed") => Some(failed(pod, &ended, told)),
-            // That the pod has ended is told when all of it is taken down, a second or two later; and its
-            // next one has the same volume.
+            // The end of a pod is reported when all of it is stopped, a second or two later; and its next
+            // one has the same volume.
             Some("Running") if ended.exit_code == 0 && make::fills_volume(pod) => {
                 Some(done(told)).filter(|outcome| matches!(outcome, Outcome::Done { .. }))
             }
@@ -97,7 +97,8 @@ fn told(ended: &ContainerStateTerminated) -> Option<Told> {
     serde_json::from_str(last).ok()
 }
 
-/// A pod that ended well and does not say what it wrote may run an image that knows nothing of it.
+/// Converts the success of a pod: if it does not report what it wrote, its image may not be
+/// Pliant's.
 fn done(told: Option<Told>) -> Outcome {
     match told {
         Some(Told { outcome, digest: Some(digest), bytes, .. })
@@ -109,7 +110,7 @@ fn done(told: Option<Told>) -> Outcome {
     }
 }
 
-/// Whatever else a pod says that only tries it, its volume is not filled.
+/// Converts the success of a probe: its volume is not populated, whatever else it reports.
 fn probed(told: Option<Told>) -> Outcome {
     match told {
         Some(Told { outcome, .. }) if outcome == "done" => Outcome::Probed,
@@ -117,7 +118,7 @@ fn probed(told: Option<Told>) -> Outcome {
     }
 }
 
-/// Whatever a pod says that copies ahead, its volume is not filled.
+/// Converts the success of a pre-copy: its volume is not populated, whatever it reports.
 fn ahead(told: Option<Told>) -> Outcome {
     match told {
         Some(Told { outcome, bytes, changing, seconds, .. }) if outcome == "done" => {
@@ -147,12 +148,12 @@ fn failed(pod: &Pod, ended: &ContainerStateTerminated, told: Option<Told>) -> Ou
     Outcome::Failed(said)
 }
 
-/// Of a pod that was killed, evicted, or died before it could say why.
+/// Describes a pod that was killed or evicted, or died without a message.
 fn unsaid(pod: &Pod, ended: &ContainerStateTerminated) -> String {
     let status = pod.status.clone().unwrap_or_default();
     let why = [ended.reason.clone(), status.reason, ended.message.clone(), status.message];
     let why: Vec<String> = why.into_iter().flatten().filter(|why| !why.is_empty()).collect();
-    let why = if why.is_empty() { "without a word".to_owned() } else { why.join(": ") };
+    let why = if why.is_empty() { "no reason given".to_owned() } else { why.join(": ") };
     format!("its pod ended with status {}: {why}", ended.exit_code)
 }
 

@@ -1,5 +1,6 @@
-//! Which of what has the names of the second claim and of the fill pod is ours. In the namespace of a claim its
-//! tenant can make objects of any name, so each is known by its uid, which the status has since it was made. Pure.
+//! Ownership of objects with the names of the temporary claim and the populator pod. In the namespace of a claim
+//! its tenant can create objects of any name, so each is identified by its uid, which is in the status since its
+//! creation. Pure.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -13,26 +14,27 @@ use crate::populators::seen::{Seen, is_ending, uid};
 use crate::populators::steps::Step;
 use crate::populators::{LABEL, Outcome, PopulatorReason, Settings, make};
 
-/// How long a pod may be there before its uid is in the status: another replica may have made it just now.
+/// Time that a pod may exist before its uid is in the status: another replica may have created it just
+/// now.
 const UNRECORDED: SignedDuration = SignedDuration::from_secs(10);
 
-/// What has the name of a second claim.
+/// Object with the name of a temporary claim.
 #[derive(Debug, Clone, Default)]
 pub(super) enum Prime {
-    /// Nothing.
+    /// No object.
     #[default]
     None,
-    /// What we made.
+    /// Created by Pliant.
     Ours(PersistentVolumeClaim),
-    /// What is as we make it, and may have been made just before a replica died: nothing is lost if it is used.
+    /// Identical to what Pliant creates, and perhaps created just before a replica died: it can safely be used.
     Unrecorded(PersistentVolumeClaim),
-    /// What another client made.
+    /// Created by another client.
     Strange(PersistentVolumeClaim),
 }
 
 impl Prime {
-    /// Tell whose a claim of this name is. `pv` is the volume that it names, `has_pod` whether a volume is being
-    /// filled: only the one that it was made for is.
+    /// Determines the owner of a claim with this name. `pv` is the volume that it names, `has_pod` is true while
+    /// a volume is being populated: only the temporary claim of that is Pliant's.
     pub fn of(
         claim: &PersistentVolumeClaim,
         told: Option<&Filling>,
@@ -59,8 +61,8 @@ impl Prime {
     }
 }
 
-/// Whether a second claim asks for what the claim asks for, and for no more: its volume becomes the claim's, and a
-/// quota counts only what that asks for.
+/// Returns true if a temporary claim requests what the claim requests, and no more: its volume becomes the
+/// claim's, and a quota counts only the claim's request.
 fn is_as_asked(claim: &PersistentVolumeClaim, prime: &PersistentVolumeClaim) -> bool {
     let class = |claim: &PersistentVolumeClaim| claim.spec.as_ref()?.storage_class_name.clone();
     let sizes = requested(claim).ok().zip(requested(prime).ok());
@@ -70,7 +72,7 @@ fn is_as_asked(claim: &PersistentVolumeClaim, prime: &PersistentVolumeClaim) -> 
 }
 
 impl Seen {
-    /// Why the second claim must not become the claim's, if it is not as that asks for: its tenant can edit it.
+    /// Returns why the temporary claim must not be rebound, if its request differs: its tenant can edit it.
     pub fn is_changed(&self) -> Option<String> {
         let prime = self.prime.as_ref().filter(|prime| !is_as_asked(&self.claim, prime))?;
         let (asked, has) = match (requested(&self.claim), requested(prime)) {
@@ -78,14 +80,14 @@ impl Seen {
             (Err(why), _) | (_, Err(why)) => return Some(why.to_string()),
         };
         Some(format!(
-            "claim {} was changed meanwhile: it asks for {has}, and claim {} for {asked}",
+            "claim {} was changed meanwhile: it requests {has}, but claim {} requests {asked}",
             prime.name_any(),
             self.claim.name_any(),
         ))
     }
 
-    /// What is done about a claim of another client that has the name of the second one. One without a volume has
-    /// nothing to lose.
+    /// Handles another client's claim with the name of the temporary one. One without a volume has no data to
+    /// lose.
     pub fn meet_stranger(&self, stranger: &PersistentVolumeClaim) -> Vec<Step> {
         if is_ending(&stranger.metadata) {
             return Vec::new(); // Until it is gone.
@@ -95,22 +97,21 @@ impl Seen {
             && stranger.spec.as_ref().is_none_or(|spec| spec.volume_name.is_none());
         if is_empty {
             let text = format!(
-                "claim {name} in namespace {namespace} is not the one that the operator made, and has no \
-                 volume: it is deleted"
+                "claim {name} in namespace {namespace} was not created by the operator, and has no volume: it \
+                 is deleted"
             );
             return vec![Step::Tell(PopulatorReason::NameConflict, text), Step::DropStranger];
         }
         let message = format!(
-            "claim {name} in namespace {namespace}, through which this one would get its volume, is not the one \
-             that the operator made, and has a volume: save what is in it, then type `kubectl delete pvc {name} \
+            "claim {name} in namespace {namespace}, through which this one would get its volume, was not \
+             created by the operator, and has a volume: save its content, then run `kubectl delete pvc {name} \
              --namespace {namespace}`"
         );
         self.wait(PopulatorReason::NameConflict, &message)
     }
 
-    /// What is done about a pod that has the name of the fill pod, and whose uid is not in the status. One that is
-    /// as we make it may have been made just before a replica died, so it is ours from now on; what another one says
-    /// is never believed.
+    /// Handles a pod with the name of the populator pod whose uid is not in the status. If it is identical to
+    /// Pliant's, it may have been created just before a replica died, and is adopted; another one is never trusted.
     pub fn meet_strange_pod(&self, pod: &Pod) -> Vec<Step> {
         if is_ending(&pod.metadata) {
             return Vec::new(); // Until it is gone.
@@ -126,9 +127,9 @@ impl Seen {
             return Vec::new();
         }
         let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
-        tracing::warn!(pod = name, namespace, "deleting a fill pod that no status tells of");
+        tracing::warn!(pod = name, namespace, "deleting an unknown populator pod");
         let text = format!(
-            "pod {name} in namespace {namespace} is not the one that the operator made: it is deleted"
+            "pod {name} in namespace {namespace} was not created by the operator: it is deleted"
         );
         // One of ours, made just before a replica died, is nothing that people have to know of.
         let tell =
@@ -145,18 +146,19 @@ impl Seen {
         pod_now(self, frame)
     }
 
-    /// Whether a pod says that it fills this claim.
+    /// Returns true if the label of a pod names this claim.
     fn is_labelled(&self, pod: &Pod) -> bool {
         pod.labels().get(LABEL).map(String::as_str) == Some(self.uid())
     }
 
-    /// A pod of which the status does not tell, and that goes with what else was made for the claim.
+    /// Returns a pod that is missing in the status, to be deleted with the other objects of the
+    /// claim.
     pub fn unrecorded_pod(&self) -> Option<&Pod> {
         self.strange_pod.as_ref().filter(|pod| self.is_labelled(pod))
     }
 }
 
-/// Whether a pod does what this one would do, with the same volumes, and nothing else.
+/// Returns true if a pod runs what this one would run, with the same volumes, and nothing else.
 fn runs_as(pod: &Pod, wanted: &Pod) -> bool {
     let of = |pod: &Pod| {
         let spec = pod.spec.clone().unwrap_or_default();

@@ -8,11 +8,11 @@ use kube::{Api, Client, ResourceExt};
 
 use crate::cluster::list;
 
-/// Look up the nodes on which a volume can be used; `None` if it can be on every node, or if its terms
-/// are of a kind that no driver of local volumes writes.
+/// Looks up the nodes on which a volume can be used; `None` if it can be on every node, or if its
+/// terms are of a kind that no driver of local volumes writes.
 ///
 /// # Errors
-/// What the API server says.
+/// An error of the API server.
 pub(crate) async fn nodes_of(
     client: &Client,
     pv: &PersistentVolume,
@@ -21,10 +21,10 @@ pub(crate) async fn nodes_of(
     Ok(nodes.map(|nodes| nodes.iter().map(ResourceExt::name_any).collect()))
 }
 
-/// As [`nodes_of`], the nodes as they are.
+/// Looks up the same nodes as [`nodes_of`], as objects.
 ///
 /// # Errors
-/// What the API server says.
+/// An error of the API server.
 pub(crate) async fn nodes_with(
     client: &Client,
     pv: &PersistentVolume,
@@ -38,7 +38,7 @@ pub(crate) async fn nodes_with(
     Ok(Some(nodes))
 }
 
-/// Labels, `key=value`, of which a node needs one.
+/// Returns labels, `key=value`, one of which a node needs.
 fn labels_of(pv: &PersistentVolume) -> Option<Vec<String>> {
     let required = pv.spec.as_ref()?.node_affinity.as_ref()?.required.as_ref()?;
     let terms = required.node_selector_terms.iter().map(labels_of_term);

@@ -1,4 +1,5 @@
-//! What is done next for a claim that is to be filled. Pure; a plan after its own apply is empty.
+//! Plans the next steps for a claim that is to be populated. Pure; a plan after its own application
+//! is empty.
 
 mod probing;
 mod sending;
@@ -17,12 +18,12 @@ use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, selected_nod
 use crate::populators::steps::Step;
 use crate::populators::{Fill, Outcome, PopulatorReason, Sight, make};
 
-/// Decide what is done next.
+/// Plans the next steps.
 pub(super) fn plan(seen: &Seen) -> Vec<Step> {
     if seen.is_rebound() {
         return settle(seen);
     }
-    // Deleted, or somebody gave it a volume by hand.
+    // Deleted, or a user bound it to a volume.
     if is_ending(&seen.claim.metadata) || Binding::of(&seen.claim) != Binding::Pending {
         return clear(seen);
     }
@@ -43,13 +44,13 @@ pub(super) fn plan(seen: &Seen) -> Vec<Step> {
 }
 
 impl SourceSeen {
-    /// Whether its last wish has failed for good.
+    /// Returns true if it has failed for good.
     fn has_failed(&self) -> bool {
         let failed = self.told.as_ref().filter(|told| told.phase == FillingPhase::Failed);
         failed.is_some_and(|told| told.generation == self.generation)
     }
 
-    /// Who uses it, although it was copied when nobody did.
+    /// Returns who uses the source again, although it was copied while unused.
     fn is_used_again(&self) -> Option<&str> {
         match self.sight.as_ref()? {
             Sight::Waits(PopulatorReason::SourceInUse, why) => Some(why),
@@ -65,12 +66,12 @@ fn without_source(seen: &Seen) -> Vec<Step> {
     let named = seen.claim.spec.as_ref().and_then(|spec| spec.data_source_ref.clone());
     let (kind, name) = named.map(|named| (named.kind, named.name)).unwrap_or_default();
     seen.wait_for_source(&format!(
-        "there is no {kind} {name} in this namespace, so the claim waits for it; make it, or delete \
-         the claim"
+        "there is no {kind} {name} in this namespace, so the claim waits for it; create it, or delete the \
+         claim"
     ))
 }
 
-/// Before there is a pod: wait until the source can be read, choose a node, get a volume.
+/// Plans before there is a pod: wait until the source can be read, choose a node, create a volume.
 fn prepare(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     let fill = match &source.sight {
         Some(Sight::Ready(fill)) => fill,
@@ -87,7 +88,7 @@ fn prepare(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         && (told.phase, told.generation) == (FillingPhase::Filling, source.generation)
         && told.pod.is_some()
     {
-        let message = "its pod is gone, and nobody knows how it ended";
+        let message = "its pod is gone, and its outcome is unknown";
         return again(seen, source, told.pod.as_deref(), message);
     }
     if seen.waits_for_consumer {
@@ -103,7 +104,7 @@ fn prepare(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     provision(seen, source)
 }
 
-/// Whether the source can neither be read on these nodes nor be sent to them.
+/// Returns true if the source can neither be read on these nodes nor be sent to them.
 fn is_out_of_reach(fill: &Fill, nodes: &BTreeSet<String>) -> bool {
     let Some(readable) = &fill.nodes else { return false };
     readable.is_disjoint(nodes) && (fill.far.is_none() || readable.is_empty())
@@ -114,7 +115,7 @@ impl Seen {
         self.pod.is_some() || self.sender.is_some() || self.unrecorded_pod().is_some()
     }
 
-    /// Whether the volume has to be on this node: nothing sends the source elsewhere, or no pod uses the
+    /// Returns true if the volume must be on this node: the source cannot be sent, or no pod uses the
     /// claim yet, so that no scheduler would choose another one.
     fn stays_on(&self, node: &str) -> bool {
         let is_early = self.source.as_ref().is_some_and(|source| source.early);
@@ -123,7 +124,7 @@ impl Seen {
         nodes.is_some_and(|nodes| nodes.len() == 1 && nodes.contains(node))
     }
 
-    /// Whether the second claim is for another node than the claim.
+    /// Returns true if the temporary claim is for another node than the claim.
     fn is_moved(&self, node: &str) -> bool {
         self.prime.as_ref().is_some_and(|prime| selected_node(prime) != Some(node))
     }
@@ -150,9 +151,9 @@ fn elsewhere(seen: &Seen, node: &str) -> Vec<Step> {
     let nodes = seen.fill().and_then(|fill| fill.nodes.clone()).unwrap_or_default();
     let nodes: Vec<String> = nodes.into_iter().collect();
     let message = format!(
-        "its pod is to run on node {node}, and the source can only be read on {}; delete the claim \
-         and make it again, with a pod that may run there",
-        if nodes.is_empty() { "a node that is gone".to_owned() } else { nodes.join(", ") }
+        "its pod is to run on node {node}, but the source can only be read on {}; delete the claim and create \
+         it again, with a pod that may run there",
+        if nodes.is_empty() { "a node that no longer exists".to_owned() } else { nodes.join(", ") }
     );
     [seen.fail(PopulatorReason::SourceNodeNotFound, &message), clear(seen)].concat()
 }
@@ -168,21 +169,21 @@ fn move_on(seen: &Seen) -> Vec<Step> {
     if !seen.prime.as_ref().is_some_and(is_refused) {
         return discard(seen);
     }
-    // Its provisioner found no room and took the node away.
+    // Its provisioner found too little free space and removed the node.
     if seen.stays_on(node) {
         let message = format!(
-            "no volume could be made on node {node}, and what the claim is filled from can only be \
-             read there: have room made on it; it is tried again"
+            "no volume could be created on node {node}, and the source of the claim can only be read there: \
+             free some space on it; this is retried"
         );
         return [seen.reschedule(&message), discard(seen)].concat();
     }
-    // The scheduler looks at the claim only, so the node has to go from there; else nobody would ever
-    // choose another one.
-    let message = format!("no volume could be made on node {node}, so another one is chosen");
+    // The scheduler looks at the claim only, so the node must be removed from there; otherwise no
+    // other one would ever be chosen.
+    let message = format!("no volume could be created on node {node}, so another node is chosen");
     [seen.reschedule(&message), vec![Step::Unpin], discard(seen)].concat()
 }
 
-/// Get a second claim with a volume, and then a pod.
+/// Creates a temporary claim with a volume, and then a pod.
 fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     let Some(prime) = &seen.prime else {
         if let Some(stranger) = &seen.stranger {
@@ -193,7 +194,7 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         }
         if let Err(why) = requested(&seen.claim) {
             let message =
-                format!("{why}; delete the claim and make it again with a size such as 10Gi");
+                format!("{why}; delete the claim and create it again with a size such as 10Gi");
             return seen.fail(PopulatorReason::InvalidSize, &message);
         }
         let mut filling = seen.filling(FillingPhase::Provisioning);
@@ -227,7 +228,7 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     }
     match Binding::of(prime) {
         Binding::Pending => keep_provisioning(seen),
-        Binding::Lost => again(seen, source, None, "the volume of the second claim is gone"),
+        Binding::Lost => again(seen, source, None, "the volume of the temporary claim is gone"),
         Binding::Bound => start(seen, source),
     }
 }
@@ -244,7 +245,7 @@ fn start(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     if let (Some(fill), Some(usable)) = (seen.fill(), &seen.pv_nodes)
         && is_out_of_reach(fill, usable)
     {
-        let node = usable.first().map_or("no node that is left", String::as_str);
+        let node = usable.first().map_or("(none left)", String::as_str);
         return elsewhere(seen, node);
     }
     if seen.backs_off().is_some() || !seen.is_of_prime() {
@@ -259,7 +260,7 @@ fn start(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     if let Some((reason, message)) = waits.filter(|_| !probing::is_wanted(seen)) {
         return seen.wait(*reason, message);
     }
-    // Held again, should somebody have taken it off: what is made must not outlive the claim.
+    // Again, in case a user has removed it: created objects must not outlive the claim.
     let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);
     let source_held = (!source.is_held).then_some(Step::HoldSource);
     let next = match waits {
@@ -275,7 +276,7 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
     let moved = selected_node(&seen.claim).is_none_or(|node| seen.is_moved(node));
     let is_outdated = make::generation_of(pod) != Some(source.generation);
     if is_ending(&pod.metadata) {
-        let why = waiting::why_silent(seen.now, pod, "fills the volume");
+        let why = waiting::why_silent(seen.now, pod, "populates the volume");
         return why.map_or_else(Vec::new, |why| seen.report_stall(pod, &why));
     }
     // What was copied for an earlier edit may have been copied too early.
@@ -288,12 +289,12 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
     }
     let id = uid(&pod.metadata);
     match Outcome::of(pod) {
-        // Whoever came after it was read may have written what is not in the copy.
+        // A pod that started after the read may have written what is not in the copy.
         Some(Outcome::Done { digest, bytes }) => match source.is_used_again() {
-            Some(why) => anew(seen, Some(id), &format!("the copy is out of date: {why}")),
+            Some(why) => anew(seen, Some(id), &format!("the copy is outdated: {why}")),
             None => bind(seen, id, digest, bytes),
         },
-        // Only a pod of ours that says that it is none can have ended so.
+        // Only a pod of Pliant that is marked as a probe can have ended so.
         Some(Outcome::Probed) => drop_pods(seen),
         Some(Outcome::Ahead(round)) => [seen.end_round(id, round), drop_pods(seen)].concat(),
         Some(Outcome::Never(PopulatorReason::ChecksumMismatch, message)) if seen.is_live() => {
@@ -305,11 +306,11 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
         }
         Some(Outcome::Failed(message)) => again(seen, source, Some(id), &message),
         None => {
-            let why = waiting::held_up(seen.now, pod, "fills the volume")
+            let why = waiting::held_up(seen.now, pod, "populates the volume")
                 .or_else(|| {
                     // Whose log can be read goes on, whatever is not ready beside it.
                     let is_heard = seen.progress.is_some();
-                    waiting::why_silent(seen.now, pod, "fills the volume").filter(|_| !is_heard)
+                    waiting::why_silent(seen.now, pod, "populates the volume").filter(|_| !is_heard)
                 })
                 .or_else(|| seen.copies_nothing(pod));
             match why {
@@ -320,7 +321,7 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
     }
 }
 
-/// The pod fills a volume that is not wanted any more, or with what is not: that is no failure of it.
+/// Cancels a pod whose volume or content is no longer wanted, which is no failure.
 fn call_off(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     let mut filling = seen.filling(FillingPhase::Waiting);
     filling.pod = None;
@@ -332,7 +333,7 @@ fn call_off(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     steps
 }
 
-/// A try has failed: tell it once, and take away what is of no use for the next one.
+/// Reports a failed attempt once, and deletes what is useless for the next one.
 fn again(seen: &Seen, source: &SourceSeen, pod: Option<&str>, message: &str) -> Vec<Step> {
     let is_lost = seen.prime.as_ref().is_some_and(|prime| Binding::of(prime) == Binding::Lost);
     if source.anew || is_lost {
@@ -341,9 +342,9 @@ fn again(seen: &Seen, source: &SourceSeen, pod: Option<&str>, message: &str) -> 
     [retry_once(seen, pod, message), drop_pods(seen)].concat()
 }
 
-/// The same, and the next try begins with an empty volume.
+/// Retries with an empty volume.
 fn anew(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
-    // The claim first: without its pod nobody would know that it was written to.
+    // The claim first: without its pod it would not be known that it was written to.
     [retry_once(seen, pod, message), drop_prime(seen), drop_pods(seen)].concat()
 }
 
@@ -360,7 +361,7 @@ fn retry_once(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
     }
 }
 
-/// The volume is filled: keep it whatever happens, then make it the claim's.
+/// Retains the populated volume, then rebinds it to the claim.
 fn bind(seen: &Seen, pod: &str, digest: Option<String>, bytes: u64) -> Vec<Step> {
     if let Some(why) = seen.is_changed() {
         return anew(seen, Some(pod), &why);
@@ -374,7 +375,7 @@ fn bind(seen: &Seen, pod: &str, digest: Option<String>, bytes: u64) -> Vec<Step>
     let told = seen.fence(FenceState::Active, filling.clone());
     let is_active = told.is_none();
     let mut steps = told.unwrap_or_else(|| seen.say(filling));
-    // One after the other: to retain it lets others write it too, and what is bound is decided anew.
+    // One after the other: retaining it lets others write it too, and the binding is decided again.
     let next =
         if seen.is_retained() { is_active.then_some(Step::Rebind) } else { Some(Step::Retain) };
     steps.extend(next);
@@ -421,10 +422,10 @@ fn settle(seen: &Seen) -> Vec<Step> {
 
 fn done(seen: &Seen) -> Vec<Step> {
     if !is_held(&seen.claim.metadata) {
-        return Vec::new(); // It was told before the finalizer went.
+        return Vec::new(); // It was reported before the finalizer was removed.
     }
     let pv = seen.pv.as_ref().map(ResourceExt::name_any).unwrap_or_default();
-    let text = format!("the claim is filled: its volume is {pv}");
+    let text = format!("the claim is populated: its volume is {pv}");
     let tell = Step::Tell(PopulatorReason::PopulatorFinished, text);
     if seen.source.is_none() || seen.told().is_some_and(|told| told.phase == FillingPhase::Filled) {
         return vec![tell];
@@ -436,7 +437,7 @@ fn done(seen: &Seen) -> Vec<Step> {
     vec![tell, Step::Note(Box::new(filling)), Step::Count("success", seen.seconds())]
 }
 
-/// Leave nothing behind: pod, second claim, its volume, and at last our finalizer.
+/// Deletes everything: pod, temporary claim, its volume, and at last the finalizer.
 fn clear(seen: &Seen) -> Vec<Step> {
     let mut steps = discard(seen);
     let is_clear = !seen.has_pods() && seen.prime.is_none() && !seen.is_retained();
@@ -447,12 +448,12 @@ fn clear(seen: &Seen) -> Vec<Step> {
     steps
 }
 
-/// Of a claim that goes nothing is to be told.
+/// Removes the status of a claim that is being deleted.
 fn forget(seen: &Seen) -> Vec<Step> {
     seen.told().map(|_| Step::Forget).into_iter().collect()
 }
 
-/// Have the second claim go with its volume, after the pod that writes to it.
+/// Deletes the temporary claim with its volume, after the pod that writes to it.
 fn discard(seen: &Seen) -> Vec<Step> {
     if seen.has_pods() {
         return drop_pods(seen);
@@ -460,7 +461,7 @@ fn discard(seen: &Seen) -> Vec<Step> {
     drop_prime(seen)
 }
 
-/// Have the pod that fills go, and the one that sends to it.
+/// Deletes the populator pod, and its sender.
 fn drop_pods(seen: &Seen) -> Vec<Step> {
     let goes = |pod: &Option<Pod>| pod.as_ref().is_some_and(|pod| !is_ending(&pod.metadata));
     let filler = goes(&seen.pod).then_some(Step::DropPod);

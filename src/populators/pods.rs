@@ -1,4 +1,4 @@
-//! What an administrator gives to all pods that fill volumes, or send what fills them.
+//! Settings of the administrator for all populator and sender pods.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use k8s_openapi::api::core::v1::Toleration;
 use serde::Deserialize;
 
-/// What all these pods have, besides what each needs.
+/// Settings of all these pods, besides what each needs.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PodSettings {
@@ -20,7 +20,7 @@ pub struct PodSettings {
     pub tolerations: Vec<Toleration>,
     /// Name of their PriorityClass, where the workload has none.
     pub priority_class_name: String,
-    /// When the kubelet asks the registry for their image; empty is as Kubernetes has it.
+    /// Image pull policy; empty is the default of Kubernetes.
     pub image_pull_policy: String,
 }
 
@@ -31,13 +31,13 @@ impl FromStr for PodSettings {
         let read: PodSettings = serde_json::from_str(text).map_err(|error| error.to_string())?;
         let mut keys = read.labels.keys().chain(read.annotations.keys());
         match keys.find(|key| is_ours(key)) {
-            Some(key) => Err(format!("{key} is a key that this program writes itself")),
+            Some(key) => Err(format!("{key} is a key that Pliant sets itself")),
             None => Ok(read),
         }
     }
 }
 
-/// Whether a key of a label or an annotation says something to this program.
+/// Returns true if Pliant uses this key of a label or annotation.
 fn is_ours(key: &str) -> bool {
     let prefix = key.split_once('/').map_or("", |(prefix, _)| prefix);
     prefix == "pliant.io" || prefix.ends_with(".pliant.io")

@@ -1,4 +1,4 @@
-//! Fills the claims of one kind of source: looks when something changes, plans, applies.
+//! Populates the claims of one kind of source: observes changes, plans, applies.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,28 +18,28 @@ use crate::populators::plan::plan;
 use crate::populators::seen::Seen;
 use crate::populators::{PodSettings, PopulatorReason, Source, Tally, Watches};
 
-/// After a look, in which what belongs together goes on to change; what comes after a quiet time is
-/// looked at at once.
+/// Delay after a reconcile, for related changes to arrive; the first change after a quiet time is
+/// handled at once.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// After something else was written meanwhile.
+/// Delay after a conflicting write.
 const SOON: Duration = Duration::from_secs(1);
 
-/// After an API server that did not answer, and while something is waited for that is not watched.
+/// Delay after the API server did not respond, and while waiting for something that is not watched.
 pub(super) const AGAIN: Duration = Duration::from_secs(10);
 
-/// How claims are filled.
+/// Settings of the population of claims.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Settings {
-    /// The image of the fill pods, which is this program's.
+    /// Image of the populator pods, which is that of this program.
     pub image: String,
-    /// The namespace of second claims and fill pods that need nothing of the claim's namespace; `None`
-    /// is the namespace of the claim.
+    /// Namespace of temporary claims and populator pods that need nothing in the claim's namespace;
+    /// `None` is the namespace of the claim.
     pub namespace: Option<String>,
     /// Names of the Secrets with which their image is pulled; without any, those of the ServiceAccount `default`
     /// of the namespace are used, as Kubernetes has it.
     pub pull_secrets: Vec<String>,
-    /// What else all these pods have.
+    /// Settings of all these pods.
     pub pod: PodSettings,
     /// Variables, by their names, of the pods that fetch an archive: proxies, and authorities that are believed.
     pub fetching: Vec<(String, String)>,
@@ -49,7 +49,7 @@ pub struct Settings {
     pub allowed_hosts: Vec<String>,
 }
 
-/// Fills the claims of one kind of source.
+/// Populates the claims of one kind of source.
 pub struct Populator<S: Source> {
     pub(super) client: Client,
     pub(super) settings: Settings,
@@ -68,8 +68,8 @@ impl<S: Source> fmt::Debug for Populator<S> {
 }
 
 impl<S: Source> Populator<S> {
-    /// Begin to watch the sources, until `stop`; the claims are watched, and nodes asked, for all kinds
-    /// together.
+    /// Starts to watch the sources, until `stop`; all kinds share the watched claims and the requests
+    /// to nodes.
     pub fn start(
         client: &Client,
         settings: &Settings,
@@ -99,7 +99,7 @@ impl<S: Source> Populator<S> {
         })
     }
 
-    /// Fill claims, until `stop`.
+    /// Populates claims, until `stop`.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let filled = begun_again("claims", async || {
             self.watches.known().await;
@@ -118,7 +118,7 @@ impl<S: Source> Populator<S> {
         self.clock.now()
     }
 
-    /// Look at a claim and do what is to be done; after how long to look again without a change.
+    /// Reconciles a claim; returns the delay until the next time without a change.
     pub(super) async fn attend(&self, claim: &Names) -> Option<Duration> {
         let failed = match self.further(claim).await {
             Ok(due) => return due,
@@ -128,7 +128,7 @@ impl<S: Source> Populator<S> {
             kube::Error::Api(status) if is_stale(status) => Some(SOON),
             error => {
                 let error = causes::in_full(error);
-                tracing::warn!(error, "a claim is not filled yet");
+                tracing::warn!(error, "failed to reconcile a claim");
                 Some(AGAIN)
             }
         }
@@ -137,7 +137,7 @@ impl<S: Source> Populator<S> {
     async fn further(&self, claim: &Names) -> Result<Option<Duration>, kube::Error> {
         let Some((seen, source)) = self.observe(claim).await? else { return Ok(None) };
         if seen.told().is_some_and(|told| !is_understood(told)) {
-            return Ok(Some(AGAIN)); // Another version fills it, and goes on.
+            return Ok(Some(AGAIN)); // Another version populates it, and continues.
         }
         let there = self.namespace_of(&seen.claim, source.as_ref());
         let work = Work { seen: &seen, source: source.as_ref(), namespace: &there };
@@ -166,12 +166,14 @@ impl<S: Source> Populator<S> {
         work: &Work<'_, S>,
         why: &str,
     ) -> Result<(), kube::Error> {
-        // What was written before the refusal has changed what is told.
+        // Writes before the rejection have changed the status.
         let Some((seen, source)) = self.observe(&seen.claim.metadata.clone().into()).await? else {
             return Ok(());
         };
-        let mut message =
-            format!("what fills the claim cannot be made in namespace {}: {why}", work.namespace);
+        let mut message = format!(
+            "the objects that populate the claim cannot be created in namespace {}: {why}",
+            work.namespace
+        );
         if why.contains("violates PodSecurity") {
             message.push_str(&allow(work));
         }
@@ -190,22 +192,23 @@ impl<S: Source> Populator<S> {
     }
 }
 
-/// What lets a namespace have the pods that fill: as root they keep the owners of files.
+/// Returns how a namespace can allow populator pods: as root they set the owners of files.
 fn allow<S: Source>(work: &Work<'_, S>) -> String {
     let label = "pod-security.kubernetes.io/enforce=baseline";
     let other = work.source.is_some_and(|source| !source.is_near());
     let other = if other {
-        ", or have it filled in another one: value operator.populatorNamespace"
+        ", or have the claim populated in another one: value operator.populatorNamespace"
     } else {
         ""
     };
     format!(
-        "; it runs as root, which the policy baseline lets it: `kubectl label --overwrite namespace {} {label}`{other}",
+        "; the pod runs as root, which the policy baseline allows: `kubectl label --overwrite namespace {} \
+         {label}`{other}",
         work.namespace
     )
 }
 
-/// After how long a claim is looked at without a change of what is watched.
+/// Returns the delay until the next reconcile without a change.
 fn next(seen: &Seen) -> Option<Duration> {
     if let Some(left) = seen.backs_off() {
         return Duration::try_from(left).ok().map(|left| left + PAUSE);

@@ -1,4 +1,4 @@
-//! How far a fill pod is, as it tells in its log. Pure.
+//! Progress of a populator pod, from its log. Pure.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::bytes::{Bytes, Pace};
 
-/// A line of a fill pod's log.
+/// Log line of a populator pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct Progress {
     /// Bytes that are written.
@@ -23,12 +23,12 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Read the newest line that tells of progress; other lines are for people.
+    /// Parses the newest line with progress; other lines are for people.
     pub fn parse(log: &str) -> Option<Progress> {
         log.lines().rev().find_map(|line| serde_json::from_str(line).ok())
     }
 
-    /// How much is done, in percent; at most 99 while it goes on.
+    /// Returns the completed part, in percent; at most 99 while it runs.
     pub fn percent(&self) -> Option<i32> {
         let of = self.of.filter(|of| *of > 0)?;
         let percent = u128::from(self.bytes) * 100 / u128::from(of);

@@ -1,4 +1,4 @@
-//! Claims that are filled from another claim.
+//! Claims that are populated from another claim.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ impl Source for PvcSourcePopulator {
     }
 }
 
-/// Read the source live: a cache would not know of a writer that has just come.
+/// Reads the source live: a cache would miss a new writer.
 async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Seen, kube::Error> {
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
@@ -75,8 +75,8 @@ async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Seen, k
 
 fn other_namespace(other: &str, namespace: &str) -> Sight {
     let message = format!(
-        "the source is in namespace {other}, and only one of this namespace, {namespace}, can be read: \
-         make a PvcSourcePopulator without a namespace in sourcePvcRef, and a claim that names it"
+        "the source is in namespace {other}, but only a source in this namespace, {namespace}, can be read: \
+         create a PvcSourcePopulator without a namespace in sourcePvcRef, and a claim that names it"
     );
     Sight::Never(PopulatorReason::NamespaceMismatch, message)
 }
@@ -87,7 +87,7 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
         |message: String| Sight::Waits(PopulatorReason::PopulatorDataSourceNotFound, message);
     let Some(from) = &seen.claim else {
         return missing(format!(
-            "its source, claim {name}, is not there; make it, or delete this claim"
+            "its source, claim {name}, does not exist; create it, or delete this claim"
         ));
     };
     if Binding::of(from) != Binding::Bound {
@@ -130,12 +130,12 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
 
 fn paused(source: &PvcSourcePopulator) -> String {
     format!(
-        "PvcSourcePopulator {} is paused: set its spec.paused to false to have the claim filled",
+        "PvcSourcePopulator {} is paused: set its spec.paused to false to have the claim populated",
         source.name_any()
     )
 }
 
-/// What can be copied while it is paused and pods use it.
+/// Returns the pre-copy while the populator is paused and pods use the source.
 fn ahead(source: &PvcSourcePopulator, from: &PersistentVolumeClaim, seen: &Seen) -> Fill {
     let mut fill = fill(source, "--round", make::is_block(from), seen.nodes.clone());
     if !modes_of(from).any(|mode| mode.ends_with("Many")) && !seen.nodes_of_writers.is_empty() {
@@ -147,7 +147,7 @@ fn ahead(source: &PvcSourcePopulator, from: &PersistentVolumeClaim, seen: &Seen)
     fill
 }
 
-/// Why nothing is copied while it is paused: that is not wanted, or cannot be.
+/// Returns why there is no pre-copy while it is paused: it is not requested, or impossible.
 fn not_ahead(
     source: &PvcSourcePopulator,
     from: &PersistentVolumeClaim,
@@ -161,7 +161,7 @@ fn not_ahead(
     Some((PopulatorReason::PreCopySkipped, message))
 }
 
-/// Why a source cannot be read while a pod writes to it.
+/// Returns why a source cannot be read while a pod writes to it.
 pub(crate) fn not_readable_live(from: &PersistentVolumeClaim) -> Option<String> {
     let name = from.name_any();
     let is_of_one = modes_of(from).any(|mode| mode == "ReadWriteOncePod");
@@ -176,8 +176,8 @@ fn modes_of(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &String> {
 fn wrong_mode(name: &str, is_block: bool) -> Sight {
     let mode = if is_block { "Block" } else { "Filesystem" };
     let message = format!(
-        "its source, claim {name}, has volumeMode {mode}, and this claim has not: delete it and make \
-         it with that one"
+        "its source, claim {name}, has volumeMode {mode}, but this claim does not: delete it and create it \
+         with that one"
     );
     Sight::Never(PopulatorReason::VolumeModeMismatch, message)
 }
@@ -206,8 +206,8 @@ fn fill(
         name: "source".to_owned(),
         persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
             claim_name: name.clone(),
-            // Whoever has a device can write to it, so drivers refuse to publish one for reading only. The
-            // copy opens its source for nothing else.
+            // A pod with a raw block volume can write to it, so drivers refuse to publish one read-only.
+            // The copy opens its source read-only.
             read_only: (!is_block).then_some(true),
         }),
         ..Volume::default()

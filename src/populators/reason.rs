@@ -1,26 +1,25 @@
-//! Why a claim waits, has failed or is filled: one word each, which has its page in
-//! `docs/src/reference/events/`.
+//! Event reasons of populated claims. Each has a page in `docs/src/reference/events/`.
 
 use std::fmt;
 
-/// What is told of a claim that is to be filled.
+/// Reason of an event or status about a claim that is to be populated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PopulatorReason {
     /// The source cannot be read while a pod writes to it.
     PreCopySkipped,
     /// The node of the claim is not one on which the source can be read.
     SourceNodeNotFound,
-    /// What was written or read is not what it should be.
+    /// The checksum of the content differs.
     ChecksumMismatch,
     /// The content cannot be put into this volume.
     ContentRejected,
-    /// The pod that fills the volume does not run.
+    /// The pod that populates the volume does not run.
     PopulatorPodPending,
     /// The API server does not let the second claim or the pod be made.
     PopulatorCreationError,
     /// The second claim lost its node, so another one is looked for.
     PopulatorRescheduled,
-    /// A try has failed and there will be another one.
+    /// An attempt has failed and will be retried.
     PopulatorRetrying,
     /// The claim has its volume with the content.
     PopulatorFinished,
@@ -32,13 +31,13 @@ pub enum PopulatorReason {
     InvalidSize,
     /// A pod may write to the source.
     SourceInUse,
-    /// What the claim is filled from is not there.
+    /// The source of the claim does not exist.
     PopulatorDataSourceNotFound,
-    /// What the claim is filled from is paused.
+    /// The source of the claim is paused.
     SourcePaused,
     /// The last try has failed.
     BackoffLimitExceeded,
-    /// Nobody has registered the kind that the claim names.
+    /// No populator has registered the kind that the claim names.
     UnrecognizedDataSourceKind,
     /// The node of the volume has not written on it what it is.
     VolumeNotFenced,
@@ -73,12 +72,12 @@ impl PopulatorReason {
         PopulatorReason::VolumeModeMismatch,
     ];
 
-    /// Whether somebody has to do something, as `Normal` and `Warning` say it.
+    /// Returns true if a person has to act: the event type is `Warning`.
     pub fn is_warning(self) -> bool {
         self.is_told() && self != PopulatorReason::PopulatorFinished
     }
 
-    /// Whether it is told as an event; what is usual, or over in a moment, is only told in the status.
+    /// Returns true if it is an event; usual or short conditions are only in the status.
     pub fn is_told(self) -> bool {
         !matches!(
             self,

@@ -1,4 +1,4 @@
-//! Says which kinds are filled here, so that whoever validates claims knows them.
+//! Registers the kinds that Pliant populates, so that validators of claims know them.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::cluster::{Watched, begun_again, caught_in_time, every, reconcile};
 use crate::panics::caught;
 use crate::populators::WRITER;
 
-/// What panics and spans are under.
+/// Name for panics and spans.
 const LOOP: &str = "volumepopulators";
 
-/// How often it is looked whether a cluster that knows no VolumePopulator knows it now.
+/// Interval of checks for the CRD VolumePopulator.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// After an API server that did not answer, and between two registrations of what others take away.
+/// Delay after the API server did not respond, and between two registrations that others remove.
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// Our kinds.
@@ -33,9 +33,9 @@ fn ours() -> [VolumePopulator; 2] {
     ]
 }
 
-/// The registered kinds of a cluster, as soon as it knows what a VolumePopulator is.
+/// Watches the registered kinds, as soon as the CRD VolumePopulator exists.
 ///
-/// It waits for that: the definition may be installed later, and without it nobody can register.
+/// It waits for that: the CRD may be installed later, and no kind can be registered without it.
 pub async fn watch(client: &Client, stop: &CancellationToken) -> Watched<VolumePopulator> {
     let api: Api<VolumePopulator> = Api::all(client.clone());
     let mut is_told = false;
@@ -46,18 +46,21 @@ pub async fn watch(client: &Client, stop: &CancellationToken) -> Watched<VolumeP
             Ok(Err(kube::Error::Api(status))) if status.is_not_found() => {
                 if !std::mem::replace(&mut is_told, true) {
                     tracing::warn!(
-                        "this cluster has no VolumePopulator, so no kind is registered; \
-                                    see docs/src/how-to/populate.md"
+                        "the CRD VolumePopulator is not installed, so no kind is registered; see \
+                         docs/src/how-to/populate.md"
                     );
                 }
                 LOOK
             }
             Ok(Err(error)) => {
-                tracing::warn!(error = causes::in_full(&error), "kinds cannot be registered yet");
+                tracing::warn!(
+                    error = causes::in_full(&error),
+                    "failed to look up the CRD VolumePopulator"
+                );
                 AGAIN
             }
             Err(panicked) => {
-                tracing::error!(%panicked, "kinds cannot be registered yet");
+                tracing::error!(%panicked, "failed to look up the CRD VolumePopulator");
                 AGAIN
             }
         };
@@ -66,7 +69,7 @@ pub async fn watch(client: &Client, stop: &CancellationToken) -> Watched<VolumeP
     Watched::start(api, every(), stop)
 }
 
-/// Register our kinds, and again if somebody takes that away, until `stop`.
+/// Registers the kinds of Pliant, and again if they are removed, until `stop`.
 pub async fn run(client: &Client, known: &Watched<VolumePopulator>, stop: CancellationToken) {
     let api: Api<VolumePopulator> = Api::all(client.clone());
     let registered = begun_again(LOOP, async || {
@@ -90,7 +93,7 @@ pub async fn run(client: &Client, known: &Watched<VolumePopulator>, stop: Cancel
     stop.run_until_cancelled(registered).await;
 }
 
-/// Those of ours that are not registered as they should be.
+/// Returns the kinds of Pliant that are not registered correctly.
 fn missing(known: impl Fn(&str) -> Option<VolumePopulator>) -> Vec<VolumePopulator> {
     let is_there = |one: &VolumePopulator| {
         let there = known(one.metadata.name.as_deref().unwrap_or_default());
@@ -99,14 +102,14 @@ fn missing(known: impl Fn(&str) -> Option<VolumePopulator>) -> Vec<VolumePopulat
     ours().into_iter().filter(|one| !is_there(one)).collect()
 }
 
-/// What is not registered is missing still, and tried again.
+/// Registers a kind; on an error it is still missing, and retried.
 async fn register_in_time(api: &Api<VolumePopulator>, populator: &VolumePopulator) {
     let error = match caught_in_time(LOOP, register(api, populator)).await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => causes::in_full(&error),
         Err(why) => why.to_string(),
     };
-    tracing::warn!(error, "a kind is not registered yet");
+    tracing::warn!(error, "failed to register a kind");
 }
 
 async fn register(

@@ -13,36 +13,36 @@ use crate::populators::{
     FINALIZER, Fill, NUDGED, POLICY, POPULATES, Progress, SELECTED_NODE, Sight,
 };
 
-/// A claim that is to be filled, and all that belongs to it.
+/// A claim that is to be populated, with all its objects.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub now: Timestamp,
     pub claim: PersistentVolumeClaim,
-    /// The image of the pod that fills it.
+    /// Image of its populator pod.
     pub image: String,
-    /// Whether volumes of its class are made only when a pod is scheduled.
+    /// True if volumes of its class are created only when a pod is scheduled.
     pub waits_for_consumer: bool,
-    /// The object that it names; `None` if that is not there.
+    /// Object that it names; `None` if that does not exist.
     pub source: Option<SourceSeen>,
     /// The second claim.
     pub prime: Option<PersistentVolumeClaim>,
-    /// Whether the status does not say yet that it is ours.
+    /// True if the temporary claim is not in the status yet.
     pub is_unrecorded: bool,
     /// A claim of its name that is another client's.
     pub stranger: Option<PersistentVolumeClaim>,
-    /// The volume that is filled.
+    /// Volume that is populated.
     pub pv: Option<PersistentVolume>,
     /// The nodes on which that volume can be used; `None` is every node.
     pub pv_nodes: Option<BTreeSet<String>>,
-    /// What is known of it below Kubernetes; `None` if it is another driver's.
+    /// State of the volume on its node; `None` for another driver.
     pub volume: Option<VolumeSeen>,
-    /// The pod that fills it.
+    /// Pod that populates it.
     pub pod: Option<Pod>,
-    /// A pod of its name of which the status does not say that it is ours.
+    /// Pod of that name that is not in the status.
     pub strange_pod: Option<Pod>,
     /// The pod that sends the source to it, from another node.
     pub sender: Option<Pod>,
-    /// What the pod told last.
+    /// Last progress that the pod reported.
     pub progress: Option<Progress>,
 }
 
@@ -51,26 +51,26 @@ pub(super) struct Seen {
 #[allow(clippy::struct_excessive_bools)] // Each is a fact of its own.
 pub(super) struct SourceSeen {
     pub generation: i64,
-    /// Somebody wants it to be gone.
+    /// True if it is being deleted.
     pub is_ending: bool,
-    /// Whether it carries our finalizer.
+    /// True if it has the finalizer.
     pub is_held: bool,
-    /// Whether each try needs an empty volume.
+    /// True if each attempt needs an empty volume.
     pub anew: bool,
-    /// Whether the filling begins before a pod uses the claim.
+    /// True if the population starts before a pod uses the claim.
     pub early: bool,
-    /// What is told of the claim.
+    /// Population status of the claim.
     pub told: Option<Filling>,
     /// `None` while a pod runs, which was made of an earlier one.
     pub sight: Option<Sight>,
 }
 
-/// Whether somebody has deleted an object that is still there.
+/// Returns true if an object is being deleted.
 pub(super) fn is_ending(metadata: &ObjectMeta) -> bool {
     metadata.deletion_timestamp.is_some()
 }
 
-/// Whether an object carries our finalizer.
+/// Returns true if an object has the finalizer.
 pub(super) fn is_held(metadata: &ObjectMeta) -> bool {
     metadata.finalizers.iter().flatten().any(|one| one == FINALIZER)
 }
@@ -95,13 +95,13 @@ impl Seen {
         uid(&self.claim.metadata)
     }
 
-    /// What is told of the claim so far.
+    /// Returns the population status of the claim so far.
     pub fn told(&self) -> Option<&Filling> {
         self.source.as_ref()?.told.as_ref()
     }
 
-    /// Whether the filled volume belongs to the claim: from here on there is no way back. A volume that
-    /// somebody else has bound to it does not carry our mark.
+    /// Returns true if the populated volume is bound to the claim: this is final. A volume that another
+    /// client has bound to it lacks the annotation.
     pub fn is_rebound(&self) -> bool {
         let Some(pv) = &self.pv else { return false };
         let is_owned = claim_of(pv).is_some_and(|owner| owner.uid.as_deref() == Some(self.uid()));
@@ -110,21 +110,21 @@ impl Seen {
         is_owned && self.is_marked(pv) && !is_bound_elsewhere
     }
 
-    /// Whether the volume is that of the second claim.
+    /// Returns true if the volume is that of the temporary claim.
     pub fn is_of_prime(&self) -> bool {
         let (Some(prime), Some(pv)) = (&self.prime, &self.pv) else { return false };
         claim_of(pv).is_some_and(|owner| owner.uid.as_deref() == Some(uid(&prime.metadata)))
     }
 
-    /// Whether we have the volume retained, whatever becomes of the second claim.
+    /// Returns true if Pliant retains the volume, independent of the temporary claim.
     pub fn is_retained(&self) -> bool {
         let marks =
             |pv: &PersistentVolume| self.is_marked(pv) && pv.annotations().contains_key(POLICY);
         self.pv.as_ref().is_some_and(marks)
     }
 
-    /// Whether the volume would stay for ever without the second claim: it is retained, by us or by its
-    /// class.
+    /// Returns true if the volume would outlive the temporary claim: it is retained, by Pliant or by
+    /// its class.
     pub fn outlives_prime(&self) -> bool {
         let policy =
             |pv: &PersistentVolume| pv.spec.as_ref()?.persistent_volume_reclaim_policy.clone();
@@ -136,12 +136,12 @@ impl Seen {
         pv.annotations().get(POPULATES).is_some_and(|claim| claim == self.uid())
     }
 
-    /// Whether the second claim was told that its volume is another's.
+    /// Returns true if the temporary claim was notified that its volume was rebound.
     pub fn is_nudged(&self) -> bool {
         self.prime.as_ref().is_some_and(|prime| prime.annotations().contains_key(NUDGED))
     }
 
-    /// Whether all is copied ahead that is worth it, for the source as it is wanted now.
+    /// Returns true if the pre-copy is complete, for the present source.
     pub fn is_ahead(&self) -> bool {
         let generation = self.source.as_ref().map(|source| source.generation);
         self.told().is_some_and(|told| {
@@ -149,18 +149,18 @@ impl Seen {
         })
     }
 
-    /// Whether a pod may write to what is copied.
+    /// Returns true if a pod may write to the source.
     pub fn is_live(&self) -> bool {
         self.fill().is_some_and(|fill| fill.is_live)
     }
 
-    /// Whether the volume is on none of the nodes on which the source can be read.
+    /// Returns true if the volume is on none of the nodes on which the source can be read.
     pub fn is_far(&self) -> bool {
         let readable = self.fill().and_then(|fill| fill.nodes.as_ref());
         readable.zip(self.pv_nodes.as_ref()).is_some_and(|(source, here)| source.is_disjoint(here))
     }
 
-    /// How the source is to be put into the claim, if that is known.
+    /// Returns how the source populates the claim, if known.
     pub fn fill(&self) -> Option<&Fill> {
         match self.source.as_ref()?.sight.as_ref()? {
             Sight::Ready(fill) => Some(fill),

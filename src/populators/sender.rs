@@ -1,5 +1,5 @@
-//! The pod that sends a source to the pod that fills on another node, and the keys by which the two know
-//! each other. Pure.
+//! Pod that sends a source to the populator pod on another node, and the keys with which both
+//! authenticate. Pure.
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Volume, VolumeMount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -10,13 +10,13 @@ use crate::populators::seen::uid;
 use crate::populators::{Far, Fill, LABEL, make};
 use crate::wire::{Keys, PORT};
 
-/// Where both find their keys.
+/// Path of the keys in both pods.
 const KEYS: &str = "/keys";
 
-/// In the place of an address that is not known yet.
+/// Placeholder of an unknown address.
 pub(super) const ANYWHERE: &str = "0.0.0.0:0";
 
-/// To read what belongs to anybody, and to leave no trace of it.
+/// Capabilities for reading files of any owner, without changing their access times.
 const READS: &[&str] = &["DAC_OVERRIDE", "FOWNER"];
 
 /// The name of the pod that sends to the second claim of a claim.
@@ -48,8 +48,8 @@ pub(super) fn keys(
     serde_json::from_value(secret).expect("a Secret")
 }
 
-/// Who may connect to the pods of a claim: those of the same claim, where a source is sent from. It goes with the
-/// second claim. Whoever else reaches the port could not read, and could keep it busy.
+/// Network policy of the pods of a claim: only those of the same claim may connect, if a source is sent. It is
+/// deleted with the temporary claim. Other clients could not read the port, but could block it.
 pub(super) fn policy(
     claim: &PersistentVolumeClaim,
     prime: &PersistentVolumeClaim,
@@ -72,7 +72,7 @@ pub(super) fn policy(
     serde_json::from_value(policy).expect("a NetworkPolicy")
 }
 
-/// By the uid: the keys of a second claim that was made anew are others.
+/// Returns a name with the uid: a recreated temporary claim has other keys.
 fn keys_name(prime: &PersistentVolumeClaim) -> String {
     name(uid(&prime.metadata))
 }
@@ -84,8 +84,8 @@ fn owned_by(prime: &PersistentVolumeClaim) -> Value {
     }])
 }
 
-/// The pod that sends, on one of the nodes of the source. It has what the pod that fills would have had
-/// there, and can write to nothing.
+/// Returns the sender, on one of the nodes of the source. It has the source as the populator pod would
+/// have had it there, and can write to nothing.
 pub(super) fn pod(
     claim: &PersistentVolumeClaim,
     prime: &PersistentVolumeClaim,
@@ -106,8 +106,8 @@ pub(super) fn pod(
     pod
 }
 
-/// Whether a pod of its name is the one that we made: what another client has made is neither believed nor deleted.
-/// `prime` is the uid of the second claim, if that is known.
+/// Returns true if a pod of its name was created by Pliant: another client's is neither trusted nor deleted.
+/// `prime` is the uid of the temporary claim, if known.
 pub(super) fn is_ours(pod: &Pod, claim: &PersistentVolumeClaim, prime: Option<&str>) -> bool {
     let is_labelled = pod.labels().get(LABEL).map(String::as_str) == Some(uid(&claim.metadata));
     let owner = make::prime_name(uid(&claim.metadata));
@@ -119,7 +119,7 @@ pub(super) fn is_ours(pod: &Pod, claim: &PersistentVolumeClaim, prime: Option<&s
         })
 }
 
-/// How the volume is filled from a pod that sends at this address.
+/// Returns how the volume is populated from a sender at this address.
 pub(super) fn receive(fill: &Fill, far: &Far, prime: &PersistentVolumeClaim, from: &str) -> Fill {
     let from = ["--from", from, "--keys", KEYS].map(str::to_owned);
     Fill {
@@ -133,14 +133,14 @@ pub(super) fn receive(fill: &Fill, far: &Far, prime: &PersistentVolumeClaim, fro
     }
 }
 
-/// Where a pod sends, once it runs.
+/// Returns the address of a sender, once it runs.
 pub(super) fn address(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let ip = status.pod_ip.as_deref().filter(|_| status.phase.as_deref() == Some("Running"))?;
     Some(if ip.contains(':') { format!("[{ip}]:{PORT}") } else { format!("{ip}:{PORT}") })
 }
 
-/// Of the keys only those of its own side.
+/// Returns the volume with the keys of one side.
 fn key_volume(prime: &PersistentVolumeClaim, side: &str) -> Volume {
     let item = |key: String, path: &str| json!({"key": key, "path": path});
     let items = [

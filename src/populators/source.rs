@@ -1,4 +1,4 @@
-//! What is particular of a kind of objects that claims are filled from.
+//! Differences between the kinds of objects that populate claims.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use crate::api::{PopulatorPod, PopulatorStatus};
 use crate::populators::PopulatorReason;
 
-/// A kind of objects that claims are filled from.
+/// Kind of objects that populate claims.
 #[async_trait]
 pub trait Source:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -25,27 +25,29 @@ pub trait Source:
     + Sync
     + 'static
 {
-    /// Whether each try needs an empty volume; without it a try goes on where the one before ended.
+    /// True if each attempt needs an empty volume; otherwise it continues the previous one.
     const ANEW: bool;
 
-    /// Whether a pod may have to send it from its node to the one of the volume.
+    /// True if a pod may have to send it to the node of the volume.
     const IS_SENT: bool = false;
 
-    /// Whether the pod has to be in the namespace of the claim, as it is if it mounts something of it.
+    /// Returns true if the pod must be in the namespace of the claim, for example because it mounts an
+    /// object there.
     fn is_near(&self) -> bool;
 
-    /// Whether the filling begins before a pod uses the claim, if the source has one node only.
+    /// Returns true if the population starts before a pod uses the claim, if the source has one
+    /// node only.
     fn starts_early(&self) -> bool {
         false
     }
 
-    /// What is told of its claims.
+    /// Returns the population status of its claims.
     fn status(&self) -> Option<&PopulatorStatus>;
 
-    /// Look at what this claim is to be filled from, as it is at this moment.
+    /// Observes the source of this claim.
     ///
     /// # Errors
-    /// What the API server says; what is missing is an answer.
+    /// An error of the API server; a missing object is not an error.
     async fn look(
         &self,
         client: &Client,
@@ -53,10 +55,10 @@ pub trait Source:
     ) -> Result<Sight, kube::Error>;
 }
 
-/// What a source is at this moment.
+/// State of a source.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sight {
-    /// The claim can be filled like this.
+    /// The claim can be populated like this.
     Ready(Box<Fill>),
     /// Not now.
     Waits(PopulatorReason, String),
@@ -64,41 +66,41 @@ pub enum Sight {
     Never(PopulatorReason, String),
 }
 
-/// What a fill pod needs. The volume to be filled is at `/target`.
+/// Requirements of a populator pod. The volume to populate is at `/target`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Fill {
     /// Arguments of `pliant`.
     pub args: Vec<String>,
-    /// What else it mounts.
+    /// Additional volumes.
     pub volumes: Vec<Volume>,
-    /// Where.
+    /// Mount paths of these.
     pub mounts: Vec<VolumeMount>,
-    /// Where, of raw devices.
+    /// Device paths of raw block volumes.
     pub devices: Vec<VolumeDevice>,
     /// The nodes on which it can run; `None` is every node.
     pub nodes: Option<BTreeSet<String>>,
-    /// How the volume is filled on another node than these, if that can be.
+    /// Transfer to another node than these, if possible.
     pub far: Option<Far>,
-    /// Whether it fetches from an address that the owner of the source has named.
+    /// True if it downloads from an address that the owner of the source has named.
     pub fetches: bool,
-    /// Whether a pod may write to what it reads.
+    /// True if a pod may write to what it reads.
     pub is_live: bool,
-    /// What its pod waits for; the volume is got meanwhile.
+    /// What its pod waits for; the volume is created meanwhile.
     pub held: Option<(PopulatorReason, String)>,
-    /// It only copies ahead, in rounds: what the rest waits for.
+    /// What the final copy waits for; until then there is only a pre-copy.
     pub ahead_of: Option<(PopulatorReason, String)>,
-    /// What it will be when it is held no more, if that is to be tried before.
+    /// What it will be after the wait, if that is to be probed before.
     pub rehearsal: Option<Box<Fill>>,
-    /// What its pods have besides.
+    /// Additional fields of its pods.
     pub pod: PopulatorPod,
 }
 
-/// How a volume is filled from another node: a pod there sends what the one here would have mounted.
-/// Where they meet, and by which keys, is added to the arguments.
+/// Transfer from another node: a sender there mounts the source in place of the populator pod.
+/// Address and keys are added to the arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Far {
-    /// Arguments of the `pliant` that sends; it has the volumes of the [`Fill`].
+    /// Arguments of the sender; it has the volumes of the [`Fill`].
     pub send: Vec<String>,
-    /// Arguments of the one that fills; it has none of them.
+    /// Arguments of the populator; it has none of them.
     pub receive: Vec<String>,
 }

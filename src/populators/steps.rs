@@ -1,12 +1,12 @@
-//! What can be done for a claim that is to be filled.
+//! Steps for a claim that is to be populated.
 
 use crate::api::Filling;
 use crate::cluster::Wish;
 use crate::populators::PopulatorReason;
 use crate::volume::VolumeId;
 
-/// One effect. The order in a plan matters: what is told stands before what it makes untold, and what
-/// holds an object before what needs it held.
+/// One effect. The order in a plan matters: a status is written before the step that makes it
+/// necessary, and a finalizer is added before what needs it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
     /// Put our finalizer on the claim.
@@ -19,15 +19,15 @@ pub(super) enum Step {
     Unpin,
     /// Make the second claim.
     MakePrime,
-    /// Make the keys by which the pod that sends and the one that fills know each other.
+    /// Create the keys with which the sender and the populator pod authenticate.
     MakeKeys,
     /// Make the pod that sends the source.
     MakeSender,
-    /// Make the pod that fills its volume.
+    /// Create the populator pod.
     MakePod,
-    /// Ask whether the pod that fills it could be made, and make none.
+    /// Create the populator pod in a dry run.
     RehearsePod,
-    /// The same of the pod that sends the source, and of the keys of both.
+    /// Create the sender and the keys of both in a dry run.
     RehearseSender,
     /// Have the node of the volume do something to it, without waiting for that.
     Ask { volume: VolumeId, wish: Wish },
@@ -39,13 +39,13 @@ pub(super) enum Step {
     Forget,
     /// Write on the claim how far it is.
     Show(String),
-    /// Count a try that has ended, and how many seconds it took.
+    /// Count the end of an attempt, and its duration in seconds.
     Count(&'static str, i64),
     /// Have the volume stay whatever becomes of its claim, and note what was before.
     Retain,
     /// Make the volume the claim's.
     Rebind,
-    /// Have the second claim looked at, so that it is seen to be without a volume.
+    /// Notify the controller of the temporary claim that it has lost its volume.
     Nudge,
     /// Delete the pod.
     DropPod,
@@ -64,12 +64,12 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Whether it writes the status of the source.
+    /// Returns true if it writes the status of the source.
     pub fn notes(&self) -> bool {
         matches!(self, Step::Note(_) | Step::Forget)
     }
 
-    /// Whether it makes an object, which the API server may refuse.
+    /// Returns true if it creates an object, which the API server may reject.
     pub fn makes(&self) -> bool {
         matches!(
             self,

@@ -1,5 +1,5 @@
-//! Tells a claim that nobody will fill it, as KEP-1495 has it: its `dataSourceRef` names a kind that no
-//! populator has registered. It is the one validator that a cluster needs, and lets another one be.
+//! Reports claims without a populator, as in KEP-1495: their `dataSourceRef` names a kind that no
+//! populator has registered. A cluster needs one such validator; this one yields to another one.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -25,24 +25,24 @@ use crate::populators::apply::Events;
 use crate::populators::{PopulatorReason, Tally};
 use crate::volume::DRIVER;
 
-/// What panics and spans are under.
+/// Name for panics and spans.
 const LOOP: &str = "validations";
 
-/// How long another validator has to tell a claim the same before this one does.
+/// Time for another validator to report a claim first.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// After an API server that did not answer.
+/// Delay after the API server did not respond.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Whether claims are told of kinds that nobody has registered.
+/// Mode of the reports about unregistered kinds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Yes, but for a claim that another validator has told already.
+    /// Report, unless another validator has already done so.
     #[default]
     Auto,
-    /// Yes, at once.
+    /// Report at once.
     On,
-    /// No.
+    /// Do not report.
     Off,
 }
 
@@ -54,7 +54,7 @@ impl FromStr for Mode {
             "auto" => Ok(Mode::Auto),
             "on" => Ok(Mode::On),
             "off" => Ok(Mode::Off),
-            _ => Err(format!("`{text}` is no way to validate claims: write auto, on or off")),
+            _ => Err(format!("`{text}` is not a mode of validation: use auto, on or off")),
         }
     }
 }
@@ -69,7 +69,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What a claim is to be filled from.
+/// Data source of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Empty,
@@ -111,7 +111,7 @@ impl Verdict {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Known {
     kinds: HashSet<(String, String)>,
-    /// Whether there may be others: a VolumePopulator cannot be decoded.
+    /// True if there may be others: a VolumePopulator cannot be decoded.
     has_unknown: bool,
 }
 
@@ -129,23 +129,23 @@ impl Known {
 #[derive(Debug, Default)]
 struct Judged {
     verdicts: HashMap<Arc<str>, Verdict>,
-    /// Those that are to be told that nobody will fill them, or were.
+    /// Claims without a populator, reported or to be reported.
     invalid: HashMap<Arc<str>, Arc<ClaimSummary>>,
-    /// When they are told.
+    /// Times of the reports.
     later: Timers<Arc<str>>,
 }
 
-/// What is to be done.
+/// Next actions.
 #[derive(Debug, Default)]
 struct Plan {
     /// Found since the look before.
     found: Vec<Verdict>,
-    /// To be told now that nobody will fill them.
+    /// Claims without a populator that are to be reported now.
     tell: Vec<Arc<ClaimSummary>>,
 }
 
 impl Judged {
-    /// Judge the claims that have changed: what is new or has changed is counted once, and told unless it is bound.
+    /// Validates changed claims: each is counted once per change, and reported unless it is bound.
     fn plan(
         &mut self,
         changed: Changed<ClaimSummary>,
@@ -184,13 +184,13 @@ impl Judged {
         plan
     }
 
-    /// Judge a claim, and have it told at a time, if it is new or the verdict is another one: then that.
+    /// Validates a claim, and schedules a report if it is new or the verdict has changed.
     fn judge(&mut self, claim: Arc<ClaimSummary>, known: &Known, at: Instant) -> Option<Verdict> {
         let id = claim.names.uid.clone();
         let verdict = match caught_now(LOOP, || Verdict::of(&claim, known)) {
             Ok(verdict) => verdict,
             Err(panicked) => {
-                tracing::error!(claim = &*claim.names.name, %panicked, "a claim is not judged");
+                tracing::error!(claim = &*claim.names.name, %panicked, "failed to validate a claim");
                 return None;
             }
         };
@@ -214,7 +214,7 @@ impl Judged {
         self.later.remove(uid);
     }
 
-    /// Have a claim told again at a time, if it is still one that nobody will fill.
+    /// Schedules another report of a claim, if it still has no populator.
     fn tell_again(&mut self, uid: Arc<str>, at: Instant) {
         if self.invalid.contains_key(&uid) {
             self.later.set(uid, at);
@@ -276,7 +276,7 @@ pub async fn run(
     stop.run_until_cancelled(validated).await;
 }
 
-/// Tell a claim that nobody will fill it; whether it is told.
+/// Reports a claim without a populator within a timeout; returns true if that was done.
 async fn tell_in_time(client: Client, mode: Mode, claim: Arc<ClaimSummary>) -> bool {
     let (namespace, name) = claim.names.place();
     let span = reconcile(LOOP, format_args!("{namespace}/{name}"));
@@ -286,29 +286,29 @@ async fn tell_in_time(client: Client, mode: Mode, claim: Arc<ClaimSummary>) -> b
             Ok(Err(error)) => causes::in_full(&error),
             Err(why) => why.to_string(),
         };
-        tracing::warn!(error, "a claim is not told yet");
+        tracing::warn!(error, "failed to report a claim without a populator");
         false
     };
     told.instrument(span).await
 }
 
-/// Tell a claim that nobody will fill it, unless another validator has.
+/// Reports a claim without a populator, unless another validator has.
 async fn tell(client: &Client, mode: Mode, claim: &ClaimSummary) -> Result<(), kube::Error> {
     if mode == Mode::Auto && is_told_by_another(client, claim).await? {
         return Ok(());
     }
     let DataSource { group, kind, .. } = claim.source.as_deref().cloned().unwrap_or_default();
     let text = format!(
-        "no populator has registered the kind {kind} of group {group:?} in dataSourceRef, so nobody \
-         fills this claim: correct a slip by making the claim anew, or install the populator \
-         (`kubectl get volumepopulators` lists those that are there)"
+        "no populator has registered the kind {kind} of group {group:?} in dataSourceRef, so this claim is not \
+         populated: correct a typo by creating the claim again, or install the populator (`kubectl get \
+         volumepopulators` lists the installed ones)"
     );
     let reason = PopulatorReason::UnrecognizedDataSourceKind;
     let events = Events { client: client.clone() };
     events.tell(claim, reason, &format!("{group}/{kind}"), &text).await
 }
 
-/// Whether an event of this reason is there that is none of ours.
+/// Returns true if another writer's event of this reason exists.
 async fn is_told_by_another(client: &Client, claim: &ClaimSummary) -> Result<bool, kube::Error> {
     let api: Api<Event> = Api::namespaced(client.clone(), &claim.names.namespace);
     let reason = PopulatorReason::UnrecognizedDataSourceKind;

@@ -1,4 +1,4 @@
-//! What is watched: only to know when to look, and at what. What is decided is decided from live reads.
+//! Watches that trigger reconciles. Decisions use live reads.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ fn claims_in(namespace: &str) -> String {
 /// The key of the claims that a swap holds.
 const HELD: &str = "held";
 
-/// The key of the claims that are filled from an object of their own name, as a swap for a PvcAutoscaler makes them.
+/// Key of the claims whose source has their own name, as a swap of a PvcAutoscaler creates them.
 fn copies_of(namespace: &str, autoscaler: &str) -> String {
     format!("copies of {namespace}/{autoscaler}")
 }
 
-/// The key of the claims that a PvcAutoscaler keeps.
+/// Key of the claims that a PvcAutoscaler manages.
 fn kept_by(namespace: &str, autoscaler: &str) -> String {
-    format!("kept by {namespace}/{autoscaler}")
+    format!("managed by {namespace}/{autoscaler}")
 }
 
-/// The key of the claims that an object of their namespace fills.
+/// Key of the claims that an object of their namespace populates.
 fn filled_from(namespace: &str, group: &str, kind: &str, name: &str) -> String {
     format!("from {namespace}/{group}/{kind}/{name}")
 }
@@ -42,12 +42,12 @@ fn of_volume(handle: &str) -> String {
     format!("volume {handle}")
 }
 
-/// The key of the PersistentVolume that is being filled for the claim of a uid.
+/// Key of the PersistentVolume that is populated for the claim of a uid.
 fn populates(uid: &str) -> String {
     format!("for {uid}")
 }
 
-/// The key of the PersistentVolumes that say that the claim of a uid is complete, or comes to be.
+/// Key of the PersistentVolumes with a note that the claim of a uid is or becomes complete.
 fn detached_for(uid: &str) -> String {
     format!("detached for {uid}")
 }
@@ -84,7 +84,7 @@ fn keys_of_pv(pv: &Pv) -> Vec<String> {
     keys.into_iter().flatten().collect()
 }
 
-/// Claims, volumes and fill pods, cut to what tells when to look.
+/// Watched claims, volumes and populator pods, reduced to what triggers a reconcile.
 #[derive(Debug)]
 pub struct Watches {
     claims: Watched<ClaimSummary>,
@@ -93,7 +93,7 @@ pub struct Watches {
 }
 
 impl Watches {
-    /// Begin to watch, until `stop`.
+    /// Starts to watch, until `stop`.
     pub fn start(client: &Client, stop: &CancellationToken) -> Self {
         let ours = every().labels(LABEL);
         let all = watcher::Config::default();
@@ -120,7 +120,7 @@ impl Watches {
         }
     }
 
-    /// Wait until all are known.
+    /// Waits until all are known.
     pub async fn known(&self) {
         tokio::join!(self.claims.known(), self.pvs.known(), self.pods.known());
     }
@@ -139,7 +139,7 @@ impl Watches {
         &self.pods
     }
 
-    /// The volume that is being filled for a claim and marked so.
+    /// Returns the annotated volume that is populated for a claim.
     pub(super) fn pv_for(&self, uid: &str) -> Option<Arc<Pv>> {
         self.pvs.with_key(&populates(uid)).into_iter().next()
     }
@@ -149,7 +149,7 @@ impl Watches {
         self.claims.with_key(&claims_in(namespace))
     }
 
-    /// The claims that a PvcAutoscaler keeps.
+    /// Returns the claims that a PvcAutoscaler manages.
     pub fn claims_kept_by(&self, namespace: &str, autoscaler: &str) -> Vec<Arc<ClaimSummary>> {
         self.claims.with_key(&kept_by(namespace, autoscaler))
     }
@@ -159,17 +159,17 @@ impl Watches {
         self.claims.with_key(HELD)
     }
 
-    /// The claims that are filled from an object of their own name, as a swap for a PvcAutoscaler makes them.
+    /// Returns the claims whose source has their own name, as a swap of a PvcAutoscaler creates them.
     pub fn copies_of(&self, namespace: &str, autoscaler: &str) -> Vec<Arc<ClaimSummary>> {
         self.claims.with_key(&copies_of(namespace, autoscaler))
     }
 
-    /// Whether there are any.
+    /// Returns true if there are such claims.
     pub fn has_copies_of(&self, namespace: &str, autoscaler: &str) -> bool {
         self.claims.has_key(&copies_of(namespace, autoscaler))
     }
 
-    /// The claims that name an object of their namespace to be filled from.
+    /// Returns the claims that name an object of their namespace as their source.
     pub fn claims_filled_from<S: Source>(
         &self,
         namespace: &str,
@@ -183,7 +183,7 @@ impl Watches {
         self.pvs.with_key(IN_EXCHANGE)
     }
 
-    /// The PersistentVolumes that say that the claim of a uid is complete, or comes to be.
+    /// Returns the PersistentVolumes with a note that the claim of a uid is or becomes complete.
     pub fn pvs_detached_for(&self, uid: &str) -> Vec<Arc<Pv>> {
         self.pvs.with_key(&detached_for(uid))
     }

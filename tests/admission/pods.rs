@@ -149,7 +149,7 @@ async fn a_refusal_is_logged_with_the_pod_and_the_question() {
     let swap = json!({"phase": "FromTheFuture", "claim": "data-0-bb", "generation": 2});
     workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa", "swap": swap}]));
     assert_eq!(site.ask("db-0", "CREATE").await["allowed"], false);
-    let said = lines.with("a pod is not made yet");
+    let said = lines.with("rejecting a pod for now");
     let [one] = said.as_slice() else { panic!("{said:?}") };
     let span = json!({"name": "admission", "uid": "0c9a8d74", "pod": format!("{SHOP}/db-0")});
     assert_eq!(one["span"], span);
@@ -217,11 +217,12 @@ async fn what_cannot_be_answered_is_refused_with_a_sentence() {
         let said = response["status"]["message"].as_str().unwrap();
         assert!(said.starts_with(why), "{said}");
     };
-    refused("db-1", "the claim data of pod db-1 is not there yet; it is made within seconds").await;
+    refused("db-1", "the claim data of pod db-1 does not exist yet; it is created within seconds")
+        .await;
     site.api.delete::<k8s_openapi::api::apps::v1::StatefulSet>("shop/db");
     refused("db-0", "StatefulSet db of pod db-0 is gone: create it again").await;
     site.api.refuse_all(403);
-    refused("db-0", "which claims pod db-0 is to have could not be looked up: ").await;
+    refused("db-0", "the claims of pod db-0 could not be looked up: ").await;
 }
 
 /// What the API server is answered that is refused.
@@ -241,18 +242,18 @@ async fn a_refusal_says_what_its_reader_can_do() {
     (status.reason, status.message) = (Some("AmbiguousClaimName".to_owned()), Some(why.to_owned()));
     site.api.put(&sizes);
     let said = refusal(&site, "db-1").await;
-    assert_eq!(said, format!("pod db-1 has no claim data yet: PvcAutoscaler db says: {why}"));
+    assert_eq!(said, format!("pod db-1 has no claim data yet: PvcAutoscaler db reports: {why}"));
     let said = refusal(&site, "debug").await;
-    assert!(said.ends_with("name it db-N, or take StatefulSet db out of its owners"), "{said}");
+    assert!(said.ends_with("name it db-N, or remove StatefulSet db from its owners"), "{said}");
     // A phase that another version has written.
     let swap = json!({"phase": "Rebinding", "claim": "data-0-bb", "generation": 2});
     workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa", "swap": swap}]));
     let said = refusal(&site, "db-0").await;
-    assert!(said.ends_with("has a phase of another version; update the operator"), "{said}");
+    assert!(said.ends_with("has a phase of another version; upgrade the operator"), "{said}");
     site.api.refuse_all(403);
     let said = refusal(&site, "db-0").await;
     assert!(
-        said.ends_with("it is tried again; if it stays so, see the log of the operator"),
+        said.ends_with("this is retried; if it persists, see the log of the operator"),
         "{said}"
     );
 }
@@ -270,7 +271,7 @@ async fn a_pod_waits_while_its_pvc_autoscaler_cannot_be_decoded_and_those_of_oth
     undecodable("logs", "db");
     let said = refusal(&site, "db-0").await;
     assert!(said.starts_with("PvcAutoscaler shop/logs cannot be decoded: "), "{said}");
-    assert!(said.ends_with("; update the operator, or correct it"), "{said}");
+    assert!(said.ends_with("; upgrade the operator, or correct it"), "{said}");
     site.api.delete::<PvcAutoscaler>("shop/logs");
     assert_eq!(site.claim_of("db-0").await, "data-0-aa");
 }

@@ -46,7 +46,7 @@ fn a_pod_goes_on_while_the_pods_that_would_copy_its_claim_are_refused() {
             world.rest().await;
             let status = world.status();
             let message = status.message.clone().unwrap();
-            assert!(message.contains("is not stopped before its claim can be copied"), "{message}");
+            assert!(message.contains("is not stopped until its claim can be copied"), "{message}");
             assert!(message.contains(FULL), "{message}");
             assert_eq!(
                 condition(&status, "Stalled"),
@@ -94,7 +94,7 @@ fn a_pod_goes_on_while_the_pods_that_would_copy_its_claim_ahead_are_refused() {
                 assert!(said.contains(FULL), "{said}");
             }
             let message = status.message.clone().unwrap();
-            assert!(message.contains("is not stopped before its claim can be copied"), "{message}");
+            assert!(message.contains("is not stopped until its claim can be copied"), "{message}");
             assert_eq!(
                 condition(&status, "Stalled"),
                 ("True".to_owned(), "PopulatorCreationError".to_owned())
@@ -143,7 +143,7 @@ fn what_a_swap_waits_for_stands_in_the_status_of_its_claims_and_of_their_source(
     let waits: [(&str, &str, HoldUp); 3] = [
         ("PopulatorCreationError", FULL, refuse_fills),
         ("PopulatorPodPending", NO_NODE, |world| world.play().unschedulable = Some(NO_NODE)),
-        ("PopulatorRescheduled", "no volume could be made on node alpha", |world| {
+        ("PopulatorRescheduled", "no volume could be created on node alpha", |world| {
             world.play().full.insert("alpha".to_owned());
         }),
     ];
@@ -249,7 +249,7 @@ async fn refused_after_the_stop(world: &World) -> Swap {
     world.until("it is told", |status| is_stalled(status, "PopulatorCreationError")).await;
     let status = world.status();
     let message = status.message.clone().unwrap();
-    assert!(message.contains("is stopped, and gets its old claim at"), "{message}");
+    assert!(message.contains("is stopped, and gets its old claim back at"), "{message}");
     assert!(message.contains(FULL), "{message}");
     assert_eq!(
         condition(&status, "Stalled"),

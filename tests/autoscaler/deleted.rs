@@ -75,13 +75,12 @@ fn what_no_copy_has_begun_of_stays_as_a_volume_and_that_is_told() {
         assert!(world.claim(&old).is_none());
         stays_whole(&world, &volume);
         let message = world.status().message.unwrap_or_default();
-        assert!(message.contains(&format!("Its volume {volume} stays")), "{message}");
+        assert!(message.contains(&format!("Its volume {volume} is retained")), "{message}");
         assert_eq!(world.told("SwapFailed"), 1);
         let texts = world.texts("VolumeRetained");
         assert_eq!(texts.len(), 1, "{texts:?}");
-        let says = format!(
-            "claim {old} was deleted while a swap held it, and PersistentVolume {volume} has"
-        );
+        let says =
+            format!("claim {old} was deleted during a swap, and PersistentVolume {volume} has");
         assert!(texts[0].starts_with(&says), "{texts:?}");
     });
 }
@@ -221,8 +220,12 @@ fn what_is_done_for_an_object_is_logged_with_its_name() {
         world.api.delete::<PvcAutoscaler>(&format!("{SHOP}/nginx"));
         world.rest().await;
         for (message, controller, object) in [
-            ("keeping claims", "pvcautoscalers", format!("{SHOP}/nginx")),
-            ("no swap knows of a claim that is held", "held claims", format!("{SHOP}/{old}")),
+            ("applying a step to claims", "pvcautoscalers", format!("{SHOP}/nginx")),
+            (
+                "releasing a held claim that no swap refers to",
+                "held claims",
+                format!("{SHOP}/{old}"),
+            ),
         ] {
             let said = lines.with(message);
             assert!(!said.is_empty(), "{message}");

@@ -63,7 +63,10 @@ fn whoever_has_the_device_open_past_kubernetes_is_waited_for() {
         world.want("2Gi", "hdd", &json!({}));
         let message = world.until_reason("ClaimInUse").await;
         assert!(message.contains("is open on node alpha (once)"), "{message}");
-        assert!(message.contains("no pod has it, and `fuser -v /dev/mapper/*"), "{message}");
+        assert!(
+            message.contains("no pod uses it; on that node, `fuser -v /dev/mapper/*"),
+            "{message}"
+        );
         assert_eq!(
             (phase(&world.status()), world.told("ClaimInUse")),
             (Some(SwapPhase::Fenced), 1)
@@ -219,7 +222,7 @@ fn a_node_that_does_not_answer_is_waited_for() {
         world.until("its pod is stopped", stops).await;
         world.play().are_agents_away = true;
         let message = world.until_reason("VolumeNotFenced").await;
-        assert!(message.contains("the agent of node alpha has not taken up"), "{message}");
+        assert!(message.contains("the node plugin of node alpha has not started"), "{message}");
         assert_eq!((world.fence(&old), world.play().pods), (None, 0));
         world.play().are_agents_away = false;
         world.settled("1/1").await;
@@ -237,7 +240,7 @@ fn no_pod_is_stopped_before_its_node_knows_the_new_volume_as_half_copied() {
         // It has answered just before.
         world.until("it is begun with", |status| phase(status).is_some()).await;
         world.play().are_agents_away = true;
-        let says = |text: &String| text.contains("is to be incomplete, and its node has not");
+        let says = |text: &String| text.contains("is to be incomplete, but its node has not");
         world
             .until("it waits for the node", |status| status.progress.as_ref().is_some_and(says))
             .await;
@@ -289,7 +292,7 @@ fn made_again_it_gives_no_pod_a_volume_that_is_not_given_back_yet() {
         let (world, _operator) = World::with_an_operator();
         let old = forgotten_midway(&world).await;
         world.want("4Gi", "hdd", &json!({}));
-        let says = |text: &String| text.contains("may only be read");
+        let says = |text: &String| text.contains("is read-only for a swap");
         world
             .until("it waits for the volume", |status| status.progress.as_ref().is_some_and(says))
             .await;

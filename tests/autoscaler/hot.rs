@@ -61,9 +61,9 @@ fn a_pod_runs_and_writes_while_its_claim_is_copied_ahead() {
         assert!(last.completion_time.is_some() && entry.swap.is_none());
         assert_ne!((world.pod("nginx-0"), entry.active_claim), (pod, old));
         let begun = text(&world, "SwapStarted");
-        assert!(begun.ends_with("; it was copied in 3 rounds while it ran"), "{begun}");
+        assert!(begun.ends_with("; its claim was pre-copied in 3 passes while it ran"), "{begun}");
         let swapped = text(&world, "SwapSucceeded");
-        let ends = "(4Gi → 2Gi, class hdd → ssd); it was stopped for 0 s; it was copied in 3 rounds before that";
+        let ends = "(4Gi → 2Gi, class hdd → ssd); it was down for 0 s; its claim was pre-copied in 3 passes before that";
         assert!(swapped.ends_with(ends), "{swapped}");
         world.write();
         assert_eq!((world.left(), world.told("SwapSucceeded"), world.pauses()), (vec![], 1, 1));
@@ -92,7 +92,7 @@ fn a_raw_device_is_copied_ahead_while_its_pod_runs() {
         assert_eq!(world.ordinal(0).last_swap.unwrap().rounds, 3);
         assert_ne!(world.pod("nginx-0"), pod);
         let begun = text(&world, "SwapStarted");
-        assert!(begun.ends_with("; it was copied in 3 rounds while it ran"), "{begun}");
+        assert!(begun.ends_with("; its claim was pre-copied in 3 passes while it ran"), "{begun}");
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());
     });
@@ -149,7 +149,7 @@ fn what_its_node_tells_not_to_fit_is_known_before_a_pod_is_stopped_for_a_cold_co
         world.rest().await;
         assert_eq!((world.pod("nginx-0"), world.ordinal(0).active_claim), (pod, old));
         let why = world.ordinal(0).swap.unwrap().message.unwrap();
-        assert!(why.contains("holds 3 GiB") && why.contains("2Gi has no room"), "{why}");
+        assert!(why.contains("holds 3 GiB") && why.contains("does not fit into 2Gi"), "{why}");
         assert_eq!((world.told("SwapStarted"), world.told("SwapFailed")), (0, 1));
         assert_eq!((world.claims().len(), world.left()), (1, vec![]));
         world.want("3500Mi", "hdd", &json!({}));
@@ -170,7 +170,10 @@ fn rounds_that_fail_are_given_up_and_the_pod_is_stopped_for_all_of_it() {
         world.settled("1/1").await;
         assert_eq!(world.ordinal(0).last_swap.unwrap().rounds, 0);
         let begun = text(&world, "SwapStarted");
-        assert!(begun.contains("nothing was copied while it ran: the last of 5 tries"), "{begun}");
+        assert!(
+            begun.contains("nothing was copied while it ran: the last of 5 attempts"),
+            "{begun}"
+        );
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());
     });
@@ -192,7 +195,7 @@ fn a_copy_that_somebody_let_begin_under_the_pod_is_not_used() {
         world.rest().await;
         assert_eq!((world.pod("nginx-0"), world.ordinal(0).active_claim), (pod, old));
         let why = world.ordinal(0).swap.unwrap().message.unwrap();
-        assert!(why.starts_with("somebody has set spec.paused"), "{why}");
+        assert!(why.starts_with("another client set spec.paused"), "{why}");
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());
     });

@@ -128,7 +128,7 @@ fn what_would_shrink_is_only_told_if_that_is_wanted() {
             .until("it is recommended", |status| {
                 let next = status.next.as_ref();
                 status.phase == AutoscalerPhase::Recommending
-                    && next.is_some_and(|next| next.contains("its pod goes on"))
+                    && next.is_some_and(|next| next.contains("its pod continues to run"))
             })
             .await;
         world.rest().await;

@@ -117,7 +117,7 @@ fn a_template_that_no_pod_has_as_a_volume_is_named_with_those_that_they_have() {
         };
         world.until("it says what is wrong", reason).await;
         let message = world.status().message.unwrap();
-        let words = "the pods of StatefulSet nginx have no volume www: they have data and log";
+        let words = "the pods of StatefulSet nginx have no volume www; they have data and log";
         assert!(message.starts_with(words), "{message}");
         assert!(world.claims().is_empty(), "a claim that no pod could use is not made");
         set_with_volumes(&world, &["www"]);
@@ -225,7 +225,7 @@ fn claims_of_a_statefulset_with_templates_grow_and_keep_what_never_changes() {
             .until("it is told", |status| status.reason.as_deref() == Some("SwapUnsupported"))
             .await;
         let message = world.status().message.unwrap();
-        assert!(message.contains("change the accessModes of a claim"), "{message}");
+        assert!(message.contains("changes of the accessModes of a claim"), "{message}");
     });
 }
 
@@ -294,7 +294,7 @@ fn a_claim_that_is_full_grows_by_itself_and_an_edit_of_the_template_makes_that_v
         let policy = json!({"autoscale": {"maxSize": "6Gi", "coolDown": "1m"}});
         world.want("4Gi", "hdd", &policy);
         world.settled("1/1").await;
-        assert!(world.ordinal(0).decision.unwrap().contains("has not told"));
+        assert!(world.ordinal(0).decision.unwrap().contains("has not reported"));
         world.fill(0, 60, 0);
         world.rest().await;
         assert_eq!(capacity(&world.active(0)), "4Gi");

@@ -90,7 +90,7 @@ fn a_swap_waits_until_the_node_has_room() {
         waits_for(
             &world,
             "InsufficientCapacity",
-            "node alpha has room for 1 GiB: remove what is not needed",
+            "node alpha has free space for 1 GiB only: remove what is not needed",
         )
         .await;
         let status = world.status();
@@ -155,14 +155,15 @@ fn a_claim_goes_to_another_node_if_its_own_has_no_pool_and_its_pod_may_run_there
         pod.spec.as_mut().unwrap().node_selector = Some(stays.into());
         world.api.put(&pod);
         world.want("2Gi", "hdd", &json!({}));
-        let sentence = "no pool for class hdd, nor has another node on which its pod could run";
+        let sentence =
+            "no pool for class hdd, and neither has another node on which its pod could run";
         waits_for(&world, "InsufficientCapacity", sentence).await;
 
         let mut pod: Pod = world.api.get(&format!("{SHOP}/nginx-0")).unwrap();
         pod.spec.as_mut().unwrap().node_selector = None;
         world.api.put(&pod);
         world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
-        let sent = "it is sent to node beta, which has room for a volume of 3 GiB";
+        let sent = "the claim goes to node beta, which has free space for a volume of 3 GiB";
         let is_sent = |next: &String| next.contains(sent);
         world.until("it says where to", |status| status.next.as_ref().is_some_and(is_sent)).await;
         world.want("2Gi", "hdd", &json!({}));
@@ -213,10 +214,10 @@ fn a_swap_waits_until_the_quota_leaves_enough_for_both_of_its_claims() {
         let (world, _operator) = one_pod().await;
         quota(&world, "8Gi", "1e50");
         world.want("2Gi", "hdd", &json!({}));
-        let sentence = "status.used of requests.storage in ResourceQuota storage cannot be read";
+        let sentence = "status.used of requests.storage in ResourceQuota storage is invalid";
         waits_for(&world, "InvalidSize", sentence).await;
         quota(&world, "7Gi", "4294967295500m");
-        let sentence = "ResourceQuota storage leaves 3Gi of requests.storage, and a swap of claim";
+        let sentence = "ResourceQuota storage leaves 3Gi of requests.storage, but a swap of claim";
         waits_for(&world, "ExceedsQuota", sentence).await;
         quota(&world, "8Gi", "4Gi");
         world.settled("1/1").await;
@@ -230,7 +231,7 @@ fn a_swap_waits_until_the_pod_may_be_stopped() {
         let (world, _operator) = one_pod().await;
         budget(&world, 0);
         world.want("2Gi", "hdd", &json!({}));
-        waits_for(&world, "EvictionBlocked", "PodDisruptionBudget web lets no pod be stopped now")
+        waits_for(&world, "EvictionBlocked", "PodDisruptionBudget web allows no disruption now")
             .await;
         assert_eq!(world.status().claims, "0/1", "it is larger than the template has it");
         budget(&world, 1);
@@ -273,8 +274,8 @@ fn what_a_swap_would_find_is_told_before_it_begins() {
         world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
         world.until("it is told", |status| status.next.is_some()).await;
         let next = world.status().next.unwrap();
-        let found = "kept for 7d; 1 GiB are copied; node alpha has room for a volume of 9 GiB; \
-                     ResourceQuota storage leaves 76Gi; PodDisruptionBudget web lets 1 be stopped";
+        let found = "retained for 7d; 1 GiB are copied; node alpha has free space for a volume of 9 GiB; \
+                     ResourceQuota storage leaves 76Gi; PodDisruptionBudget web allows disruptions: 1";
         assert!(next.ends_with(found), "{next}");
         room(&world, Some("1Gi"));
         world
@@ -316,7 +317,7 @@ fn a_swap_waits_for_a_class_that_makes_volumes_where_the_claim_can_be_read() {
             class_of(&world, provisioner, key, &[other]);
             world.want("2Gi", "near", &json!({}));
             let sentence = "can be read on node alpha only, and the allowedTopologies of class near \
-                            leave that out: name another class by `kubectl edit pvcautoscaler nginx`";
+                            exclude it: set another class with `kubectl edit pvcautoscaler nginx`";
             waits_for(&world, "StorageClassTopologyMismatch", sentence).await;
             class_of(&world, provisioner, key, &[other, own]);
             world.settled("1/1").await;
@@ -334,11 +335,7 @@ fn a_swap_waits_until_the_node_of_the_volume_is_ready_and_takes_pods() {
             "Unknown",
             "is not ready, so pod nginx-0 is not stopped: see `kubectl describe",
         ),
-        (
-            cordoned,
-            "True",
-            "pod nginx-0 could not start there again: type `kubectl uncordon alpha`",
-        ),
+        (cordoned, "True", "pod nginx-0 could not start there again: run `kubectl uncordon alpha`"),
     ] {
         block_on(async {
             let (world, _operator) = one_pod().await;
@@ -358,8 +355,7 @@ fn a_swap_waits_until_the_agent_of_the_volume_answers() {
         let (world, _operator) = one_pod().await;
         world.play().are_agents_away = true;
         world.want("2Gi", "hdd", &json!({}));
-        let sentence =
-            "the agent of node alpha has not taken up the work within 15 s; see `kubectl get pods";
+        let sentence = "the node plugin of node alpha has not started the operation within 15 s; see `kubectl get pods";
         waits_for(&world, "NodeUnavailable", sentence).await;
         assert_eq!(world.told("SwapStarted"), 0);
         world.play().are_agents_away = false;
@@ -381,7 +377,7 @@ fn for_how_long_a_pod_would_be_stopped_is_told_by_the_swap_before() {
         world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
         world.until("it is told", |status| status.next.is_some()).await;
         let next = world.status().next.unwrap();
-        let found = "1 GiB are copied; stopped for up to about 84 s, as pod nginx-0 was stopped for \
+        let found = "1 GiB are copied; downtime of up to about 84 s, as pod nginx-0 was down for \
                      42 s while 512 MiB were copied";
         assert!(next.contains(found), "{next}");
         // Copied ahead it would be another pause.

@@ -220,7 +220,7 @@ fn a_raw_device_that_a_pod_has_opened_since_its_copy_is_not_exchanged() {
         put_stranger(&world, "www-nginx-0");
         world.until("it is given up", |status| phase(status) == Some(SwapPhase::RollingBack)).await;
         let why = world.ordinal(0).swap.unwrap().message.unwrap();
-        let says = "pod stranger has come to claim www-nginx-0 after that was copied";
+        let says = "pod stranger started to use claim www-nginx-0 after that was copied";
         assert!(why.starts_with(says), "{why}");
         world.api.delete::<Pod>("shop/stranger");
         world.play().shrinks = Shrinks::AtOnce;

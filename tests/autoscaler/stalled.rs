@@ -57,11 +57,11 @@ fn a_pod_has_its_claim_again_if_its_copy_copies_nothing_for_too_long() {
             let (reason, message) = stalled(&world.status());
             assert_eq!(reason, "PopulatorPodPending");
             let says = format!(
-                "pod {}, which fills the volume, runs and has copied nothing since",
+                "pod {}, which populates the volume, runs but has copied nothing since",
                 pod.name_any()
             );
             assert!(message.contains(&says), "{message}");
-            assert!(message.contains("is stopped, and gets its old claim at"), "{message}");
+            assert!(message.contains("is stopped, and gets its old claim back at"), "{message}");
             assert!(is_in(SwapPhase::FinalCopy)(&world.status()));
             tokio::time::sleep(Duration::from_mins(11)).await;
             let status = world.status();
@@ -129,7 +129,7 @@ fn a_pod_has_its_claim_again_if_the_node_of_its_copy_does_not_respond() {
             let (reason, message) = stalled(&world.status());
             assert_eq!(reason, "PopulatorPodPending");
             assert!(message.contains("`kubectl describe node beta`"), "{message}");
-            assert!(message.contains("is stopped, and gets its old claim at"), "{message}");
+            assert!(message.contains("is stopped, and gets its old claim back at"), "{message}");
             tokio::time::sleep(Duration::from_mins(10)).await;
             // Its pod is still there, and so is the claim that it would have filled.
             assert!(fill_pods(&world.api).iter().any(|one| one.uid() == pod.uid()));
@@ -137,7 +137,7 @@ fn a_pod_has_its_claim_again_if_the_node_of_its_copy_does_not_respond() {
             assert!(is_in(SwapPhase::RollingBack)(&status), "{status:#?}");
             let (reason, message) = stalled(&status);
             assert_eq!(reason, "PopulatorPodPending");
-            assert!(message.contains("look at node beta"), "{message}");
+            assert!(message.contains("check node beta"), "{message}");
             assert_eq!(world.ordinal(0).active_claim, before);
             assert!(runs(&world, "nginx-0"), "it has its old claim");
             world.write();
@@ -172,9 +172,9 @@ fn a_pod_has_its_claim_again_if_its_exchange_does_not_begin() {
         assert!(runs(&world, "nginx-0"), "it has its old volume");
         let (reason, message) = stalled(&status);
         assert_eq!(reason, "ClaimConflict", "there is a whole copy, which a person may delete");
-        assert!(message.contains("has a copy that nobody uses"), "{message}");
+        assert!(message.contains("has a copy that is not used"), "{message}");
         let why = swap(&status).unwrap().message.unwrap();
-        assert!(why.contains("was down for 10 minutes and its swap did not go on"), "{why}");
+        assert!(why.contains("was down for 10 minutes and the swap made no progress"), "{why}");
         world.write();
         world.delete_claim(&swap(&status).unwrap().claim);
         let has_failed = |status: &PvcAutoscalerStatus| status.phase == AutoscalerPhase::Failed;

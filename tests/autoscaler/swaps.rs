@@ -86,7 +86,7 @@ fn swaps_by_several_replicas_warn_of_nothing_either() {
 
 #[test]
 fn a_pod_is_not_stopped_before_its_new_claim_has_its_room() {
-    for (class, said) in [("hdd", "could be made on node alpha"), ("now", "has no volume yet")] {
+    for (class, said) in [("hdd", "could be created on node alpha"), ("now", "has no volume yet")] {
         block_on(async {
             let (world, _operator) = World::with_an_operator();
             two_pods_of(&world, class).await;
@@ -181,7 +181,7 @@ fn a_copy_that_came_out_different_is_made_again_after_an_hour() {
         let failed = world.ordinal(1).swap.unwrap();
         assert_eq!((failed.reason.as_deref(), failed.failures), (Some("ChecksumMismatch"), 1));
         let at = failed.next_retry_time.unwrap().0;
-        assert!(world.status().message.unwrap().contains(&format!("tried again at {at}")));
+        assert!(world.status().message.unwrap().contains(&format!("retried at {at}")));
         tokio::time::sleep(Duration::from_secs(3400)).await;
         assert_eq!(world.ordinal(1).swap.unwrap().phase, SwapPhase::Failed);
         assert_eq!(world.pod("nginx-0"), pod, "no further pod is stopped before");

@@ -80,7 +80,7 @@ fn the_claim_of_a_deployment_is_grown_and_shrunk_under_its_pod() {
             .await;
         world.rest().await;
         let message = world.status().message.unwrap_or_default();
-        assert!(message.contains("Deployment web names claim files by itself"), "{message}");
+        assert!(message.contains("Deployment web names claim files itself"), "{message}");
         assert_eq!((world.claims().len(), world.pod("web-x")), (1, pod));
     });
 }
@@ -227,7 +227,7 @@ fn a_claim_that_another_one_keeps_is_let_be() {
         world.until("it is told", |status| status.reason.as_deref() == Some("ClaimConflict")).await;
         world.rest().await;
         let message = world.status().message.unwrap_or_default();
-        assert!(message.contains("kept by PvcAutoscaler other"), "{message}");
+        assert!(message.contains("managed by PvcAutoscaler other"), "{message}");
         assert_eq!(world.size("files"), "4Gi");
     });
 }

@@ -25,7 +25,7 @@ async fn an_agent_that_is_away_is_named_in_time_and_does_the_work_when_it_is_bac
     let said = refused(cluster.ensure(&want("pvc-1", 100, &[])).await, Reason::Unavailable);
     assert!(asked.elapsed() <= Duration::from_secs(15), "{:?}", asked.elapsed());
     assert!(
-        said.contains("the agent of node alpha has not taken up the work within 15 s"),
+        said.contains("the node plugin of node alpha has not started the operation within 15 s"),
         "{said}"
     );
     assert!(said.contains("--field-selector spec.nodeName=alpha"), "{said}");
@@ -370,7 +370,7 @@ async fn a_node_that_tells_the_key_of_another_is_not_asked_for_its_volumes() {
         .await;
     let requests = world.api.list::<VolumeRequest>().len();
     let said = refused(cluster.remove(&made.id).await, Reason::Unavailable);
-    assert!(said.contains("no node has told that it has the volumes of"), "{said}");
+    assert!(said.contains("no NodeStorage has node hash"), "{said}");
     refused(cluster.find(&made.id).await, Reason::Unavailable);
     let listed = cluster.list(&Page::default()).await.unwrap();
     assert!(listed.volumes.is_empty(), "{listed:?}");
@@ -389,7 +389,7 @@ async fn a_volume_that_is_smaller_than_was_asked_for_is_not_believed() {
     let is_forged = |node: &Arc<NodeStorage>| node.status == forged.status;
     nodes.until(|| nodes.all().iter().any(is_forged).then_some(())).await;
     let said = refused(cluster.ensure(&want("pvc-1", 8, &[])).await, Reason::Failed);
-    assert!(said.contains("tells of 4194304 bytes, where at least 8388608 bytes"), "{said}");
+    assert!(said.contains("with 4194304 bytes, but at least 8388608 bytes"), "{said}");
 }
 
 #[tokio::test(start_paused = true)]

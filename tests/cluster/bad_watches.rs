@@ -116,7 +116,7 @@ async fn what_is_told_too_late_is_answered_when_it_is_asked_for_again() {
     world.api.hold_events();
     let want = want("pvc-1", 100, &[]);
     let said = refused(cluster.ensure(&want).await, pliant::volume::Reason::Unavailable);
-    assert!(said.contains("has not taken up the work"), "{said}");
+    assert!(said.contains("has not started the operation"), "{said}");
     world.api.release_events();
     let made = cluster.ensure(&want).await.unwrap();
     assert_eq!(machine.host.group("vg0").unwrap().lvs.len(), 1);

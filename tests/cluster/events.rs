@@ -67,7 +67,7 @@ async fn a_volume_without_a_pv_and_a_pv_without_its_volume_are_told_after_a_whil
         .collect();
     let [claim] = of_claims.as_slice() else { panic!("{of_claims:#?}") };
     assert_eq!(claim.type_.as_deref(), Some("Warning"));
-    assert!(claim.note.as_deref().unwrap().contains("is not on node alpha"), "{claim:?}");
+    assert!(claim.note.as_deref().unwrap().contains("does not exist on node alpha"), "{claim:?}");
     // Both are put right.
     cluster.remove(&id("alpha", "pvc-2")).await.unwrap();
     world.api.delete::<PersistentVolume>("pvc-3");

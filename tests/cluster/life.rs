@@ -60,7 +60,7 @@ async fn only_a_node_that_has_told_can_say_that_a_volume_is_not_there() {
     refused(cluster.remove(&elsewhere).await, Reason::Unavailable);
     refused(cluster.grow(&elsewhere, growth(9)).await, Reason::Unavailable);
     let said = refused(cluster.ensure(&want("x", 9, &["gamma"])).await, Reason::Unavailable);
-    assert!(said.contains("no agent has told of node gamma"), "{said}");
+    assert!(said.contains("no node plugin has reported node gamma"), "{said}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -134,7 +134,7 @@ async fn a_copy_that_fails_is_tried_again_and_not_for_ever() {
     let end = End::Failed(r#"{"outcome":"failed","message":"read: EIO"}"#.to_owned());
     world.play().ends.extend(vec![end; 5]);
     world.claim("web", "now", "ArchivePopulator", "site");
-    world.shows("web", "try 1 of 5 failed: read: EIO; the next one is in 10 s").await;
+    world.shows("web", "attempt 1 of 5 failed: read: EIO; the next one is in 10 s").await;
     for _ in 0..20 {
         world.settled().await;
     }

@@ -108,7 +108,7 @@ async fn a_try_that_fails_leaves_it_half_copied_for_the_next_one() {
     world.copy_of("old", &json!({"startEarly": true}));
     world.play().ends.push_back(End::Failed(String::new()));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
-    world.shows("new", "try 1 of 5 failed").await;
+    world.shows("new", "attempt 1 of 5 failed").await;
     let volume = world.volume_for("new");
     assert_eq!(world.fence(&volume), Some(half_copied(1)));
     world.filled("new").await;
@@ -127,7 +127,7 @@ async fn nothing_is_filled_before_its_node_has_answered_and_the_claim_says_so() 
     let told = world.told("site").unwrap();
     let reason = told.reason.as_deref();
     assert_eq!((told.phase, reason), (FillingPhase::Provisioning, Some("VolumeNotFenced")));
-    assert!(told.message.unwrap().contains("is to be incomplete, and its node has not"));
+    assert!(told.message.unwrap().contains("is to be incomplete, but its node has not"));
     assert_eq!((world.pods(), world.reasons("web").len()), (0, 0), "it may be over in a moment");
     // Whoever had it before has written a number of his own.
     let volume = world.volume_for("web");
@@ -147,7 +147,7 @@ async fn no_claim_gets_a_volume_before_its_node_has_answered() {
     world.settled().await;
     world.settled().await;
     assert_eq!(crate::world::phase(&world.get_claim("web").unwrap()), "Pending");
-    assert!(world.told("site").unwrap().message.unwrap().contains("the agent of node beta"));
+    assert!(world.told("site").unwrap().message.unwrap().contains("the node plugin of node beta"));
     assert_eq!(world.fence(&volume), Some(half_copied(1)));
     world.call_agents_back();
     world.filled("web").await;

@@ -47,7 +47,7 @@ async fn what_is_done_for_a_claim_is_logged_with_its_name() {
     for name in ["one", "two"] {
         world.filled(name).await;
     }
-    for one in lines.with("filling a claim") {
+    for one in lines.with("applying a step to a claim") {
         assert_eq!(
             (&one["span"]["name"], &one["span"]["controller"]),
             (&json!("reconcile"), &json!("claims"))
@@ -327,7 +327,7 @@ async fn a_claim_whose_source_has_lost_its_node_is_refused() {
     world.schedule("new", &["beta"]);
     world.shows("new", "Failed: SourceNodeNotFound").await;
     let told = world.told_of_copy("old").unwrap();
-    assert!(told.message.unwrap().contains("can only be read on a node that is gone"));
+    assert!(told.message.unwrap().contains("can only be read on a node that no longer exists"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -143,7 +143,7 @@ async fn a_pod_of_a_tenant_that_has_the_name_of_the_sender_is_neither_believed_n
     world.settled().await;
     let shown = world.get_claim("web").unwrap().annotations()["pliant.io/filling"].clone();
     assert!(
-        shown.contains(&format!("Pod {name} in namespace shop has the name of one")),
+        shown.contains(&format!("Pod {name} in namespace shop has the name of an object of")),
         "{shown}"
     );
     assert_eq!(

@@ -159,7 +159,7 @@ fn a_pod_is_not_scheduled_while_its_claim_gets_another_volume() {
     let mut placed = pod("db-0", &Value::Null);
     placed["spec"]["nodeName"] = json!("alpha");
     let why = gates(&placed, &["data"], &sizes).unwrap_err();
-    assert!(why.contains("names node alpha itself"), "{why}");
+    assert!(why.contains("sets its node alpha itself"), "{why}");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn several_templates_are_several_volumes_and_the_own_ones_of_a_stateful_set_are_
 
 #[test]
 fn a_pod_whose_claim_is_not_there_yet_is_not_made_yet() {
-    let why = "the claim data of pod db-0 is not there yet; it is made within seconds";
+    let why = "the claim data of pod db-0 does not exist yet; it is created within seconds";
     for ordinals in [
         json!([]),
         json!([{"ordinal": 1, "activeClaim": "data-1"}]),
@@ -221,8 +221,9 @@ fn a_pod_whose_claim_is_not_there_yet_is_not_made_yet() {
         status.progress = Some(progress.to_owned());
         made(&pod("db-0", &Value::Null), &workload(&[]), &[sizes])
     };
-    let says =
-        |why: &str| Err(format!("pod db-0 has no claim data yet: PvcAutoscaler sizes says: {why}"));
+    let says = |why: &str| {
+        Err(format!("pod db-0 has no claim data yet: PvcAutoscaler sizes reports: {why}"))
+    };
     assert_eq!(of(AutoscalerPhase::Waiting, None), says(progress));
     assert_eq!(of(AutoscalerPhase::Waiting, Some("two of them")), says("two of them"));
     assert_eq!(of(AutoscalerPhase::Swapping, None), Err(why.to_owned()), "that of another pod");
@@ -238,9 +239,7 @@ fn only_a_volume_that_stands_for_the_claim_is_replaced() {
     let given = |had: Value| made(&pod("db-0", &json!([had])), &workload(&[]), &[data(&ordinal)]);
     assert_eq!(given(volume("data", "data-0")), Ok(json!([volume("data", "data-0")])));
     assert_eq!(given(volume("data", "data")), Ok(json!([volume("data", "data-0")])));
-    let why = "pod db-0 has a volume data that is not the claim data-0, which PvcAutoscaler sizes \
-               gives it; take that volume out of what makes the pod, have it name claim data, which \
-               stands for that, or delete the PvcAutoscaler";
+    let why = "pod db-0 has a volume data that is not the claim data-0, which PvcAutoscaler sizes assigns to it; remove that volume from the pod template, have it name the placeholder claim data, or delete the PvcAutoscaler";
     assert_eq!(given(volume("data", "other")), Err(why.to_owned()));
     assert_eq!(given(json!({"name": "data", "emptyDir": {}})), Err(why.to_owned()));
 }
@@ -275,8 +274,7 @@ fn only_a_name_of_a_stateful_set_has_an_ordinal() {
     ] {
         assert_eq!(ordinal_of(name, "db"), expected, "{name}");
     }
-    let why = "pod debug has no ordinal of StatefulSet db in its name, so which claims are its own is not known: \
-               name it db-N, or take StatefulSet db out of its owners";
+    let why = "pod debug has no ordinal of StatefulSet db in its name, so its claims are unknown: name it db-N, or remove StatefulSet db from its owners";
     let given = made(&pod("debug", &Value::Null), &workload(&[]), &[data(&json!([]))]);
     assert_eq!(given, Err(why.to_owned()));
 }

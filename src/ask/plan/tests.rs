@@ -118,7 +118,7 @@ fn a_rollout_under_way_is_told_pod_by_pod() {
 fn what_holds_a_plan_back_stands_beside_it() {
     let status = json!({
         "observedGeneration": 2, "phase": "Recommending", "claims": "0/1", "reason": "StorageClassNotFound",
-        "message": "there is no StorageClass ssd: make it, or choose one of `kubectl get storageclass`",
+        "message": "there is no StorageClass ssd: create it, or choose one of `kubectl get storageclass`",
         "ordinals": [{"ordinal": 0, "activeClaim": "data-db-0"}],
     });
     let mut around = around(autoscaler(json!({"mode": "Recommend"}), status));
@@ -130,8 +130,8 @@ fn what_holds_a_plan_back_stands_beside_it() {
       POD   CLAIM      HAS      WANTED   BY
       db-0  data-db-0  8Gi hdd  2Gi ssd  swap, not yet: mode is Recommend
     What stops it:
-      StorageClassNotFound: there is no StorageClass ssd: make it, or choose one of `kubectl
-      get storageclass`
+      StorageClassNotFound: there is no StorageClass ssd: create it, or choose one
+      of `kubectl get storageclass`
     You may not read: storage classes. More may be known to others.
     ");
 }
@@ -144,7 +144,7 @@ fn sizing() -> PvcAutoscaler {
     };
     let rests = "12 % of its bytes are used; it grows at 80 %; it was 18 % at most since \
                  2026-12-01T10:00:00Z, and shrinks if that stays below 40 % until 2026-12-02T10:00:00Z";
-    let unknown = "nothing is decided: its node has not told how full it is";
+    let unknown = "no decision: its node has not reported its usage";
     let ordinals = [decided(0, rests), decided(1, unknown), decided(2, rests)];
     let shrink = json!({"minSize": "1Gi", "between": "01:00-05:00", "days": ["Sat", "Sun"]});
     let policy = json!({"growBy": "10Gi", "growWithin": "6h", "maxStep": "20Gi", "maxSize": "1Ti",
@@ -170,7 +170,7 @@ fn a_policy_and_what_it_decided_are_told() {
       db-0 and db-2: 12 % of its bytes are used; it grows at 80 %; it was 18 % at
       most since 2026-12-01T10:00:00Z, and shrinks if that stays below 40 % until
       2026-12-02T10:00:00Z
-      db-1: nothing is decided: its node has not told how full it is
+      db-1: no decision: its node has not reported its usage
     ");
     let one = &plan_of(&around(sizing()), &sizing()).pods[0];
     assert!(one.decision.as_ref().unwrap().starts_with("12 %"));

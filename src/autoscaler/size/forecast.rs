@@ -1,13 +1,13 @@
-//! When a claim would be full, at the pace of its last two samples. Pure.
+//! Forecast of when a claim is full, at the rate of its last two samples. Pure.
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::autoscaler::seen::Usage;
 
-/// How long it takes until a claim is full; `None` if it does not become fuller, or without two samples.
+/// Returns the time until a claim is full; `None` if its usage does not rise, or without two samples.
 ///
 /// No sample came since the last one, so since then nearly nothing was written: the longer that is, the
-/// longer it takes.
+/// longer the forecast.
 pub(super) fn until_full(usage: Usage, now: Timestamp) -> Option<SignedDuration> {
     let before = usage.before?;
     let seconds = now.max(usage.at).duration_since(before.at).as_secs();

@@ -1,4 +1,4 @@
-//! The hours and days in which a claim may shrink by itself. Pure; all in UTC.
+//! Hours and days in which a claim may shrink automatically. Pure; all in UTC.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -7,7 +7,7 @@ use crate::api::{Hours, Shrink, Weekday};
 /// Minutes of a day.
 const DAY: i64 = 24 * 60;
 
-/// Whether it may begin now.
+/// Returns true if a shrink may start now.
 pub(super) fn is_open(shrink: &Shrink, now: Timestamp) -> bool {
     let (day, minute) = day_and_minute(now);
     let Some(Hours { from, to }) = shrink.between else { return has(shrink, day) };
@@ -18,7 +18,7 @@ pub(super) fn is_open(shrink: &Shrink, now: Timestamp) -> bool {
     has(shrink, day) && minute >= from || has(shrink, day - 1) && minute < to
 }
 
-/// When the next hours begin; `None` where they never end.
+/// Returns the start of the next window; `None` where it never ends.
 pub(super) fn next_opening(shrink: &Shrink, now: Timestamp) -> Option<Timestamp> {
     if shrink.between.is_none() && shrink.days.is_empty() {
         return None;
@@ -36,7 +36,7 @@ fn day_and_minute(now: Timestamp) -> (i64, i64) {
     (minutes.div_euclid(DAY), minutes.rem_euclid(DAY))
 }
 
-/// Whether a day is among those of the policy.
+/// Returns true if the policy includes a day.
 fn has(shrink: &Shrink, day: i64) -> bool {
     // The first of January 1970 was a Thursday.
     let weekday = usize::try_from((day + 3).rem_euclid(7)).ok();

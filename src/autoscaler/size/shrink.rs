@@ -1,4 +1,4 @@
-//! When a claim becomes smaller by itself, and how small. Pure.
+//! Decides when and how far a claim shrinks automatically. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -8,15 +8,13 @@ use crate::api::{Autoscale, Grown, Peak, Quantity, Shrink};
 use crate::autoscaler::seen::Usage;
 use crate::bytes::Bytes;
 
-/// How much fuller than it has told a node may have seen a claim, in percent: an agent tells when a tenth
-/// of a file system has come, of which what is kept for root is not among the bytes that count here; and
-/// percent are rounded down.
+/// Possible usage above the last report, in percent: a node plugin reports after a change by a tenth of a
+/// file system; the blocks reserved for root are not counted here; and percent are rounded down.
 const UNTOLD: u64 = 12;
 
-/// How full a claim has been at most since it was less full than the policy says: what is known of that,
-/// and what its node says now.
+/// Returns the maximum usage of a claim since it fell below the threshold, including the present report.
 ///
-/// After a window that was of no use the next one begins, if the claim is less full by now.
+/// After a window without a shrink the next one starts, if the usage is lower by now.
 pub(super) fn peak(
     policy: &Autoscale,
     shrink: &Shrink,
@@ -38,7 +36,7 @@ pub(super) fn peak(
     })
 }
 
-/// Decide whether a claim that is not full shrinks; `says` is how full it is.
+/// Decides whether a claim shrinks; `says` describes its usage.
 pub(super) fn decide(
     policy: &Autoscale,
     shrink: &Shrink,
@@ -58,17 +56,19 @@ pub(super) fn decide(
         ));
     }
     let Some(to) = target(policy, shrink, claim) else {
-        return Decision::stay(format!(
-            "{most}, so there is less than {} to give back",
-            policy.min_step
-        ));
+        return Decision::stay(format!("{most}, so less than {} would be freed", policy.min_step));
     };
     let how = format!("from {} to {to}", claim.requested);
     if let Some(until) = resting(shrink, claim, now) {
-        return Decision::stay(format!("{most}; it shrinks {how} when it has rested, at {until}"));
+        return Decision::stay(format!(
+            "{most}; it shrinks {how} when its cool-down ends, at {until}"
+        ));
     }
     if !hours::is_open(shrink, now) {
-        return Decision::stay(format!("{most}; it shrinks {how} when it may: {}", shrink.times()));
+        return Decision::stay(format!(
+            "{most}; it shrinks {how} when that is allowed: {}",
+            shrink.times()
+        ));
     }
     Decision { resize: Some(Resize::Shrink(to)), why: format!("{most}: it shrinks {how}") }
 }
@@ -84,7 +84,7 @@ fn target(policy: &Autoscale, shrink: &Shrink, claim: &Sized<'_>) -> Option<Quan
     (saves >= policy.min_step.0.max(step::UNIT)).then_some(to)
 }
 
-/// How much may be used of a claim of which its node has told so many percent.
+/// Returns the maximum usage of a claim at a reported percentage.
 fn at_most(percent: u64, size: Quantity) -> Bytes {
     share(size.0, percent + UNTOLD, 100)
 }
@@ -99,12 +99,12 @@ fn resting(shrink: &Shrink, claim: &Sized<'_>, now: Timestamp) -> Option<Timesta
     Some(until).filter(|until| *until > now)
 }
 
-/// When a claim has last come to another size by itself, or could not.
+/// Returns the time of the last automatic resize of a claim, or of its failure.
 fn last_time(grown: &Grown) -> Option<Timestamp> {
     [&grown.at, &grown.failure_time].into_iter().flatten().map(|Time(at)| *at).max()
 }
 
-/// Why a shrink that was begun is given up, while the pod still runs.
+/// Returns why a shrink is aborted while the pod still runs.
 pub(super) fn objection(
     shrink: &Shrink,
     requested: Quantity,
@@ -114,18 +114,18 @@ pub(super) fn objection(
 ) -> Option<String> {
     if !hours::is_open(shrink, now) {
         return Some(format!(
-            "its pod may only be stopped {}, and it was not ready for that in time",
+            "its pod may only be stopped {}, and the swap was not ready in time",
             shrink.times()
         ));
     }
     let (percent, of) = fullest(usage.filter(|usage| usage.size > Bytes::ZERO)?);
     (at_most(percent, requested) > to.0).then(|| {
-        format!("{percent} % of the {of} of its {requested} are used by now, too much for {to}")
+        format!("{percent} % of the {of} of its {requested} are used now, too much for {to}")
     })
 }
 
-/// When there may be something to decide without a change: after the window, the rest, and when the hours
-/// begin.
+/// Returns when the decision may change without an event: after the window, the cool-down, and at the
+/// start of the hours.
 pub(super) fn looks(
     shrink: &Shrink,
     peak: Option<&Peak>,

@@ -1,4 +1,4 @@
-//! By how much a claim grows. Pure.
+//! Step by which a claim grows. Pure.
 
 use crate::api::{Autoscale, Quantity};
 use crate::bytes::Bytes;
@@ -11,14 +11,14 @@ pub(super) fn next(policy: &Autoscale, requested: Quantity) -> Quantity {
     unbounded(policy, requested).min(policy.max_size)
 }
 
-/// The same without `maxSize`.
+/// Returns the next step without `maxSize`.
 fn unbounded(policy: &Autoscale, requested: Quantity) -> Quantity {
     let by = policy.grow_by.of(requested.0).max(policy.min_step.0);
     let by = policy.max_step.map_or(by, |most| by.min(most.0));
     rounded_up(Bytes::new(requested.0.get().saturating_add(by.get())))
 }
 
-/// What makes the next step another one than `growBy` says, in words that follow on it; nothing if that decides.
+/// Describes what makes the next step differ from `growBy`; empty if nothing does.
 pub(super) fn because(policy: &Autoscale, requested: Quantity) -> String {
     let by = Quantity(policy.grow_by.of(requested.0));
     let least = policy.min_step;
@@ -36,10 +36,10 @@ pub(super) fn because(policy: &Autoscale, requested: Quantity) -> String {
     }
 }
 
-/// The size with half of a step for which there was no room; `None` if that is less than half of the
-/// smallest one, so that also the smallest one is halved once.
+/// Returns the size after half of a step that did not fit; `None` if that is less than half of the
+/// smallest step, so that also the smallest one is halved once.
 ///
-/// A claim cannot be let ask for what it has already, so it is always a little more.
+/// A claim cannot request what it already has, so the result is always a little more.
 pub(super) fn halved(
     policy: &Autoscale,
     capacity: Quantity,

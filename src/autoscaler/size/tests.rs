@@ -45,13 +45,18 @@ fn it_grows_by_steps_when_it_is_full_and_never_without_a_sample() {
     let now = at("2026-01-01T00:00:00Z");
     let blind = Usage { inodes: 0, inodes_used: 0, ..usage(10, 0) };
     for (has, usage, to, says) in [
-        ("4Gi", None, None, "has not told"),
-        ("4Gi", Some(Usage::default()), None, "has not told"),
+        ("4Gi", None, None, "has not reported"),
+        ("4Gi", Some(Usage::default()), None, "has not reported"),
         ("4Gi", Some(usage(79, 0)), None, "79 % of its bytes are used; it grows at 80 %"),
         ("4Gi", Some(usage(80, 0)), Some("5Gi"), "from 4Gi to 5Gi"),
         ("40Gi", Some(usage(95, 0)), Some("50Gi"), "from 40Gi to 50Gi"),
         ("90Gi", Some(usage(95, 0)), Some("100Gi"), "to 100Gi"),
-        ("100Gi", Some(usage(99, 0)), None, "100Gi is the largest that spec.autoscale.maxSize"),
+        (
+            "100Gi",
+            Some(usage(99, 0)),
+            None,
+            "100Gi is the largest size that spec.autoscale.maxSize",
+        ),
         ("4Gi", Some(usage(10, 90)), Some("5Gi"), "90 % of its inodes"),
         ("4Gi", Some(blind), None, "10 % of its bytes"),
     ] {
@@ -71,7 +76,7 @@ fn it_rests_after_it_has_grown_and_waits_while_it_grows() {
     let policy = policy(&json!({}));
     let rests = decide(&policy, &claim, later(299));
     assert_eq!(rests.resize, None);
-    assert!(rests.why.ends_with("rests until 2026-01-01T00:05:00Z"), "{rests:?}");
+    assert!(rests.why.ends_with("its cool-down lasts until 2026-01-01T00:05:00Z"), "{rests:?}");
     let after = decide(&policy, &claim, later(300));
     assert_eq!(after.resize, Some(Resize::Grow(size("6400Mi"))));
     let growing = Sized { capacity: size("4Gi"), ..claim };
@@ -83,7 +88,7 @@ fn it_rests_after_it_has_grown_and_waits_while_it_grows() {
     let silent = Sized { silent: Some("alpha"), ..claim };
     let decided = decide(&policy, &silent, later(300));
     assert_eq!(decided.resize, None);
-    assert!(decided.why.contains("the agent of node alpha is away"), "{decided:?}");
+    assert!(decided.why.contains("the node plugin of node alpha is not responding"), "{decided:?}");
 }
 
 #[test]
@@ -104,7 +109,7 @@ fn who_fills_fast_is_grown_before() {
             &within,
             filled(50, 1, 60),
             true,
-            "at the pace of late it would be full within 6h: it grows",
+            "at the present rate it would be full within 6h: it grows",
         ),
         (&within, filled(50, 2, 60), false, "it grows at 80 % or 6h before it is full"),
         (&within, filled(60, 1, 50), false, "it grows at 80 %"),

@@ -154,7 +154,7 @@ fn what_differs_is_told_with_what_to_do() {
     let [volume, pv] = leaked.as_slice() else { panic!("{leaked:?}") };
     let said = volume.to_string();
     for part in
-        [&id("alpha", "a"), "(a) in pool fast of node alpha", "2 GiB stay", "OrphanedVolume"]
+        [&id("alpha", "a"), "(a) in pool fast of node alpha", "occupies 2 GiB", "OrphanedVolume"]
     {
         assert!(said.contains(part), "{part}: {said}");
     }

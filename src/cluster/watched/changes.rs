@@ -1,4 +1,4 @@
-//! What has changed of the records that a watch keeps, for each who follows them, and by what they are found.
+//! Changes of the objects of a watch for each subscriber, and the indexes of the objects.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -12,54 +12,53 @@ use tokio::sync::watch;
 use crate::cluster::Record;
 use crate::cluster::watched::records::Records;
 
-/// How many changes one subscriber may have waiting: of more he has to look at all records.
+/// Maximum number of pending changes of one subscriber: beyond that it reads all objects.
 pub(super) const MOST_CHANGES: usize = 1024;
 
-/// Namespace and name of a record; the namespace is empty for one without.
+/// Namespace and name of an object; the namespace is empty for a cluster-scoped one.
 pub type Place = (String, String);
 
-/// What a record is found by, beside its place.
+/// Index keys of an object, besides its names.
 pub(super) type Keys<K> = fn(&K) -> Vec<String>;
 
-/// One record as it was when its subscriber looked last, and as it is now. Both are `None` for one that cannot be
-/// decoded.
+/// An object before and after a change. Both are `None` for one that cannot be decoded.
 #[derive(Debug, Clone)]
 pub struct Change<K> {
-    /// Where it is.
+    /// Namespace and name of the object.
     pub place: Place,
-    /// As it was; `None` if it was not there.
+    /// State before; `None` if it did not exist.
     pub before: Option<Arc<K>>,
-    /// As it is; `None` if it is gone.
+    /// Present state; `None` if it was deleted.
     pub now: Option<Arc<K>>,
 }
 
 impl<K> Change<K> {
-    /// As it was and as it is.
+    /// Returns the states before and after the change.
     pub fn both(&self) -> impl Iterator<Item = &Arc<K>> {
         self.before.iter().chain(&self.now)
     }
 }
 
-/// What has changed since a subscriber looked last.
+/// Changes since a subscriber's last take.
 #[derive(Debug, Clone)]
 pub enum Changed<K> {
-    /// Any record may be new, another one, or gone. These are there now.
+    /// Any object may have changed. These exist now.
     Everything(Vec<Arc<K>>),
-    /// These records, each once.
+    /// Changed objects, each once.
     These(Vec<Change<K>>),
 }
 
-/// Which of the records that a subscriber looks after are gone, and which there are that have changed.
+/// Deleted and changed objects among those that a subscriber manages.
 #[derive(Debug, Clone)]
 pub struct Turnover<K, U> {
-    /// By uid.
+    /// Deleted objects, by uid.
     pub gone: Vec<U>,
     /// As they are now.
     pub there: Vec<Arc<K>>,
 }
 
 impl<K> Changed<K> {
-    /// The records that have changed; none, and `is_all` is set, if any may have.
+    /// Returns the changed objects; none, and sets `is_all`, if any may have changed.
     pub fn these(self, is_all: &mut bool) -> Vec<Change<K>> {
         match self {
             Changed::Everything(_) => {
@@ -70,8 +69,8 @@ impl<K> Changed<K> {
         }
     }
 
-    /// What has become of the records that a subscriber looks after: of those whose uids are `known`, and of those that
-    /// are new; a record that `is_looked_after` no longer is gone.
+    /// Returns the deleted and changed objects for a subscriber: of the uids that are `known`, and new ones; an
+    /// object that `is_looked_after` no longer selects counts as deleted.
     pub fn turnover<'a, U>(
         self,
         known: impl Iterator<Item = &'a U>,
@@ -107,7 +106,7 @@ impl<K> Changed<K> {
     }
 }
 
-/// What one subscriber has not taken yet: each record once, however often it changed.
+/// Pending changes of one subscriber: each object once, however often it changed.
 #[derive(Debug)]
 pub struct Changes<K> {
     followed: Arc<Mutex<Followed<K>>>,
@@ -116,11 +115,11 @@ pub struct Changes<K> {
     read: Arc<AtomicUsize>,
 }
 
-/// The records and what changes with them, under one lock: who has it sees all of it as it is at one moment.
+/// Objects and their subscribers, under one lock for a consistent view.
 #[derive(Debug)]
 pub(super) struct Followed<K> {
     records: Records<K>,
-    /// Whether the first list is here.
+    /// True once the first list is complete.
     pub is_known: bool,
     by_key: Index<K>,
     pub subscribers: HashMap<u64, Waiting<K>>,
@@ -134,8 +133,8 @@ pub(super) enum Waiting<K> {
     These(HashMap<Place, Option<Arc<K>>>),
 }
 
-/// Records by their keys. Their texts are not kept, as they take as much memory as a small record: each is made from a
-/// record again.
+/// Index of objects by their keys. The keys are not stored, as they take as much memory as a small object: they are
+/// computed from the object again.
 #[derive(Debug)]
 struct Index<K> {
     keys: Keys<K>,
@@ -143,7 +142,7 @@ struct Index<K> {
     state: RandomState,
 }
 
-/// The records of one key, and the hash of that.
+/// Objects of one key, and the hash of the key.
 #[derive(Debug)]
 struct Keyed<K> {
     hash: u64,
@@ -183,7 +182,7 @@ impl<K> Index<K> {
     }
 }
 
-/// The hash of a key, and what finds its records by it.
+/// Returns the hash of a key, and the predicate that finds its objects.
 fn search<K>(keys: Keys<K>, state: &RandomState, key: &str) -> (u64, impl Fn(&Keyed<K>) -> bool) {
     let hash = state.hash_one(key);
     let is_its = move |one: &Keyed<K>| {
@@ -193,7 +192,7 @@ fn search<K>(keys: Keys<K>, state: &RandomState, key: &str) -> (u64, impl Fn(&Ke
     (hash, is_its)
 }
 
-/// The records of a key: most have one.
+/// Objects of a key: most have one.
 #[derive(Debug)]
 enum Few<K> {
     One(Arc<K>),
@@ -215,7 +214,7 @@ impl<K> Few<K> {
         }
     }
 
-    /// Take a record out; whether none is left.
+    /// Removes an object; returns true if none is left.
     fn remove(&mut self, record: &Arc<K>) -> bool {
         match self {
             Few::One(one) => Arc::ptr_eq(one, record),
@@ -239,19 +238,19 @@ impl<K> Waiting<K> {
     }
 }
 
-/// What is told of the records.
+/// Change of the objects in a watch.
 #[derive(Debug)]
 pub(super) enum Told<K> {
-    /// One is there, as it is now.
+    /// An object exists in this state.
     There(Arc<K>),
-    /// One is gone.
+    /// An object was deleted.
     Gone(Place),
-    /// These are there, and no others.
+    /// These objects exist, and no others.
     All(Records<K>),
 }
 
 impl<K> Told<K> {
-    /// Whether it is about the record of a place.
+    /// Returns true if it is about this object.
     pub fn is_of(&self, place: (&str, &str)) -> bool
     where
         K: Record,
@@ -265,7 +264,7 @@ impl<K> Told<K> {
 }
 
 impl<K: Record> Followed<K> {
-    /// Nothing is followed yet; records are found by these keys.
+    /// Creates an empty state; objects are indexed by these keys.
     pub fn new(keys: Keys<K>) -> Self {
         Followed {
             records: Records::default(),
@@ -276,27 +275,27 @@ impl<K: Record> Followed<K> {
         }
     }
 
-    /// The record of a place.
+    /// Returns an object.
     pub fn get(&self, place: (&str, &str)) -> Option<Arc<K>> {
         self.records.get(place).cloned()
     }
 
-    /// All records, in no order.
+    /// Returns all objects, in no order.
     pub fn all(&self) -> Vec<Arc<K>> {
         self.records.all()
     }
 
-    /// The records that have a key, in no order.
+    /// Returns the objects with a key, in no order.
     pub fn with_key(&self, key: &str) -> Vec<Arc<K>> {
         self.by_key.get(key).map(|few| few.all().to_vec()).unwrap_or_default()
     }
 
-    /// True if a record has a key.
+    /// Returns true if an object has a key.
     pub fn has_key(&self, key: &str) -> bool {
         self.by_key.get(key).is_some()
     }
 
-    /// Keep what is told.
+    /// Applies a change.
     pub fn take(&mut self, told: Told<K>) {
         match told {
             Told::There(record) => {
@@ -323,7 +322,7 @@ impl<K: Record> Followed<K> {
         }
     }
 
-    /// Note that something was told of the record of a place that does not change what is kept of it.
+    /// Notifies subscribers of an event about an object that does not change its reduced state.
     pub fn touch(&mut self, place: (&str, &str)) {
         let there = self.get(place);
         self.note(place, there.as_ref());
@@ -335,7 +334,7 @@ impl<K: Record> Followed<K> {
 }
 
 impl<K: Record> Changes<K> {
-    /// Those of a new subscriber: `told` wakes it, and what it takes is counted in `read`.
+    /// Creates the changes of a new subscriber: `told` wakes it, and `read` counts what it takes.
     pub(super) fn of(
         followed: Arc<Mutex<Followed<K>>>,
         told: watch::Receiver<()>,
@@ -349,7 +348,7 @@ impl<K: Record> Changes<K> {
         Changes { followed, number, told, read }
     }
 
-    /// Take what has changed since the last time; the first time that is everything.
+    /// Takes the changes since the last time; the first time that is everything.
     pub fn take(&mut self) -> Changed<K> {
         // First: what changes from here on wakes its subscriber, also if it is taken already.
         self.told.mark_unchanged();
@@ -374,7 +373,7 @@ impl<K: Record> Changes<K> {
         changed
     }
 
-    /// Wait until there may be something to take.
+    /// Waits until there may be something to take.
     pub async fn changed(&mut self) {
         if self.told.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -393,12 +392,12 @@ pub(super) fn at((namespace, name): &Place) -> (&str, &str) {
     (namespace, name)
 }
 
-/// A place, to be kept.
+/// Returns an owned namespace and name, to store.
 pub(super) fn owned((namespace, name): (&str, &str)) -> Place {
     (namespace.to_owned(), name.to_owned())
 }
 
-/// A lock is good after a panic: whoever holds it leaves all as it was, or as it is to be.
+/// Locks a mutex. It is valid after a panic: each holder leaves the old or the new state.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

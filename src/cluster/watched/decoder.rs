@@ -1,4 +1,4 @@
-//! Decodes the events of a watch, and keeps its records within their share of memory.
+//! Decodes the events of a watch within the memory share of each namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,16 +18,17 @@ use crate::cluster::watched::records::Records;
 use crate::cluster::{Namespaces, Record};
 use crate::panics::caught_now;
 
-/// Who writes the events of watches, for the API server.
+/// Name of the field manager for events of watches.
 const WRITER: &str = "pliant";
 
-/// How many events one watch writes of objects that it cannot decode: the figure and the log have all.
+/// Maximum number of events of one watch about objects that it cannot decode: the metric and the log
+/// have all.
 const MOST_EVENTS: usize = 100;
 
-/// Records that are left out.
+/// Objects that are left out.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
-    /// By namespace and name; of a namespace that has too much only the first one.
+    /// Left-out objects by namespace and name; for a namespace beyond its share only the first one.
     pub records: BTreeMap<Place, Unreadable>,
     /// The namespaces that have too much.
     pub beyond: BTreeSet<String>,
@@ -36,23 +37,23 @@ pub(super) struct Unread {
 /// Decodes the events of a watch.
 pub(super) struct Decoder<K> {
     followed: Arc<Mutex<Followed<K>>>,
-    /// What is known now, as others see it.
+    /// Left-out objects for readers.
     unreadable: Arc<Mutex<Unread>>,
-    /// What the list that is being read has; it becomes what is known when that has ended.
+    /// Left-out objects of a list in progress, which replace the known ones at its end.
     listed: Unread,
     shares: Shares,
     /// As `listed`.
     listed_shares: Shares,
-    /// The records of the list that is being read: one of them may still have to go.
+    /// Objects of a list in progress: some of them may still be skipped.
     listed_records: Records<K>,
     namespaces: Namespaces,
-    /// Who writes events; `None` may not.
+    /// Client for events; `None` without permission.
     client: Option<Client>,
     events: usize,
 }
 
 impl<K: Record> Decoder<K> {
-    /// Nothing is decoded yet.
+    /// Creates a decoder without objects.
     pub fn new(
         followed: Arc<Mutex<Followed<K>>>,
         unreadable: Arc<Mutex<Unread>>,
@@ -73,7 +74,7 @@ impl<K: Record> Decoder<K> {
         }
     }
 
-    /// What an event says of records that are kept. A record that no longer can be decoded stays as it was.
+    /// Decodes an event into changes. An object that no longer can be decoded stays as it was.
     pub fn decoded(&mut self, event: Event<Guarded<K::Object>>, cut: fn(&mut K)) -> Vec<Told<K>> {
         match event {
             Event::Init => {
@@ -135,7 +136,7 @@ impl<K: Record> Decoder<K> {
         told
     }
 
-    /// What there is from now on is what the list has.
+    /// Replaces the objects by those of the list.
     fn end_list(&mut self) -> Told<K> {
         self.shares.replace(&mut self.listed_shares);
         let listed = std::mem::take(&mut self.listed);
@@ -146,8 +147,7 @@ impl<K: Record> Decoder<K> {
         Told::All(std::mem::take(&mut self.listed_records))
     }
 
-    /// Take a record into the list that is read, as it is or as it was decoded last, and what cannot be decoded of
-    /// it.
+    /// Adds an object to the list in progress, as it is or as it was decoded last, and its error.
     fn take_listed(&mut self, record: Option<Arc<K>>, bad: Option<Unreadable>) {
         let about = match (&record, &bad) {
             (_, Some(bad)) => bad.reference(),
@@ -175,7 +175,7 @@ impl<K: Record> Decoder<K> {
         }
     }
 
-    /// Skip so many records of the namespaces that take more than this that they do no more; whether there were any.
+    /// Skips objects of namespaces above this level until they are below it; returns true if there were any.
     fn cut_list(&mut self, level: usize) -> bool {
         let mut is_any = false;
         let mut last_first = self.listed_records.all();
@@ -193,8 +193,8 @@ impl<K: Record> Decoder<K> {
         is_any
     }
 
-    /// Find a place for a record, in that of what it took before: the records that leave it to this one, or `None` if
-    /// it is skipped.
+    /// Finds space for an object, including that of its previous version: returns the objects that are skipped for
+    /// it, or `None` if it is skipped.
     fn place(
         &mut self,
         place: (&str, &str),
@@ -222,7 +222,7 @@ impl<K: Record> Decoder<K> {
         }
     }
 
-    /// As [`Decoder::cut_list`], of what there is, but for the record `but`.
+    /// Like [`Decoder::cut_list`], for the present objects except `but`.
     fn cut(&mut self, level: usize, but: (&str, &str)) -> Vec<Told<K>> {
         let mut left = Vec::new();
         let all = locked(&self.followed).all();
@@ -238,7 +238,7 @@ impl<K: Record> Decoder<K> {
         left
     }
 
-    /// How many bytes a record takes that is here, as it was decoded and as it cannot be.
+    /// Returns the memory of an object, decoded or not, in bytes.
     fn taken_by(&self, place: (&str, &str)) -> usize {
         let here = self.before(place).as_ref().map_or(0, weight);
         let unread = self.lock();
@@ -248,7 +248,7 @@ impl<K: Record> Decoder<K> {
         here + unread.records.get(&owned(place)).map_or(0, weight)
     }
 
-    /// Skip a record that has no place; the first one of its namespace is reported for all.
+    /// Skips an object without space; the first one of its namespace is reported for all.
     fn skip(&mut self, about: &ObjectReference, why: &str) {
         let skipped = Unreadable::beyond(about, why);
         if self.lock().beyond.insert(skipped.namespace().to_owned()) {
@@ -266,17 +266,18 @@ impl<K: Record> Decoder<K> {
         }
     }
 
-    /// True if records of a namespace are skipped.
+    /// Returns true if objects of a namespace are skipped.
     pub fn is_any_beyond(&self) -> bool {
         !self.lock().beyond.is_empty()
     }
 
-    /// True if a namespace that had too much takes so little that its records can be read again.
+    /// Returns true if a namespace beyond its share now takes so little that its objects can be
+    /// read again.
     pub fn has_space_again(&self) -> bool {
         self.lock().beyond.iter().any(|namespace| self.shares.has_space(namespace))
     }
 
-    /// Write the events of namespaces that still have too much once more, if the API server has them no more: it
+    /// Repeats the events of namespaces that still exceed their share, if the API server no longer has them: it
     /// forgets them after an hour, and people ask later.
     pub fn report_again(&mut self) {
         let all = self.lock().records.clone();
@@ -284,18 +285,18 @@ impl<K: Record> Decoder<K> {
         still.take(MOST_EVENTS).for_each(|one| self.write(&one));
     }
 
-    /// Have a record share with others what it can.
+    /// Shares the strings of an object with others.
     fn share(&mut self, record: &mut K) {
         let before = self.before(record.place());
         record.share(before.as_deref(), &mut self.namespaces);
     }
 
-    /// A record as it was decoded last.
+    /// Returns the object as it was decoded last.
     fn before(&self, place: (&str, &str)) -> Option<Arc<K>> {
         locked(&self.followed).get(place)
     }
 
-    /// Report once that a record is left out.
+    /// Reports once that an object is left out.
     fn report(&mut self, unreadable: &Unreadable) {
         if note_unreadable(unreadable) && self.events < MOST_EVENTS {
             self.events += 1;
@@ -320,7 +321,7 @@ impl<K: Record> Decoder<K> {
     }
 }
 
-/// What is kept of an object, less what `cut` takes away; one over which these stumble cannot be read.
+/// Reduces an object, and cuts it; one over which that panics counts as invalid.
 fn record_of<K: Record>(
     Guarded(read): Guarded<K::Object>,
     cut: fn(&mut K),

@@ -1,4 +1,4 @@
-//! Follows a watch: what it tells is decoded, kept, and told to whoever follows the records.
+//! Follows a watch: decodes its events, stores the objects, and notifies subscribers.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::cluster::timers::until;
 use crate::cluster::watched::changes::{Followed, Place, at, locked};
 use crate::cluster::watched::decoder::Decoder;
 
-/// The pauses before a watch that broke is taken up again: a sixth of those of Kubernetes' own clients,
-/// so 10 s at most. Who asks after an outage then finds an agent that takes up the work in time.
+/// Delays before a broken watch reconnects: a sixth of those of Kubernetes' own clients, so 10 s at
+/// most. A caller after an outage then finds a node plugin that starts the operation in time.
 #[derive(Default)]
 pub struct Pauses(DefaultBackoff);
 
@@ -38,20 +38,20 @@ impl Backoff for Pauses {
     }
 }
 
-/// How long after one list the next one is at the earliest, for namespaces of which less is there by then.
+/// Minimum interval between two lists, for namespaces that take less by then.
 pub(super) const RELIST: Duration = Duration::from_secs(600);
 
-/// What a watch keeps, and whom it tells.
+/// State of a watch, and its subscribers.
 pub(super) struct Watching<K: Record> {
     pub decoder: Decoder<K>,
-    /// Leaves of each record what is kept of it.
+    /// Reduces each object.
     pub cut: fn(&mut K),
     pub followed: Arc<Mutex<Followed<K>>>,
     pub told: watch::Sender<()>,
 }
 
 impl<K: Record> Watching<K> {
-    /// Follow the watch, until `stop`.
+    /// Follows the watch, until `stop`.
     pub async fn follow(
         mut self,
         api: Api<K::Object>,
@@ -81,20 +81,20 @@ impl<K: Record> Watching<K> {
                 Ok(event) => self.take(event),
                 Err(error) => {
                     let error = causes::in_full(&error);
-                    tracing::warn!(kind = %K::Object::kind(&()), error, "the watch broke; it is taken up again");
+                    tracing::warn!(kind = %K::Object::kind(&()), error, "watch failed, reconnecting");
                 }
             }
             self.told.send_replace(());
         }
     }
 
-    /// Take an event: decode it, and keep what it says.
+    /// Takes an event: decodes it, and stores its change.
     fn take(&mut self, event: Event<Guarded<K::Object>>) {
         let about = place_of(&event);
         let all = self.decoder.decoded(event, self.cut);
         let mut followed = locked(&self.followed);
-        // One that says nothing of the records that are kept may say that a record can no longer be decoded, or that
-        // such a one is gone.
+        // A change without an effect on the stored objects may be that an object can no longer be decoded, or that
+        // such a one was deleted.
         let unnoted = about.filter(|about| !all.iter().any(|told| told.is_of(at(about))));
         for told in all {
             followed.take(told);

@@ -1,4 +1,4 @@
-//! The records that a watch keeps, by where they are.
+//! Objects of a watch, by namespace and name.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use hashbrown::HashTable;
 
 use crate::cluster::Record;
 
-/// Records, each found by its own namespace and name: a copy of these beside each would take as much memory as many a
-/// record.
+/// Set of objects, each found by its own namespace and name: a copy of these would take as much memory as many an
+/// object.
 #[derive(Debug)]
 pub(super) struct Records<K> {
     table: HashTable<Arc<K>>,
@@ -26,7 +26,7 @@ impl<K: Record> Records<K> {
         self.table.find(self.state.hash_one(place), |one| one.place() == place)
     }
 
-    /// Insert a record, and return the one in whose place it is.
+    /// Inserts an object, and returns the one that it replaces.
     pub fn insert(&mut self, record: Arc<K>) -> Option<Arc<K>> {
         let before = self.remove(record.place());
         let state = &self.state;

@@ -1,4 +1,4 @@
-//! What is to be told of a cluster as it is now. Pure.
+//! Facts about the present cluster that events report. Pure.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::cluster::audit::{self, Difference, Named};
 use crate::controllers::conditions::PREREQUISITES_MET;
 use crate::controllers::events::EventReason;
 
-/// The object of which something is told.
+/// Object of an event.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct About {
     pub kind: Kind,
@@ -26,7 +26,7 @@ pub(super) struct About {
     pub uid: String,
 }
 
-/// Kinds of which something is told.
+/// Kind of an object with events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     Node,
@@ -37,7 +37,7 @@ pub(super) enum Kind {
 impl Kind {
     const ALL: [Kind; 3] = [Kind::Node, Kind::Pv, Kind::Claim];
 
-    /// Its version and its name.
+    /// API version and name of the kind.
     const fn written(self) -> (&'static str, &'static str) {
         match self {
             Kind::Node => ("pliant.io/v1alpha1", "NodeStorage"),
@@ -52,20 +52,20 @@ impl Kind {
 pub(super) struct Fact {
     pub about: About,
     pub reason: EventReason,
-    /// Of what of the object: with it a fact is known again.
+    /// Part of the object: identifies the fact.
     pub subject: String,
     /// A sentence: what, where, how much, what to type.
     pub text: String,
 }
 
-/// All that is looked at.
+/// Inputs of the facts.
 pub(super) struct Seen<'a> {
     pub nodes: &'a [Arc<NodeStorage>],
     pub pvs: &'a [Arc<Pv>],
     pub requests: &'a [Arc<VolumeRequest>],
-    /// What differs for long.
+    /// Lasting differences.
     pub differences: &'a [Difference],
-    /// The nodes whose agents have let work wait for long.
+    /// Nodes whose node plugins do not process requests.
     pub away: &'a [String],
 }
 
@@ -94,7 +94,7 @@ impl About {
         Some(About { kind, namespace, name: claim.name, uid: claim.uid? })
     }
 
-    /// The object that an event names; `None` if it is of no kind of which something is told.
+    /// Parses the object of an event; `None` for another kind.
     pub fn parse(reference: &ObjectReference) -> Option<About> {
         let ObjectReference { kind, namespace, name, uid, .. } = reference.clone();
         let kind = Kind::ALL.into_iter().find(|one| Some(one.written().1) == kind.as_deref())?;
@@ -115,14 +115,14 @@ impl About {
     }
 }
 
-/// What can be seen of an object of which something was told.
+/// Visibility of an object with an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sight {
-    /// It is there, and so is what would be told of it.
+    /// It exists, with all of its state.
     There,
-    /// It is there, and nobody tells of its volume: whether that is well is not known.
+    /// It exists, but nothing reports its volume: its state is unknown.
     Hidden,
-    /// It is not there any more.
+    /// It does not exist any more.
     Gone,
 }
 
@@ -178,7 +178,7 @@ pub(super) fn facts(seen: &Seen<'_>) -> Vec<Fact> {
     facts
 }
 
-/// What these differences are to whom they concern.
+/// Returns the facts of these differences.
 pub(super) fn differences(seen: &Seen<'_>, found: &[Difference]) -> Vec<Fact> {
     let pvs = Named::of(seen.pvs);
     let named =
@@ -191,15 +191,14 @@ fn of_pool(node: &NodeStorage, pool: &PoolOnNode) -> Option<Fact> {
     let (reason, how) = match pool.health {
         _ if pool.only_plans() => return None,
         Health::Healthy | Health::Unknown => return None,
-        Health::Degraded => (EventReason::PoolDegraded, "not as it should be"),
-        Health::Unavailable => (EventReason::PoolUnavailable, "not usable"),
+        Health::Degraded => (EventReason::PoolDegraded, "degraded"),
+        Health::Unavailable => (EventReason::PoolUnavailable, "unavailable"),
     };
     let about = About::node(node);
-    let why = pool.message.as_deref().unwrap_or("its agent does not say why");
+    let why = pool.message.as_deref().unwrap_or("the node plugin gives no reason");
     let (subject, at) = (format!("pool {}", pool.name), &about.name);
     let text = format!(
-        "{subject} on node {at} is {how}: {why}; `kubectl get nodestorage {at} --output yaml` has \
-         all of it"
+        "{subject} on node {at} is {how}: {why}; for details see `kubectl get nodestorage {at} --output yaml`"
     );
     Some(Fact { about, reason, subject, text })
 }
@@ -213,7 +212,7 @@ fn of_disk(node: &NodeStorage, disk: &DiskStatus) -> Option<Fact> {
     let group = disk.group.as_ref().map(|group| format!(" of volume group {group}"));
     let why = disk.message.as_deref().unwrap_or("put it back");
     let text =
-        format!("{subject}{} on node {} is away: {why}", group.unwrap_or_default(), about.name);
+        format!("{subject}{} on node {} is missing: {why}", group.unwrap_or_default(), about.name);
     Some(Fact { about, reason: EventReason::DiskMissing, subject, text })
 }
 
@@ -244,14 +243,14 @@ fn ailments(node: &NodeStorage, volume: &VolumeOnNode, pv: &Pv) -> Vec<Fact> {
     told.flatten().collect()
 }
 
-/// What a node does not list while it cannot read all of its pools may be there or not.
+/// Returns the unlisted volumes of a node that cannot read all of its pools: they may exist.
 fn unseen(
     node: &NodeStorage,
     status: &NodeStorageStatus,
     pvs: &Named,
     changing: &HashSet<&str>,
 ) -> Vec<Fact> {
-    // What is only left out of a record that would be too large is there as far as anybody knows.
+    // A volume that is only left out because of the size limit is assumed to exist.
     let is_only_left_out = status.left_out() > 0
         && !status.pools.iter().any(|pool| pool.health == Health::Unavailable);
     if audit::is_complete(status) || is_only_left_out {
@@ -263,19 +262,19 @@ fn unseen(
         .filter_map(|pool| pool.message.clone())
         .chain(status.inventory_gap().map(str::to_owned))
         .next();
-    let why = why.unwrap_or_else(|| "its agent does not say why".to_owned());
+    let why = why.unwrap_or_else(|| "the node plugin gives no reason".to_owned());
     let not_listed = audit::not_listed(node, status, pvs).into_iter();
     let unseen = not_listed.filter(|(volume, _)| !changing.contains(volume));
     let told = unseen.map(|(volume, pv)| {
         let subject = format!("volume {volume}");
         let text =
-            format!("{subject} is not seen on node {name}, which cannot read all pools: {why}");
+            format!("{subject} was not found on node {name}, which cannot read all pools: {why}");
         of_both(pv, EventReason::VolumeStatusUnknown, &subject, &text)
     });
     told.flatten().collect()
 }
 
-/// The same of a PersistentVolume and of its claim.
+/// Returns a fact of a PersistentVolume and the same of its claim.
 fn of_both(pv: &Pv, reason: EventReason, subject: &str, text: &str) -> Vec<Fact> {
     let both = [Some(About::pv(pv)), About::claim(pv)];
     let (subject, text) = (subject.to_owned(), text.to_owned());
@@ -286,11 +285,11 @@ fn of_both(pv: &Pv, reason: EventReason, subject: &str, text: &str) -> Vec<Fact>
 fn away(nodes: &[Arc<NodeStorage>], name: &str) -> Option<Fact> {
     let node = nodes.iter().find(|node| node.metadata.name.as_deref() == Some(name))?;
     let text = format!(
-        "the agent of node {name} does not take up its work; volumes that are mounted there go on, \
-         none can be made, mounted, grown or deleted; see `kubectl get pods --all-namespaces \
-         --field-selector spec.nodeName={name}` and the node itself"
+        "the node plugin of node {name} is not responding; mounted volumes stay in service, but none can be \
+         created, mounted, expanded or deleted; see `kubectl get pods --all-namespaces --field-selector \
+         spec.nodeName={name}` and the node itself"
     );
-    let subject = format!("the agent of node {name}");
+    let subject = format!("the node plugin of node {name}");
     Some(Fact {
         about: About::node(node),
         reason: EventReason::NodePluginNotResponding,
@@ -316,24 +315,24 @@ fn difference(nodes: &HashMap<&str, &NodeStorage>, pvs: &Named, one: &Difference
     }
 }
 
-/// A growth that lasts: the agent tells nothing of one that is done at once.
+/// Returns the facts of a long expansion: the node plugin does not report a short one.
 fn growth(request: &VolumeRequest, pvs: &Named) -> Vec<Fact> {
     let Operation::Expand(grow) = &request.spec.operation else { return Vec::new() };
     let Some(pv) = pvs.get(&request.spec.volume) else { return Vec::new() };
     let status = request.status.clone().unwrap_or_default();
     let (volume, node, size) = (&request.spec.volume, &request.spec.node, grow.min_size.0);
     let how = match status.phase {
-        Phase::Running => format!("grows to {size} or more"),
-        Phase::Resizing => format!("has {size} or more, and its file system follows"),
+        Phase::Running => format!("is being expanded to {size} or more"),
+        Phase::Resizing => format!("has {size} or more, and its file system is being expanded"),
         Phase::Pending | Phase::Resized | Phase::Succeeded | Phase::Failed | Phase::Unknown => {
             return Vec::new();
         }
     };
     let text = format!(
-        "volume {volume} on node {node} {how}; it stays in use meanwhile: `kubectl get \
-         volumerequests` says how far it is"
+        "volume {volume} on node {node} {how}; it stays in use meanwhile: for the progress see `kubectl get \
+         volumerequests`"
     );
-    // Each growth is told once, whatever it says of itself meanwhile.
+    // Each expansion is reported once, whatever its progress.
     let uid = request.metadata.uid.as_deref().unwrap_or_default();
     let subject = format!("growth {uid} {}", request.metadata.generation.unwrap_or_default());
     of_both(pv, EventReason::VolumeExpanding, &subject, &text)
@@ -344,7 +343,7 @@ fn growth(request: &VolumeRequest, pvs: &Named) -> Vec<Fact> {
 pub(super) struct Sizes(HashMap<(String, String), Bytes>);
 
 impl Sizes {
-    /// Which groups are larger than when they were last looked at.
+    /// Returns the volume groups that are larger than at the last evaluation.
     pub fn extended(&mut self, nodes: &[Arc<NodeStorage>]) -> Vec<Fact> {
         let mut before = std::mem::take(&mut self.0);
         let mut facts = Vec::new();
@@ -357,7 +356,7 @@ impl Sizes {
                 if let Some(last) = last.filter(|last| size > *last) {
                     facts.push(extension(&about, group, last));
                 }
-                // One that is away says nothing of its size; it is not larger when it is back.
+                // A missing one reports no size; it is not larger when it is back.
                 let known = if size > Bytes::ZERO { size } else { last.unwrap_or_default() };
                 self.0.insert(key, known);
             }
@@ -369,7 +368,7 @@ impl Sizes {
 fn extension(about: &About, group: &GroupStatus, last: Bytes) -> Fact {
     let (size, free) = (group.size.0, group.free.0);
     let text = format!(
-        "volume group {} of pool {} on node {} has grown by {} to {size}; {free} of it are free",
+        "volume group {} of pool {} on node {} has grown by {} to {size}; {free} are free",
         group.name,
         group.pool,
         about.name,

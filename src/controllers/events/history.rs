@@ -1,7 +1,7 @@
-//! What the events that are there say: what was told, how often, and whether it is over.
+//! State from existing events: facts, their number, and whether they are over.
 //!
-//! Kubernetes keeps an event for an hour, so this is how all replicas know of it, also those that start
-//! later. What holds for longer is remembered by [`Told`] alone.
+//! Kubernetes retains an event for an hour, so all replicas know of it, even those that start later.
+//! Only [`Told`] remembers longer facts.
 
 use std::collections::HashMap;
 
@@ -15,14 +15,14 @@ use crate::controllers::events::fact::About;
 use crate::controllers::events::told::{Key, Step, Told};
 use crate::volume::DRIVER;
 
-/// What was told last of each fact.
+/// Last events of each fact.
 #[derive(Debug, Default)]
 pub(super) struct History(HashMap<Key, Turn>);
 
-/// More often than this nothing begins and ends in an hour: an event that says so is not ours.
+/// Maximum number of starts and ends of a fact: an event with a higher one is not from Pliant.
 const MOST_TIMES: u32 = 1 << 20;
 
-/// One of the beginnings and ends of a fact, in their order.
+/// Start or end of a fact, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     times: u32,
@@ -38,10 +38,10 @@ pub(super) struct Telling {
 }
 
 impl History {
-    /// Read the events that are there.
+    /// Reads the existing events.
     ///
     /// # Errors
-    /// What the API server says.
+    /// An error of the API server.
     pub async fn read(client: &Client) -> Result<History, kube::Error> {
         let ours = ListParams::default().fields(&format!("reportingController={DRIVER}"));
         let events: Api<Event> = Api::all(client.clone());
@@ -50,12 +50,12 @@ impl History {
         Ok(turns.into_iter().collect())
     }
 
-    /// What was told and is not over.
+    /// Returns the reported facts that are not over.
     pub fn holding(&self) -> Told {
         self.0.iter().filter(|(_, turn)| !turn.is_over).map(|(key, _)| key.clone()).collect()
     }
 
-    /// The event that a step writes; `None` if it is there, by whomever.
+    /// Returns the event of a step; `None` if it exists, from any writer.
     pub fn telling(&self, step: &Step) -> Option<Telling> {
         let (key, is_over, text) = match step {
             Step::Tell(fact) => (Key::of(fact), false, fact.text.clone()),
@@ -84,8 +84,8 @@ impl FromIterator<(Key, Turn)> for History {
     }
 }
 
-/// What an event says; `None` if it is of another writer. Whoever may write events of a namespace may write what he
-/// likes there: it is believed about the objects of that namespace.
+/// Parses an event; `None` for that of another writer. A user who may write events of a namespace can write
+/// anything there: it is trusted for the objects of that namespace.
 fn parse(event: &Event) -> Option<(Key, Turn)> {
     let tells = event.metadata.annotations.as_ref()?.get(TELLS)?;
     let (times, rest) = tells.split_once(' ')?;
@@ -103,7 +103,7 @@ fn parse(event: &Event) -> Option<(Key, Turn)> {
 }
 
 impl Telling {
-    /// It, as it is written: under the same name by every replica.
+    /// Returns the event to write: every replica gives it the same name.
     pub fn event(&self) -> OnceEvent {
         let (Key { about, reason: of, subject }, times) = (&self.key, self.turn.times);
         let reason = if self.turn.is_over { EventReason::Recovered } else { *of };

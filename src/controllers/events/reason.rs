@@ -1,11 +1,11 @@
-//! What events are told for: one word each, which has its page in `docs/src/reference/events/`.
+//! Event reasons of nodes and volumes. Each has a page in `docs/src/reference/events/`.
 
 use std::fmt;
 
-/// Why an event is told.
+/// Reason of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventReason {
-    /// A disk of a node is away; also of a volume that has a part on one.
+    /// A disk of a node is missing; also for a volume with a part on one.
     DiskMissing,
     /// The kernel has found errors in a mounted file system.
     FilesystemErrors,
@@ -15,19 +15,19 @@ pub enum EventReason {
     FilesystemResizePending,
     /// A volume group has become larger.
     VolumeGroupExtended,
-    /// A volume can be used and not be changed: another disk of its group is away.
+    /// A volume can be used but not changed: another disk of its volume group is missing.
     VolumeGroupNotChangeable,
     /// The volume group of a volume cannot be read.
     VolumeGroupUnavailable,
-    /// The agent of a node does not take up its work.
+    /// The node plugin of a node does not process requests.
     NodePluginNotResponding,
     /// A pool is usable, not as it should be.
     PoolDegraded,
-    /// Nothing of a pool can be used.
+    /// A pool cannot be used.
     PoolUnavailable,
-    /// A node lacks a program, a module or a right that its agent needs.
+    /// A node lacks a program, a module or a permission that its node plugin needs.
     PrerequisitesNotMet,
-    /// What was told by one of the others is over.
+    /// The condition of an earlier event is over.
     Recovered,
     /// A growth takes longer than usual.
     VolumeExpanding,
@@ -60,8 +60,8 @@ impl EventReason {
         EventReason::VolumeStatusUnknown,
     ];
 
-    /// The reason of what ails a volume, under the same name; `None` for what passes by itself, such as
-    /// a volume that is not wiped yet.
+    /// Returns the event reason for a condition of a volume; `None` for one that resolves on its own,
+    /// such as a volume that is not wiped yet.
     pub fn of_ailment(reason: &str) -> Option<EventReason> {
         [
             EventReason::DiskMissing,
@@ -80,7 +80,7 @@ impl EventReason {
         EventReason::ALL.into_iter().find(|one| one.to_string() == text)
     }
 
-    /// Whether somebody has to do something, as `Normal` and `Warning` say it.
+    /// Returns true if a person has to act: the event type is `Warning`.
     pub fn is_warning(self) -> bool {
         !matches!(
             self,
@@ -90,8 +90,7 @@ impl EventReason {
         )
     }
 
-    /// Whether it is known when it is over. An agent that nobody asks anything any more may still be
-    /// away.
+    /// Returns true if its end is observable. A node plugin without requests may still be down.
     pub fn recovers(self) -> bool {
         self.is_warning() && self != EventReason::NodePluginNotResponding
     }

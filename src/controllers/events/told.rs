@@ -1,4 +1,4 @@
-//! What was told and holds, and so what is still to be told. Pure.
+//! Reported facts that hold, and so what is still to be reported. Pure.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,24 +14,24 @@ pub(super) struct Key {
     pub subject: String,
 }
 
-/// What was told and is not over.
+/// Reported facts that are not over.
 #[derive(Debug, Default)]
 pub(super) struct Told(HashSet<Key>);
 
-/// What is to be done next.
+/// Next action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Tell that it holds.
+    /// Report that it holds.
     Tell(Box<Fact>),
-    /// Tell that it is over.
+    /// Report that it is over.
     Over(Key),
     /// Remember it no longer.
     Forget(Key),
 }
 
 impl Told {
-    /// Decide what is to be told: what holds and is not told yet, and what was told and is over. What
-    /// is `young` is not to be told yet, and not over either.
+    /// Plans the reports: new facts, and reported ones that are over. A `young` one is neither
+    /// reported yet nor over.
     pub fn plan(
         &self,
         facts: &[Fact],
@@ -51,8 +51,8 @@ impl Told {
         begun.chain(over).collect()
     }
 
-    /// Sort them by the node of their part. Keys that name no volume are left out: they never end, and whether their
-    /// event is there is looked up before it is written.
+    /// Groups the facts by the node of their part. Keys without a volume are left out: they never end, and an
+    /// existing event is looked up before it is written.
     pub fn by_node(self) -> HashMap<NodeKey, Told> {
         let mut all: HashMap<NodeKey, Told> = HashMap::new();
         for key in self.0 {
@@ -63,12 +63,12 @@ impl Told {
         all
     }
 
-    /// Whether nothing was told that is not over.
+    /// Returns true if there are no reported facts that hold.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Note that a step was done.
+    /// Stores that a step was done.
     pub fn note(&mut self, step: Step) {
         match step {
             Step::Tell(fact) => drop(self.0.insert(Key::of(&fact))),
@@ -84,12 +84,12 @@ impl FromIterator<Key> for Told {
 }
 
 impl Step {
-    /// Whether somebody is told.
+    /// Returns true if the step writes an event.
     pub fn is_told(&self) -> bool {
         !matches!(self, Step::Forget(_))
     }
 
-    /// What it is about.
+    /// Returns the object of the event.
     pub fn about(&self) -> &About {
         match self {
             Step::Tell(fact) => &fact.about,
@@ -107,7 +107,7 @@ impl Step {
 }
 
 impl Key {
-    /// That of a fact.
+    /// Returns the key of a fact.
     pub fn of(fact: &Fact) -> Key {
         let Fact { about, reason, subject, .. } = fact.clone();
         Key { about, reason, subject }

@@ -1,6 +1,5 @@
-//! What is done so that it is known, before the source is taken from its pods, that a pod which fills the volume
-//! may be made and runs: the very pod is made in a dry run, and one like it is run with the volume and
-//! without the source.
+//! Probes, before the source is taken from its pods, that a populator pod can be created and runs: that pod is
+//! created in a dry run, and a similar one runs with the volume and without the source.
 
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -13,10 +12,10 @@ use crate::populators::seen::{Seen, SourceSeen, uid};
 use crate::populators::steps::Step;
 use crate::populators::{Outcome, PopulatorReason};
 
-/// After what time it is tried again what was refused.
+/// Delay before a rejected probe is retried.
 const REFUSED: SignedDuration = SignedDuration::from_secs(30);
 
-/// Whether it is still to be tried, for the source as it is wanted now.
+/// Returns true if a probe is still needed for the present source.
 pub(super) fn is_wanted(seen: &Seen) -> bool {
     let is_asked_for = seen.fill().is_some_and(|fill| fill.rehearsal.is_some());
     let generation = seen.source.as_ref().map(|source| source.generation);
@@ -26,14 +25,14 @@ pub(super) fn is_wanted(seen: &Seen) -> bool {
     is_asked_for && !is_known
 }
 
-/// Try it. Both pods count at the same time when it is filled, so the one that sends is asked for when the other
-/// one is there.
+/// Starts the probe. Both pods count towards quotas at the same time, so the sender is tried when the populator
+/// pod exists.
 pub(super) fn begin(seen: &Seen) -> Vec<Step> {
     let sender = seen.is_far().then_some(Step::RehearseSender);
     [Step::RehearsePod, Step::MakePod].into_iter().chain(sender).collect()
 }
 
-/// While there is a pod that only tries it.
+/// Plans while there is a probe pod.
 pub(super) fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
     if !is_wanted(seen) {
         return drop_pods(seen);
@@ -60,13 +59,13 @@ pub(super) fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
             again(seen, source, Some(id), &message)
         }
         Some(Outcome::Done { .. } | Outcome::Ahead(_)) => {
-            again(seen, source, Some(id), "its pod did what it was not made for")
+            again(seen, source, Some(id), "its pod did not run the probe")
         }
         None => {
             let sender = (seen.is_far() && is_refused(seen)).then_some(Step::RehearseSender);
             let mut filling = seen.filling(FillingPhase::Provisioning);
             (filling.pod, filling.next_retry_time) = (Some(id.to_owned()), None);
-            let does = "tries whether the volume can be filled";
+            let does = "checks whether the volume can be populated";
             let why = waiting::held_up(seen.now, pod, does)
                 .or_else(|| waiting::why_silent(seen.now, pod, does));
             let filling = match why {

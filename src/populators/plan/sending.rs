@@ -1,4 +1,4 @@
-//! What is done so that a source is sent to another node.
+//! Plans the transfer of a source to another node.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -10,7 +10,7 @@ use crate::populators::seen::{Seen, SourceSeen, is_ending, uid};
 use crate::populators::steps::Step;
 use crate::populators::{PopulatorReason, sender};
 
-/// Whether a pod that sends has something to do: one that has not only keeps the source from others.
+/// Returns true if a sender has something to do: otherwise it only blocks the source for others.
 pub(super) fn is_wanted(seen: &Seen) -> bool {
     let fills_now = seen.fill().is_some_and(|fill| {
         let is_at_rest = fill.ahead_of.is_some() && seen.is_ahead();
@@ -19,7 +19,7 @@ pub(super) fn is_wanted(seen: &Seen) -> bool {
     fills_now && seen.is_far() && seen.is_of_prime() && seen.backs_off().is_none()
 }
 
-/// The volume is there, and the source is on another node: have it sent, then filled.
+/// Plans for a volume whose source is on another node: start a sender, then the populator.
 pub(super) fn next(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     let Some(pod) = &seen.sender else { return vec![Step::MakeKeys, Step::MakeSender] };
     if is_ending(&pod.metadata) {
@@ -40,7 +40,7 @@ pub(super) fn next(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     }
 }
 
-/// What is told of a pod that has ended: it sends until it is deleted.
+/// Describes a sender that has ended: it should send until it is deleted.
 fn has_ended(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let phase = status.phase.as_deref().filter(|phase| ["Succeeded", "Failed"].contains(phase))?;

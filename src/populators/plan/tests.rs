@@ -924,8 +924,7 @@ fn while_a_node_does_not_answer_nothing_goes_on_and_the_status_says_so() {
     {
         let steps = plan(&seen);
         assert_eq!(names(&steps), format!("Note {phase}, Show"));
-        let said =
-            format!("is to be {what}, and its node has not written that on it yet: it is away");
+        let said = format!("is to be {what}, but its node has not confirmed that yet: it is away");
         assert!(format!("{steps:?}").contains(&said), "{steps:?}");
         let is_told = steps.into_iter().fold(seen, |seen, step| match step {
             Step::Note(filling) => seen.tells(|told| *told = *filling),

@@ -1,20 +1,22 @@
-//! Why a pod does not run, or does not go on.
+//! Reasons why a pod does not run, or makes no progress.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
-/// How long a pod may take to end, or its node not to answer, before that is reported.
+/// Time for a pod to end, or for its node to respond, before that is reported.
 const SILENCE: SignedDuration = SignedDuration::from_mins(1);
 
-/// How much is repeated of what a kubelet or the scheduler says, in characters: what is said of it has to fit too.
+/// Maximum length of a quoted message of a kubelet or the scheduler, in characters: the text around it must fit
+/// too.
 const LONGEST: usize = 600;
 
-/// How a person has Kubernetes give up a node that was switched off for good.
+/// Taint that makes Kubernetes release the pods of a node that was switched off for good.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute";
 
-/// What keeps a pod of ours from running, once that is no matter of seconds; `does` says what it is for.
+/// Returns what prevents a pod from running, once that takes more than seconds; `does` describes its
+/// purpose.
 pub(super) fn held_up(now: Timestamp, pod: &Pod, does: &str) -> Option<String> {
     let status = pod.status.as_ref()?;
     if status.phase.as_deref() != Some("Pending") {
@@ -39,13 +41,13 @@ pub(super) fn held_up(now: Timestamp, pod: &Pod, does: &str) -> Option<String> {
     let message: String = message.chars().take(LONGEST).collect();
     let why = if message.is_empty() { reason } else { format!("{reason}: {message}") };
     Some(format!(
-        "pod {name}, which {does}, does not run: {why}{secrets}; its events say more: `kubectl describe pod \
+        "pod {name}, which {does}, does not run: {why}{secrets}; for its events see `kubectl describe pod \
          {name}`"
     ))
 }
 
-/// Of a pod whose image is not pulled: by which Secrets it is. They are in the namespace of the pod, where who installs
-/// a chart may have made none; the kubelet says of that nothing but what the registry answers.
+/// Names the pull Secrets of a pod whose image is not pulled. They must be in the namespace of the pod, where the
+/// installer may have created none; the kubelet reports only the answer of the registry.
 fn pull_secrets(pod: &Pod, reason: &str) -> String {
     if !["ErrImagePull", "ErrImageNeverPull", "ImagePullBackOff"].contains(&reason) {
         return String::new();
@@ -55,17 +57,17 @@ fn pull_secrets(pod: &Pod, reason: &str) -> String {
     let names: Vec<&str> = secrets.map(|one| one.name.as_str()).collect();
     if names.is_empty() {
         return format!(
-            "; if its registry wants a password: neither the value operator.populatorImagePullSecrets nor \
+            "; if its registry requires a password: neither the value operator.populatorImagePullSecrets nor \
              ServiceAccount default of namespace {namespace} names a Secret with one"
         );
     }
     let names = names.join(" ");
     format!(
-        "; what it is pulled with has to be in namespace {namespace}: `kubectl get secret -n {namespace} {names}`"
+        "; its pull Secret must be in namespace {namespace}: `kubectl get secret -n {namespace} {names}`"
     )
 }
 
-/// Why a pod of ours that was started is not known to go on: its node does not respond, or has not ended it.
+/// Returns why the progress of a started pod is unknown: its node does not respond, or has not ended it.
 pub(super) fn why_silent(now: Timestamp, pod: &Pod, does: &str) -> Option<String> {
     let what = match &pod.metadata.deletion_timestamp {
         Some(Time(since)) => {
@@ -75,14 +77,14 @@ pub(super) fn why_silent(now: Timestamp, pod: &Pod, does: &str) -> Option<String
     }?;
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("NODE");
     Some(format!(
-        "pod {}, which {does}, {what}: see `kubectl describe node {node}`; if the node is switched off for good, \
-         `kubectl taint node {node} {OUT_OF_SERVICE}` lets its pods go",
+        "pod {}, which {does}, {what}: see `kubectl describe node {node}`; if the node is switched off for \
+         good, `kubectl taint node {node} {OUT_OF_SERVICE}` releases its pods",
         pod.name_any()
     ))
 }
 
-/// Whether Kubernetes has not heard of a pod that runs: it says then that the pod is not ready, and changes
-/// nothing else before it deletes it.
+/// Returns true if Kubernetes has lost contact to a running pod: it then reports the pod as not ready, and
+/// changes nothing else before it deletes it.
 fn is_out_of_touch(now: Timestamp, pod: &Pod) -> bool {
     let Some(status) = &pod.status else { return false };
     let ended =

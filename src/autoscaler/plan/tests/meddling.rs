@@ -297,7 +297,7 @@ fn a_pod_that_can_never_start_with_a_claim_that_was_deleted_holds_no_way_back() 
     // Whoever may have started keeps its claim, and it is said what it waits for.
     let waits = plan(&on_its_node(&soaks, false));
     let why = waits.status.message.clone().unwrap_or_default();
-    assert!(why.contains("was deleted, and pod db-0 has it"), "{why}");
+    assert!(why.contains("was deleted, and pod db-0 uses it"), "{why}");
     assert!(!evicts(&waits.steps));
 
     let copied = swapped_again_until(NOTHING, &[Move::StartPod], |world| {
@@ -358,7 +358,7 @@ fn a_new_claim_that_another_client_binds_is_given_up_once() {
     }
     assert_eq!(failures[1..], [(1, false), (1, true), (1, true)], "{world:#?}");
     let why = swap(&world).and_then(|swap| swap.message.clone()).unwrap_or_default();
-    assert!(why.contains("another client bound it") && why.contains(&copy), "{why}");
+    assert!(why.contains("another client bound claim") && why.contains(&copy), "{why}");
 }
 
 #[test]
@@ -378,7 +378,7 @@ fn what_a_pod_is_to_have_again_when_its_copy_has_just_ended_is_refused_with_word
         assert_eq!(end.status.ordinals[0].generation, 2, "{end:#?}");
         let why = end.status.message.clone().unwrap_or_default();
         assert_eq!(end.status.reason.as_deref(), Some("RollbackPending"), "{why}");
-        assert!(why.contains("write generation 2"), "{why}");
+        assert!(why.contains("set generation 2"), "{why}");
     }
 }
 

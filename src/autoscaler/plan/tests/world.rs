@@ -721,7 +721,7 @@ impl World {
     pub(super) fn note_answer(&mut self) {
         let Some((generation, _)) = self.back else { return };
         let Some(entry) = self.status.of(0) else { return };
-        let late = format!("from generation {generation} when");
+        let late = format!("from generation {generation}, but");
         let is_told = self.status.message.as_ref().is_some_and(|why| why.contains(&late));
         self.is_answered |= entry.last_rollback_generation == Some(generation) || is_told;
     }

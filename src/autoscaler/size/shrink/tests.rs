@@ -102,13 +102,27 @@ fn a_claim_shrinks_after_its_window_and_its_rest_in_its_hours() {
             true,
             "10 % at most since 2026-12-01T00:00:00Z: it shrinks",
         ),
-        (json!({}), 10, long_ago, Some(&late), false, "has rested, at 2026-12-07T00:00:00Z"),
+        (
+            json!({}),
+            10,
+            long_ago,
+            Some(&late),
+            false,
+            "its cool-down ends, at 2026-12-07T00:00:00Z",
+        ),
         (json!({}), 10, long_ago, Some(&early), true, "it shrinks from 100Gi to 33Gi"),
-        (json!({}), 10, long_ago, Some(&failed), false, "has rested, at 2026-12-08T00:00:00Z"),
-        (nights, 10, long_ago, None, false, "when it may: every day 01:00-05:00 UTC"),
+        (
+            json!({}),
+            10,
+            long_ago,
+            Some(&failed),
+            false,
+            "its cool-down ends, at 2026-12-08T00:00:00Z",
+        ),
+        (nights, 10, long_ago, None, false, "when that is allowed: every day 01:00-05:00 UTC"),
         (json!({"between": "11:00-13:00"}), 10, long_ago, None, true, "it shrinks"),
-        (json!({"days": ["Mon"]}), 10, long_ago, None, false, "when it may: Mon, by UTC"),
-        (json!({"minSize": "100Gi"}), 10, long_ago, None, false, "less than 1Gi to give back"),
+        (json!({"days": ["Mon"]}), 10, long_ago, None, false, "when that is allowed: Mon, by UTC"),
+        (json!({"minSize": "100Gi"}), 10, long_ago, None, false, "less than 1Gi would be freed"),
     ] {
         let policy = shrinks(&more);
         let peak = peak_of(percent, since);
@@ -131,7 +145,7 @@ fn a_shrink_that_was_begun_is_given_up_if_it_is_late_or_the_claim_too_full() {
     let sizes = (size("100Gi"), size("33Gi"));
     for (more, usage, says) in [
         (json!({}), Some(usage(21, 0)), None),
-        (json!({}), Some(usage(22, 0)), Some("22 % of the bytes of its 100Gi are used by now")),
+        (json!({}), Some(usage(22, 0)), Some("22 % of the bytes of its 100Gi are used now")),
         (json!({}), Some(usage(5, 30)), Some("30 % of the inodes")),
         (json!({}), None, None),
         (

@@ -66,8 +66,8 @@ fn what_ails_a_node_is_told_of_the_node() {
              "lastTransitionTime": "2026-01-01T00:00:00Z"},
         ]})
     };
-    let degraded = "pool fast on node alpha is not as it should be: vg0 is away; see `vgs`; \
-                    `kubectl get nodestorage alpha --output yaml` has all of it";
+    let degraded = "pool fast on node alpha is degraded: vg0 is away; see `vgs`; for details see \
+                    `kubectl get nodestorage alpha --output yaml`";
     // Who adds a pool to see what it would do meets no alarm.
     let plans = json!({"pools": [{"name": "fast", "configured": true, "capacity": "0", "available": "0",
         "volumes": 0, "health": "Unavailable", "message": "it has no volume group yet",
@@ -76,8 +76,8 @@ fn what_ails_a_node_is_told_of_the_node() {
         (pool("Ok"), &[][..], ""),
         (plans, &[], ""),
         (pool("Degraded"), &["PoolDegraded Node pool fast"], degraded),
-        (pool("Unavailable"), &["PoolUnavailable Node pool fast"], "is not usable: vg0"),
-        (disk("Missing"), &["DiskMissing Node disk /dev/sdb"], "/dev/sdb on node alpha is away"),
+        (pool("Unavailable"), &["PoolUnavailable Node pool fast"], "is unavailable: vg0"),
+        (disk("Missing"), &["DiskMissing Node disk /dev/sdb"], "/dev/sdb on node alpha is missing"),
         (disk("Refused"), &[], ""),
         (lacks("False"), &["PrerequisitesNotMet Node node alpha"], "cannot serve volumes: no lvm"),
         (lacks("True"), &[], ""),
@@ -181,8 +181,8 @@ fn what_is_told_of_a_volume_is_over_only_if_its_node_tells_of_it() {
 fn a_growth_is_told_while_it_lasts() {
     for (phase, words) in [
         (Phase::Pending, None),
-        (Phase::Running, Some("grows to 2 GiB or more")),
-        (Phase::Resizing, Some("has 2 GiB or more, and its file system follows")),
+        (Phase::Running, Some("is being expanded to 2 GiB or more")),
+        (Phase::Resizing, Some("has 2 GiB or more, and its file system is being expanded")),
         (Phase::Resized, None),
         (Phase::Succeeded, None),
         (Phase::Failed, None),
@@ -216,7 +216,7 @@ fn what_lasts_is_told_of_whoever_is_there() {
     assert_eq!(
         reasons,
         [
-            "NodePluginNotResponding Node the agent of node alpha",
+            "NodePluginNotResponding Node the node plugin of node alpha",
             "OrphanedVolume Node volume v0",
             "VolumeMissing Pv volume v1",
             "VolumeMissing Claim volume v1",
@@ -232,7 +232,7 @@ fn a_group_that_has_become_larger_is_told_with_its_sizes() {
     for (size, told) in [
         (4, None), // Nobody knows how large it was.
         (4, None),
-        (6, Some("has grown by 2 GiB to 6 GiB; 1 GiB of it are free")),
+        (6, Some("has grown by 2 GiB to 6 GiB; 1 GiB are free")),
         (0, None), // It is away,
         (6, None), // and is back.
         (0, None),
