@@ -1,8 +1,9 @@
-//! Unpacks an archive into an empty volume: tar, and tar in gzip or zstd, from a file or an address.
+//! Unpacks an archive into an empty volume: tar, and tar in gzip or zstd, from a file or a URL.
 //!
-//! It is unpacked while it is read, into a hidden directory of the target; only when its sum is known to
-//! be right is what is in there moved into place, which takes no room. To hash it first would take the room
-//! of the archive besides, or a second download, whose bytes might be others. A wrong sum leaves nothing.
+//! The archive is unpacked while it is read, into a hidden directory of the target. Its content is
+//! moved into place only after its checksum was verified, which needs no extra space. Hashing first
+//! would need space for the archive as well, or a second download, which might deliver other bytes.
+//! A wrong checksum leaves nothing.
 
 mod absolute;
 mod fetch;
@@ -32,42 +33,44 @@ use stream::{Guard, Raw, decode};
 /// The hidden directory of the target; the tree is in a directory in it.
 const STAGE: &CStr = c".pliant-unpack";
 const TREE: &CStr = c"tree";
-/// Is there when the sum is known to be right: from then on a run that was cut short is carried on.
+/// Is there when the sum is known to be right: from then on a run that was interrupted is carried
+/// on.
 const VERIFIED: &CStr = c"verified";
 /// The attribute of the target that says what was unpacked there, so that doing it again is nothing.
 const UNPACKED: &[u8] = b"user.pliant.unpacked";
 /// How much may follow the end of an archive in its file.
 const TRAILING: u64 = 16 << 20;
 
-/// Where an archive comes from.
+/// Source of an archive.
 #[derive(Debug, Clone)]
 pub enum Origin<'a> {
-    /// A file of this machine.
+    /// A file on this host.
     File(&'a Path),
     /// An http or https address, and how its server is reached.
     Address(&'a Address, &'a Route),
 }
 
-/// What is unpacked, and how.
+/// What to unpack, and how.
 #[derive(Debug, Clone)]
 pub struct Order<'a> {
-    /// Where it comes from.
+    /// Source of the archive.
     pub origin: Origin<'a>,
     /// The SHA-256 that the archive has, as it is read.
     pub sum: Digest,
     /// The directory that gets it, empty but for a `lost+found`.
     pub target: &'a Path,
-    /// Whether files get the owners that the archive says, or whoever runs this.
+    /// True if files get the owners named in the archive; otherwise they belong to the user of this
+    /// process.
     pub owners: bool,
-    /// How many bytes may come out of it; nothing is no limit but the room of the target.
+    /// Maximum number of bytes to unpack. `None`: limited only by the free space of the target.
     pub max_size: Option<Bytes>,
 }
 
-/// Unpack an archive; again with the same sum changes nothing.
+/// Unpacks an archive. A repeated call with the same checksum changes nothing.
 ///
 /// # Errors
-/// [`CopyError::Refused`] for a target that is not empty or too small and for an archive that is hostile,
-/// [`CopyError::WrongSum`], and what the system says. The target is then as it was.
+/// [`CopyError::Refused`] for a target that is not empty or too small and for an archive that is
+/// hostile, [`CopyError::WrongSum`], and errors of the system. The target is then as it was.
 pub fn unpack(order: &Order, hand: &Hand, tell: &mut Progress) -> Result<Outcome, CopyError> {
     let path = order.target.as_os_str().as_bytes();
     let target = Dir::open(order.target).at("opening", path)?;
@@ -112,13 +115,13 @@ fn must_be_empty(target: &Dir) -> Result<(), CopyError> {
     match names.iter().find(|name| *name != STAGE) {
         None => Ok(()),
         Some(name) => Err(CopyError::Refused(format!(
-            "the target is not empty: it has {}; name an empty one, or take away what it has",
+            "the target is not empty: it contains {}; use an empty target, or remove its content",
             name.to_bytes().escape_ascii()
         ))),
     }
 }
 
-/// Unpack it all into the hidden directory, and say durably that it is right.
+/// Unpacks it all into the hidden directory, and say durably that it is right.
 fn stage(
     order: &Order,
     target: &Dir,
@@ -187,7 +190,7 @@ fn read_all(
     put.finish()
 }
 
-/// Move what was unpacked into place.
+/// Moves what was unpacked into place.
 fn show(target: &Dir, sum: &str, hand: &Hand) -> Result<(), CopyError> {
     let stage = target.enter(STAGE).at("entering", STAGE.to_bytes())?;
     let tree = stage.enter(TREE).at("entering", TREE.to_bytes())?;

@@ -1,8 +1,8 @@
-//! One piece of work per volume, run to its end even if the caller leaves.
+//! Runs one operation per volume, to its end even if the caller leaves.
 //!
-//! When a gRPC client gives up, its handler is dropped at the next await. Work that changes a disk
-//! must not stop there, so it is spawned here; a second caller for the same volume is told at once,
-//! or waits a while, and finds the work done when it asks again.
+//! When a gRPC client cancels a call, its handler is dropped at the next await. An operation that
+//! changes a disk must not stop there, so it is spawned here. A second caller for the same volume
+//! gets an error at once, or after a while, and finds the operation done when it retries.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -36,14 +36,14 @@ impl Default for Shared {
     }
 }
 
-/// Why the work was not done.
+/// Reason why an operation was not run.
 #[derive(Debug, thiserror::Error)]
 pub enum BusyError<E> {
     /// Another piece of work on the same volume is under way; nothing was started.
-    #[error("another operation on this volume is under way; ask again")]
+    #[error("another operation on this volume is in progress; retry")]
     Busy,
     /// The work panicked; its volume is free again.
-    #[error("the operation ended in a fault of the driver")]
+    #[error("the operation ended in an internal error of the driver")]
     Fault,
     /// The work was done and failed.
     #[error(transparent)]
@@ -59,7 +59,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         lock(&self.shared.keys).remove(&self.key);
         self.shared.released.notify_waiters();
-        // Usually nobody waits.
+        // Usually no one waits.
         let _ = self.shared.ended.send(self.key.clone());
     }
 }
@@ -72,7 +72,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Wait until work on the volume ends.
+    /// Waits until work on the volume ends.
     pub async fn next(&mut self) {
         loop {
             match self.ended.recv().await {
@@ -95,10 +95,11 @@ impl Busy {
         Busy::default()
     }
 
-    /// Run `work` alone on the volume `key`, to its end.
+    /// Runs `work` on the volume `key`, to its end, while no other work on that volume runs.
     ///
     /// # Errors
-    /// [`BusyError::Busy`] at once while other work on the same key runs; else what the work says.
+    /// [`BusyError::Busy`] at once while other work on the same key runs; else the error of the
+    /// work.
     pub async fn run<T, E, F>(&self, key: &str, work: F) -> Result<T, BusyError<E>>
     where
         F: Future<Output = Result<T, E>> + Send + 'static,
@@ -108,10 +109,11 @@ impl Busy {
         self.run_within(Duration::ZERO, key, work).await
     }
 
-    /// Run `work` alone on the volume `key`, waiting up to `patience` for other work to end.
+    /// Runs `work` on the volume `key`, to its end, after waiting up to `patience` for other work
+    /// on that volume.
     ///
     /// # Errors
-    /// [`BusyError::Busy`] when the patience is over; else what the work says.
+    /// [`BusyError::Busy`] when the patience is over; else the error of the work.
     pub async fn run_within<T, E, F>(
         &self,
         patience: Duration,
@@ -135,12 +137,12 @@ impl Busy {
         }
     }
 
-    /// Take note of the ends of work on the volume `key`, from now on.
+    /// Takes note of the ends of work on the volume `key`, from now on.
     pub fn ends(&self, key: &str) -> Ends {
         Ends { key: key.to_owned(), ended: self.shared.ended.subscribe() }
     }
 
-    /// Wait until no work is under way.
+    /// Waits until no work is under way.
     pub async fn idle(&self) {
         loop {
             let mut released = std::pin::pin!(self.shared.released.notified());

@@ -25,7 +25,7 @@ impl Bytes {
     /// The largest size that fits the signed 64-bit fields of CSI.
     pub const MAX: Bytes = Bytes(i64::MAX as u64);
 
-    /// Wrap a count of bytes.
+    /// Wraps a count of bytes.
     pub const fn new(bytes: u64) -> Self {
         Bytes(bytes)
     }
@@ -50,17 +50,17 @@ impl Bytes {
         self.0
     }
 
-    /// Multiply, or `None` beyond [`Bytes::MAX`].
+    /// Multiplies, or `None` beyond [`Bytes::MAX`].
     pub fn checked_mul(self, times: u64) -> Option<Bytes> {
         self.0.checked_mul(times).map(Bytes).filter(|product| *product <= Bytes::MAX)
     }
 
-    /// Subtract, stopping at zero.
+    /// Subtracts, stopping at zero.
     pub fn saturating_sub(self, other: Bytes) -> Bytes {
         Bytes(self.0.saturating_sub(other.0))
     }
 
-    /// How many whole units of `unit` are needed to hold this size.
+    /// Returns the number of whole units of `unit` that are needed to hold this size.
     ///
     /// # Panics
     /// If `unit` is zero.
@@ -68,7 +68,7 @@ impl Bytes {
         self.0.div_ceil(unit.0)
     }
 
-    /// Take a signed size from the protocol; `None` if it is negative.
+    /// Takes a signed size from the protocol; `None` if it is negative.
     pub fn from_i64(bytes: i64) -> Option<Bytes> {
         u64::try_from(bytes).ok().map(Bytes)
     }
@@ -126,9 +126,9 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// How fast long work is, and how long it will still take; what is not known is not told.
+/// Speed of a long operation, and the time left; empty where they are unknown.
 ///
-/// Prints behind how far it is: `, 180 MiB/s, 7 min left`.
+/// Printed after the progress: `, 180 MiB/s, 7 min left`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pace {
     /// Bytes in a second.

@@ -7,36 +7,36 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 
-/// When a certificate begins to be good and when it ends, since 1970.
+/// Validity period of a certificate, as times since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lasting {
-    /// From when on.
+    /// Start of the validity.
     pub begins: Duration,
     /// Until when.
     pub expires: Duration,
 }
 
-/// What may be shown with a certificate.
+/// Purpose of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usage {
-    /// Who answers.
+    /// Authentication of a server.
     Server,
-    /// Who asks.
+    /// Authentication of a client.
     Client,
 }
 
-/// Who signs certificates. There is nothing to steal by which another one could be signed: its key is in
-/// memory alone.
+/// A certificate authority. Its key exists only in memory, so it cannot be stolen to sign another
+/// certificate.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     lasting: Lasting,
 }
 
 impl Authority {
-    /// Make one, and what it signs is good as long as it is.
+    /// Creates a certificate authority. The certificates that it signs are valid as long as it is.
     ///
     /// # Errors
-    /// What keeps the system from making keys.
+    /// Failures of the system to generate keys.
     pub fn make(name: &str, lasting: Lasting) -> Result<Authority, rcgen::Error> {
         let mut params = lasting.params(CertificateParams::default(), name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -50,10 +50,10 @@ impl Authority {
         self.issuer.pem()
     }
 
-    /// Sign a certificate for a DNS name; returns it and its key, in PEM.
+    /// Signs a certificate for a DNS name; returns the certificate and its key, in PEM.
     ///
     /// # Errors
-    /// What keeps the system from making keys, or a name that is none.
+    /// Failures of the system to generate keys, or an invalid name.
     pub fn sign(
         &self,
         host: &str,

@@ -20,36 +20,36 @@ pub use words::{
     Address, FilesystemExpansion, LogFilter, LogFormat, PoolFlag, PoolSource, Rate, Span, SpareFlag,
 };
 
-/// Everything that the driver is told, checked; prints as the TOML file that says the same.
+/// All settings of the driver, validated. Prints as the equivalent TOML file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The socket to serve.
     pub endpoint: SocketPath,
     /// The node's name in the cluster.
     pub node: NodeName,
-    /// The pools by name; empty only where the cluster says them.
+    /// The pools by name; empty only where the cluster defines them.
     pub pools: BTreeMap<PoolName, PoolSettings>,
     /// Plugin that expands the file system of a volume.
     pub filesystem_expansion: FilesystemExpansion,
     /// The file system where neither request nor class names one.
     pub default_fs: FsKind,
-    /// How many volumes the node takes; 0: the caller decides.
+    /// Maximum number of volumes on the node; 0: the caller decides.
     pub max_volumes: u32,
-    /// Where lvm.conf, device links and locks of this driver live.
+    /// Directory for lvm.conf, device links and locks of this driver.
     pub state_dir: StateDir,
-    /// Where metrics are served; `None`: nowhere.
+    /// Address of the metrics endpoint; `None`: no endpoint.
     pub metrics_address: Option<SocketAddr>,
     /// Bytes a second that wiping writes at most; `None`: as fast as the disk.
     pub wipe_rate: Option<Bytes>,
     /// How long CreateVolume and DeleteVolume wait for a wipe before they answer ABORTED.
     pub wipe_timeout: Duration,
-    /// How log lines are written.
+    /// Format of log lines.
     pub log_format: LogFormat,
-    /// Which log lines are written.
+    /// Filter for log lines.
     pub log_level: LogFilter,
 }
 
-/// Who says which pools there are.
+/// Source of the list of pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolsFrom {
     /// The settings; there has to be one.
@@ -58,7 +58,7 @@ pub enum PoolsFrom {
     Cluster,
 }
 
-/// Where the space of one pool comes from.
+/// Sources of the space of one pool.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PoolSettings {
     /// Volume groups that are there.
@@ -74,21 +74,21 @@ pub struct PoolSettings {
 pub struct NewDisk {
     /// The disk.
     pub path: DiskPath,
-    /// Whether it may be initialised although it is not blank: what is on it is lost.
+    /// True if it may be initialised although it is not blank, which destroys its content.
     pub wipe: bool,
 }
 
-/// One thing that is wrong with the settings; prints as `pliant.toml:7: pools[0].name: …`.
+/// One error in the settings; prints as `pliant.toml:7: pools[0].name: …`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {reason}")]
 pub struct ConfigError {
-    /// Where it was said.
+    /// Place of the setting.
     pub place: Place,
-    /// What is wrong and what would be right.
+    /// What is wrong, and what is valid.
     pub reason: String,
 }
 
-/// Where a setting was said.
+/// Place of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// Nowhere: the setting is missing.
@@ -101,7 +101,7 @@ pub enum Place {
     Line {
         /// The file as it was named.
         file: String,
-        /// From 1.
+        /// Line number, from 1.
         line: usize,
         /// The path of the key: `pools[0].name`; empty for the file as a whole.
         key: String,
@@ -120,16 +120,16 @@ impl fmt::Display for Place {
     }
 }
 
-/// A value and where it was said.
+/// A value and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed<T> {
     /// The value.
     pub value: T,
-    /// Where.
+    /// Place of the value.
     pub place: Place,
 }
 
-/// What one source of settings says; `None` is silence.
+/// The settings of one source; `None` if it does not have a setting.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layer {
     /// `endpoint`.
@@ -158,31 +158,31 @@ pub struct Layer {
     pub log_level: Option<LogFilter>,
 }
 
-/// A pool as one source says it.
+/// A pool as one source defines it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolLayer {
-    /// Its name.
+    /// Name of the pool.
     pub name: PoolName,
-    /// Where it was said.
+    /// Place of the pool.
     pub place: Place,
-    /// Its groups.
+    /// Names of existing volume groups.
     pub groups: Vec<Placed<GroupName>>,
-    /// Its disks that become groups.
+    /// Disks to create volume groups on.
     pub create: Vec<WantedDisk>,
-    /// Its spare disks.
+    /// Standby disks.
     pub spares: Vec<WantedDisk>,
 }
 
-/// A disk as one source says it.
+/// A disk as one source defines it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WantedDisk {
     /// The disk.
     pub path: Placed<DiskPath>,
-    /// Whether it may be wiped.
+    /// True if it may be wiped.
     pub wipe: bool,
 }
 
-/// What the command line and its environment say.
+/// The settings of the command line and its environment variables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
     /// Single values; its pools are empty.

@@ -1,11 +1,12 @@
-//! The loops: each observes, plans and applies, and asks nobody whether it is its turn.
+//! The control loops: each observes, plans and applies, without leader election.
 //!
-//! On a node, [`agent`] carries out the requests for it, [`storage`] tells what it has, [`usage`] how
-//! full that is, and [`pools::follow`] makes its pools those that the administrator wants. In the
-//! controller, [`pools`] says which nodes a pool is for, [`cleaner`] removes requests that have ended,
-//! [`nodes`] the records of nodes that are gone, and [`events`] tells people what has happened. In the
-//! operator, which watches claims, [`nudge`] wakes the resizer for edits that it has missed, and [`topology`]
-//! says on claims that no node fits their class. Every replica of the controller runs its loops: an effect that another one had already is none.
+//! On a node, [`agent`] executes the VolumeRequests for it, [`storage`] publishes its storage,
+//! [`usage`] the usage of its volumes, and [`pools::follow`] applies the StoragePools for it. In
+//! the controller, [`pools`] computes the nodes of each pool, [`cleaner`] deletes finished
+//! VolumeRequests, [`nodes`] deletes the NodeStorage objects of removed nodes, and [`events`]
+//! writes events. In the operator, which watches claims, [`nudge`] notifies the resizer of edits
+//! that it missed, and [`topology`] reports claims whose class fits no node. Every replica of the
+//! controller runs its loops, as a repeated effect changes nothing.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub mod storage;
 pub mod topology;
 pub mod usage;
 
-/// Do the work for one object of a loop; true if it is done. An error, a panic or a call that hangs is that object's:
+/// Does the work for one object of a loop; true if it is done. An error, a panic or a call that hangs is that object's:
 /// the loop goes on with the others.
 async fn is_done(
     in_loop: &'static str,
@@ -38,13 +39,13 @@ async fn is_done(
             Ok(Err(error)) => causes::in_full(&error),
             Err(why) => why.to_string(),
         };
-        tracing::warn!(error, "the work for an object is not done yet");
+        tracing::warn!(error, "failed to reconcile an object; retrying");
         false
     };
     told.instrument(reconcile(in_loop, object)).await
 }
 
-/// Wait so long; without a time, for ever.
+/// Waits so long; without a time, for ever.
 async fn until(next: Option<Duration>) {
     match next {
         Some(next) => tokio::time::sleep(next).await,

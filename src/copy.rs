@@ -1,17 +1,19 @@
-//! Carries bytes from one volume into another so that nobody has to trust it: what was carried is
-//! read again on both sides and compared before it is called done.
+//! Copies bytes from one volume into another and verifies the copy: both sides are read again and
+//! compared before the copy counts as complete.
 //!
-//! Both trees may be hostile. Nothing is ever reached by a path: each step goes by one name from an
-//! open directory and follows no link, so that no `..`, no link and no rename leads out of the tree.
+//! Both trees may be hostile. Nothing is ever accessed by a path: each step goes by one name from
+//! an open directory and follows no link, so that no `..`, no link and no rename leads out of the
+//! tree.
 //!
 //! # What tells whether a file has to be carried again
 //!
-//! No list is kept, neither in memory nor in a file: the target is the list. A file gets the times of
-//! its source as the last thing, so that one with the same size and modification time was carried whole,
-//! and its own change time, which nobody can set, says when. What has changed in the source since has a
-//! later change time. That takes no memory, no room, and outlives any process and any pod. What it cannot
-//! see, such as an old directory moved into the place of another, a final round finds by comparing all
-//! contents, and carries again; or by an index of what was compared, see `index.rs`, if that is wanted.
+//! No list is stored, neither in memory nor in a file: the target is the list. A file gets the
+//! times of its source as the last step. So one with the same size and modification time was copied
+//! completely, and its own change time, which no one can set, says when. What has changed in the
+//! source since has a later change time. That takes no memory and no space, and outlives any
+//! process and any pod. What it cannot detect, such as an old directory moved into the place of
+//! another, a final pass finds by comparing all contents, and copies again. If wanted, an index of
+//! what was compared makes that cheaper, see `index.rs`.
 
 mod content;
 mod device;
@@ -60,9 +62,9 @@ pub use verify::{Difference, Verified, verify};
 pub use walk::{Descent, Found, Step, Walk};
 pub use xattr::{Attributes, attributes, is_carried};
 
-/// Copy a tree: look whether there is room and whether the target is ours to change, carry, and after a final round compare. If that finds a
-/// difference in what an earlier round had carried, all contents are compared, carried again where they
-/// differ, and compared once more.
+/// Copies a tree: checks the free space and whether the target may be changed, copies, and after a
+/// final pass compares. If the comparison finds a difference in what an earlier pass had copied,
+/// all contents are compared, copied again where they differ, and compared once more.
 ///
 /// # Errors
 /// Each kind of [`CopyError`].
@@ -89,10 +91,10 @@ pub fn copy_from<O: Origin>(
     fill(source, &open(target)?, asked, None, hand, tell)
 }
 
-/// Try whether a target can be opened as a copy would, and change nothing.
+/// Checks whether a target can be opened as a copy would, and changes nothing.
 ///
 /// # Errors
-/// [`CopyError::Refused`] for a device that is in use; what the system says.
+/// [`CopyError::Refused`] for a device that is in use; errors of the system.
 pub fn probe(target: &Path, is_device: bool) -> Result<Outcome, CopyError> {
     if is_device {
         device::open(target, OFlags::EXCL, true)?;
@@ -184,13 +186,14 @@ fn open_both(source: &Path, target: &Path) -> Result<(Dir, Dir), CopyError> {
     if lies_in(&both.0, &both.1)? || lies_in(&both.1, &both.0)? {
         let (source, target) = (source.display(), target.display());
         return Err(CopyError::Refused(format!(
-            "{source} and {target} are the same, or one is in the other; name two trees"
+            "{source} and {target} are the same directory, or one contains the other; use two \
+             separate trees"
         )));
     }
     Ok(both)
 }
 
-/// Whether a directory is another one, or somewhere below it.
+/// Returns whether a directory is another one, or somewhere below it.
 fn lies_in(dir: &Dir, top: &Dir) -> Result<bool, CopyError> {
     let top = top.own_meta().at("reading", b"")?.id;
     let mut here = dir.again().at("reading", b"")?;

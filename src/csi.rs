@@ -1,8 +1,8 @@
 //! The protocol: the Container Storage Interface over a Unix socket.
 //!
-//! A handler is parse, do, reply. [`parse`] turns a request into words of the field that cannot be
-//! wrong, the rooms below do the work, `reply` turns the outcome into a message, and [`status`]
-//! alone chooses codes.
+//! A handler is parse, do, reply. [`parse`] turns a request into valid types of [`crate::volume`],
+//! the modules below do the work, `reply` turns the outcome into a message, and only [`status`]
+//! chooses codes.
 
 pub mod controller;
 pub mod identity;

@@ -1,7 +1,9 @@
-//! File systems: probe, make, check, grow, shrink. One table says which tool does what for which of them.
+//! File systems: probe, create, check, grow, shrink. One table lists the tool for each operation
+//! and file system.
 //!
-//! What a device carries and how much of it is read from its superblock, never from a cache, an
-//! exit code or the text of a tool; a tool only acts, and its success is what a second look sees.
+//! The content of a device and the size of its file system are read from its superblock, never from
+//! a cache, an exit code or the text of a tool. A tool only acts, and its success is what a second
+//! look sees.
 
 use std::path::{Path, PathBuf};
 
@@ -28,7 +30,7 @@ pub use shrink::{covers, shrink_mounted, shrink_unmounted};
 pub use superblock::{Facts, Superblock};
 pub use tools::{always_mounted_with, driver, grows_online};
 
-/// Why something could not be done with a file system.
+/// Error of an operation on a file system.
 #[derive(Debug, thiserror::Error)]
 pub enum FsError {
     /// The device does not carry the file system that it should; nothing was changed.
@@ -36,9 +38,9 @@ pub enum FsError {
     Unexpected {
         /// The device.
         device: PathBuf,
-        /// What it carries, as far as that is known.
+        /// Content of the device, as far as it is known.
         found: String,
-        /// What was expected.
+        /// Expected content.
         wanted: FsKind,
     },
     /// The device is smaller than the smallest file system of the kind.
@@ -53,14 +55,14 @@ pub enum FsError {
         /// The smallest that is made.
         smallest: Bytes,
     },
-    /// The check has found what it may not repair by itself: a person must.
+    /// The check found errors that it may not repair: they have to be repaired manually.
     #[error("the file system on {} has errors: {meaning}; unmount it and run `{repair}`", device.display())]
     Damaged {
         /// The device.
         device: PathBuf,
-        /// What the checker says.
+        /// Result of the check.
         meaning: String,
-        /// What to type.
+        /// Command for the repair.
         repair: String,
     },
     /// It cannot grow while it is mounted.
@@ -74,37 +76,37 @@ pub enum FsError {
     NotFilled {
         /// The device.
         device: PathBuf,
-        /// What the file system covers.
+        /// Size that the file system covers.
         covers: Bytes,
         /// The device's size.
         size: Bytes,
     },
-    /// It cannot become so small, or not now; it is as it was.
-    #[error("the file system on {} cannot become {to}: {why}", device.display())]
+    /// It cannot shrink so far, or not now; it is unchanged.
+    #[error("the file system on {} cannot shrink to {to}: {why}", device.display())]
     CannotShrink {
         /// The device.
         device: PathBuf,
         /// The size that was asked for.
         to: Bytes,
-        /// What is in the way.
+        /// Reason.
         why: String,
     },
     /// A program ended without success.
-    #[error("`{command}` ended with {code}: {stderr}")]
+    #[error("`{command}` exited with {code}: {stderr}")]
     Failed {
         /// The command as one would type it.
         command: String,
-        /// Its exit code.
+        /// Exit code of the command.
         code: i32,
         /// The tail of its standard error.
         stderr: String,
     },
-    /// The machine refused a call.
+    /// A call to the host failed.
     #[error(transparent)]
     Host(#[from] HostError),
 }
 
-/// Read the superblock of a device; `None` if no kind known here is on it.
+/// Reads the superblock of a device; `None` if no kind known here is on it.
 ///
 /// # Errors
 /// [`FsError::Host`] if the device is missing or cannot be read.
@@ -120,7 +122,7 @@ async fn known(host: &dyn Host, device: &Path, kind: FsKind) -> Result<Superbloc
         Some(superblock) if superblock.kind == kind => Ok(superblock),
         other => Err(FsError::Unexpected {
             device: device.to_owned(),
-            found: other.map_or("nothing known".to_owned(), |sb| sb.kind.to_string()),
+            found: other.map_or("no known content".to_owned(), |sb| sb.kind.to_string()),
             wanted: kind,
         }),
     }
@@ -136,7 +138,7 @@ fn failed(command: String, output: &Output) -> FsError {
     FsError::Failed { command, code: output.code, stderr: reason(&output.stderr) }
 }
 
-/// How many lines of what a program says are told.
+/// How many lines of what a program says are reported.
 const REASON: usize = 3;
 
 /// How long a line is at least that goes on in the next one.
@@ -160,7 +162,7 @@ fn reason(stderr: &str) -> String {
     let usage = all.iter().position(|line| explains(line));
     let told = match usage {
         // The reason is in front of it, and the newest words are the nearest to it.
-        Some(0) => return "it does not take these options".to_owned(),
+        Some(0) => return "it does not accept these options".to_owned(),
         Some(usage) => &all[..usage],
         None => &all,
     };
@@ -200,7 +202,7 @@ mod tests {
             ),
             (
                 "Usage: mkfs.ext4 [-c|-l filename] [-b block-size]\n\t[-C cluster-size]\n",
-                "it does not take these options",
+                "it does not accept these options",
             ),
             (
                 "The resize maximum must be greater than the filesystem size.\n\nBad option(s) specified: \n\n\

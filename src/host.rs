@@ -1,9 +1,9 @@
-//! The door: the only room of the driver that touches the machine.
+//! The host interface: the only module of the driver that accesses the host.
 //!
-//! Everything that this driver does to a machine or learns from it passes through the trait
-//! [`Host`]: programs, LVM commands, block devices, device-mapper, mounts, file system ioctls.
-//! [`RealHost`] does it; the fake of the tests is a machine in memory that can lose its power
-//! before and after each effect. Nothing in here decides anything.
+//! Everything that this driver does to a host or reads from it goes through the trait [`Host`]:
+//! programs, LVM commands, block devices, device-mapper, mounts, file system ioctls. [`RealHost`]
+//! implements it. The fake of the tests is a host in memory that can lose its power before and
+//! after each effect. Nothing in here decides anything.
 
 mod block;
 mod cmd;
@@ -54,29 +54,29 @@ use async_trait::async_trait;
 
 use crate::bytes::Bytes;
 
-/// What went wrong at the door.
+/// Error of the host interface.
 ///
-/// The variants are the decisions that a caller can take; the words are for people.
+/// The variants are the decisions that a caller can take; the messages are for people.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The program could not be started: it is not installed or may not be executed.
-    #[error("`{what}` could not be started{}", tools::to_install(what, source))]
+    #[error("failed to start `{what}`{}", tools::to_install(what, source))]
     NotStarted {
         /// The command as one would type it.
         what: String,
-        /// Why the kernel refused.
+        /// Error of the kernel.
         source: io::Error,
     },
     /// The call has not come back within its limit. **It still runs**: nothing was killed.
-    #[error("`{what}` has not come back after {} s", limit.as_secs())]
+    #[error("`{what}` has not returned after {} s", limit.as_secs())]
     TimedOut {
         /// The command or call as one would type it.
         what: String,
         /// The limit that passed.
         limit: Duration,
     },
-    /// The program died before it could say how it ended; its effects may be half done.
-    #[error("`{what}` died half-way")]
+    /// The program was killed before it finished; its effects may be incomplete.
+    #[error("`{what}` was killed before it finished")]
     Died {
         /// The command as one would type it.
         what: String,
@@ -95,7 +95,7 @@ pub enum HostError {
 fn of_links(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(nix::libc::ELOOP) => {
-            " (a symbolic link is on the way, and none is followed: name the path without it)"
+            " (the path contains a symbolic link, and none is followed: use the path without it)"
         }
         _ => "",
     }
@@ -113,12 +113,13 @@ impl HostError {
     }
 }
 
-/// The kernel of a machine.
+/// The kernel of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
-    /// Its release as `uname -r` prints it, such as `6.1.0-30-amd64`; empty if it could not be read.
+    /// Its release as `uname -r` prints it, such as `6.1.0-30-amd64`; empty if it could not be
+    /// read.
     pub release: String,
-    /// How large its pages are.
+    /// Page size.
     pub page_size: Bytes,
 }
 
@@ -136,41 +137,41 @@ pub trait HeldDevice: Send + Sync + fmt::Debug {
     async fn flush(&self) -> Result<(), HostError>;
 }
 
-/// What a device is held open for.
+/// Purpose of holding a device open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeldFor {
     /// To change it through this.
     Writing,
-    /// That a program finds it at its path. The kernel may refuse to mount what is open for writing.
+    /// A program will open it by its path. The kernel may refuse to mount what is open for writing.
     Programs,
 }
 
-/// Keeps other LVM commands away from a group until it is dropped.
+/// Excludes other LVM commands from a volume group until it is dropped.
 pub trait GroupLock: Send {}
 
-/// The machine.
+/// The host.
 ///
-/// Every path is absolute. A call that changes something may be repeated: making what is there and
-/// removing what is gone are said in the method's text. No call outlives its limit for the caller;
-/// none is ever killed.
+/// Every path is absolute. A call that changes something may be repeated: each method describes
+/// what it does if the target already exists or is already removed. For the caller no call takes
+/// longer than its limit; none is ever killed.
 ///
 /// # Errors
-/// Each method: [`HostError::System`] with the errno, [`HostError::TimedOut`] when the kernel did not
-/// come back, and for programs the other variants.
+/// Each method: [`HostError::System`] with the errno, [`HostError::TimedOut`] when the kernel did
+/// not return, and for programs the other variants.
 #[async_trait]
 pub trait Host: Send + Sync + fmt::Debug + 'static {
     // Programs.
 
-    /// Run a program to its end and say how it ended; a non-zero exit is not an error here.
+    /// Runs a program to its end and returns its result; a non-zero exit is not an error here.
     ///
     /// The program `lvm` takes devices as [`Host::lvm`] does.
     async fn run(&self, cmd: Cmd) -> Result<Output, HostError>;
 
-    /// Run a program with an image of this size as its last argument: all of it is a hole, it is in memory, and gone
+    /// Runs a program with an image of this size as its last argument: all of it is a hole, it is in memory, and gone
     /// afterwards, however that ends.
     async fn run_on_image(&self, cmd: Cmd, size: Bytes) -> Result<Output, HostError>;
 
-    /// Run one LVM command (`lvcreate …`, without `lvm`) in the shell that serves `lane`, and return
+    /// Runs one LVM command (`lvcreate …`, without `lvm`) in the shell that serves `lane`, and return
     /// the JSON object that it wrote to its report descriptor (report, then command log).
     ///
     /// Its last log row has `log_type` `status` and `log_context` `shell`; `log_ret_code` is 1 for
@@ -182,24 +183,24 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// group's name.
     async fn lvm(&self, lane: &str, cmd: Cmd) -> Result<String, HostError>;
 
-    /// Make exactly these block devices visible to the LVM commands of one lane.
+    /// Makes exactly these block devices visible to the LVM commands of one lane.
     ///
     /// Every LVM command reads the label of every disk that it can see, so a lane sees only its own:
     /// the hung disk of another group does not hang it.
     async fn pin_devices(&self, lane: &str, devices: &[PathBuf]) -> Result<(), HostError>;
 
-    /// Take the lock file of a group as LVM does, or `None` while another command holds it.
+    /// Takes the lock file of a group as LVM does, or `None` while another command holds it.
     async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError>;
 
     // Disks and volumes as block devices.
 
-    /// List the disks that could carry a physical volume.
+    /// Lists the disks that could carry a physical volume.
     async fn disks(&self) -> Result<Vec<Disk>, HostError>;
 
     /// The size of a block device.
     async fn device_size(&self, device: &Path) -> Result<Bytes, HostError>;
 
-    /// Read from a block device past the page cache; short only at its end.
+    /// Reads from a block device past the page cache; short only at its end.
     async fn read_at(
         &self,
         device: &Path,
@@ -207,18 +208,18 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
         length: usize,
     ) -> Result<Vec<u8>, HostError>;
 
-    /// Whether a part of a block device holds nothing but zeroes, read past the page cache.
+    /// Returns whether a part of a block device contains only zeroes, read past the page cache.
     async fn is_zero(&self, device: &Path, range: Range<u64>) -> Result<bool, HostError>;
 
-    /// Write zeroes, unmapping nothing that would not read back as zeroes (`BLKZEROOUT`).
+    /// Writes zeroes, unmapping nothing that would not read back as zeroes (`BLKZEROOUT`).
     async fn write_zeroes(&self, device: &Path, range: Range<u64>) -> Result<(), HostError>;
 
-    /// Discard (`BLKDISCARD`): the content is undefined afterwards unless the disk promises zeroes.
+    /// Discards (`BLKDISCARD`): the content is undefined afterwards unless the disk promises zeroes.
     async fn discard(&self, device: &Path, range: Range<u64>) -> Result<(), HostError>;
 
-    /// Open a block device and keep it open, if its node is that of the device with this number. Others
-    /// open and mount it all the same. A program that is then [run](Host::run) on it keeps it open too, to
-    /// its end.
+    /// Opens a block device and holds it open, if its node is that of the device with this number.
+    /// Others can open and mount it all the same. A program that is then [run](Host::run) on it
+    /// holds it open too, to its end.
     async fn hold(
         &self,
         device: &Path,
@@ -226,45 +227,46 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
         held_for: HeldFor,
     ) -> Result<Box<dyn HeldDevice>, HostError>;
 
-    /// Whether somebody has the block device to himself: a mount of any namespace, or a device on it.
+    /// Returns whether something has claimed the block device: a mount of any namespace, or a
+    /// device on it.
     async fn is_claimed(&self, device: &Path) -> Result<bool, HostError>;
 
-    /// List the devices that the kernel has stacked on a block device, on each other, and on loop
+    /// Lists the devices that the kernel has stacked on a block device, on each other, and on loop
     /// devices over it: the topmost first, the order in which they can be stopped.
     async fn holders(&self, device: DeviceNumber) -> Result<Vec<Holder>, HostError>;
 
-    /// Make everything written to the device durable (`fsync`, which sends a cache flush).
+    /// Makes everything written to the device durable (`fsync`, which sends a cache flush).
     async fn flush(&self, device: &Path) -> Result<(), HostError>;
 
     // Device-mapper.
 
-    /// List all device-mapper devices.
+    /// Lists all device-mapper devices.
     async fn dm_list(&self) -> Result<Vec<DmDevice>, HostError>;
 
-    /// Find a device by its dm uuid.
+    /// Finds a device by its dm uuid.
     async fn dm_info(&self, uuid: &str) -> Result<Option<DmInfo>, HostError>;
 
-    /// Find a device by its dm uuid, with its live table, which is empty where it has none.
+    /// Finds a device by its dm uuid, with its live table, which is empty where it has none.
     async fn dm_table(&self, uuid: &str) -> Result<Option<(DmInfo, Vec<DmTarget>)>, HostError>;
 
-    /// Drop the table that waits (`DM_TABLE_CLEAR`).
+    /// Drops the table that waits (`DM_TABLE_CLEAR`).
     async fn dm_clear(&self, uuid: &str) -> Result<(), HostError>;
 
-    /// Let I/O go on with the table that is live, or with the waiting one if there is one.
+    /// Lets I/O go on with the table that is live, or with the waiting one if there is one.
     async fn dm_resume(&self, uuid: &str) -> Result<(), HostError>;
 
-    /// Remove a device that nobody holds open; already gone is success.
+    /// Removes a device that is not open; success if it does not exist.
     async fn dm_remove(&self, uuid: &str) -> Result<(), HostError>;
 
     // Mounts and paths.
 
-    /// Read the mount table.
+    /// Reads the mount table.
     async fn mounts(&self) -> Result<Vec<Mount>, HostError>;
 
-    /// Of these device-mapper devices those with a mounted ext file system in which the kernel has
-    /// found errors since its last check, and how many.
+    /// Returns those of these device-mapper devices with a mounted ext file system in which the
+    /// kernel has found errors since its last check, with the number of errors.
     ///
-    /// Where its journal has ended with them, the mount table still shows it as writable.
+    /// If its journal was aborted by them, the mount table still shows it as writable.
     async fn ext_errors(
         &self,
         devices: &[DeviceNumber],
@@ -273,35 +275,36 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// Mount a file system.
     async fn mount(&self, mount: &NewMount) -> Result<(), HostError>;
 
-    /// Bind `source` (a directory, or a device node onto a file) to `target`, with per-mount flags by
+    /// Binds `source` (a directory, or a device node onto a file) to `target`, with per-mount flags by
     /// name (`ro`, `nodev`, `nosuid`, `noexec`, `noatime`, …).
     async fn bind(&self, source: &Path, target: &Path, flags: &[String]) -> Result<(), HostError>;
 
-    /// Make a file system writable that was mounted read-only at `target`, and this mount of it, with the
+    /// Makes a file system writable that was mounted read-only at `target`, and this mount of it, with the
     /// flags by name that it has beside that. Other mounts of it stay what they are.
     async fn mount_writable(&self, target: &Path, flags: &[String]) -> Result<(), HostError>;
 
-    /// Unmount the topmost mount at `target`.
+    /// Unmounts the topmost mount at `target`.
     async fn unmount(&self, target: &Path) -> Result<(), HostError>;
 
-    /// What `path` is, or `None` if there is nothing. No symbolic link is followed on the way.
+    /// Returns the type of `path`, or `None` if it does not exist. No symbolic link on the path is
+    /// followed.
     async fn path_kind(&self, path: &Path) -> Result<Option<PathKind>, HostError>;
 
-    /// Where `path` leads when all links are followed, or `None` if that is nowhere: a disk in
-    /// `/dev/disk/by-id` becomes the one of [`Host::disks`].
+    /// Resolves all links in `path`; `None` if it does not exist. A disk in `/dev/disk/by-id`
+    /// becomes the one of [`Host::disks`].
     async fn real_path(&self, path: &Path) -> Result<Option<PathBuf>, HostError>;
 
-    /// Make a directory with its parents; there already is success.
+    /// Creates a directory with its parents; there already is success.
     async fn make_dir(&self, path: &Path) -> Result<(), HostError>;
 
-    /// Make an empty file in an existing directory; there already is success.
+    /// Creates an empty file in an existing directory; there already is success.
     async fn make_file(&self, path: &Path) -> Result<(), HostError>;
 
-    /// Remove an empty directory, an empty file or a link; already gone is success. A file that holds
-    /// something, and any other thing, is an error and stays.
+    /// Removes an empty directory, an empty file or a link; success if it does not exist. A file
+    /// with content, and any other entry, is an error and stays.
     async fn remove_path(&self, path: &Path) -> Result<(), HostError>;
 
-    /// Say how full a mounted file system is.
+    /// Reads the usage of a mounted file system.
     async fn usage(&self, path: &Path) -> Result<Usage, HostError>;
 
     // Resizing mounted file systems.
@@ -312,7 +315,7 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// `XFS_IOC_FSGEOMETRY`.
     async fn xfs_geometry(&self, mounted: &Path) -> Result<XfsGeometry, HostError>;
 
-    /// `XFS_IOC_FSGROWFSDATA`: the new count of data blocks, and the inode share to keep.
+    /// `XFS_IOC_FSGROWFSDATA`: the new count of data blocks, and the inode share to preserve.
     async fn xfs_grow(
         &self,
         mounted: &Path,
@@ -326,7 +329,8 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// `BTRFS_IOC_RESIZE` of the only device to all of it.
     async fn btrfs_grow_to_device(&self, mounted: &Path) -> Result<(), HostError>;
 
-    /// `BTRFS_IOC_RESIZE` of the only device to this many bytes of it: what lies behind is moved first.
+    /// `BTRFS_IOC_RESIZE` of the only device to this many bytes of it: the data beyond is moved
+    /// first.
     async fn btrfs_shrink(&self, mounted: &Path, to: Bytes) -> Result<(), HostError>;
 
     // What it is.
@@ -352,7 +356,7 @@ mod tests {
             source: io::Error::from_raw_os_error(errno),
         };
         let said = error(nix::libc::ELOOP).to_string();
-        assert!(said.starts_with("mkdir /a (a symbolic link is on the way"), "{said}");
+        assert!(said.starts_with("mkdir /a (the path contains a symbolic link"), "{said}");
         assert_eq!(error(nix::libc::EIO).to_string(), "mkdir /a");
     }
 }

@@ -1,7 +1,7 @@
 //! Volume groups and logical volumes: read without LVM, changed only by LVM.
 //!
-//! [`scan()`] finds the groups on the machine's disks; [`VolumeGroup`] reads one of them, orders the
-//! commands that change it, and heals what a killed command left.
+//! [`scan()`] finds the volume groups on the host's disks. [`VolumeGroup`] reads one of them,
+//! orders the commands that change it, and repairs what a killed command left.
 
 mod commands;
 pub mod group;
@@ -32,25 +32,25 @@ pub use torn::{Wanted, undo_torn_commits};
 pub use volume_group::{Turn, VolumeGroup};
 pub use words::Words;
 
-/// Why a group could not be read or changed.
+/// Reason why a volume group could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum LvmError {
-    /// No disk of the machine carries a group of this name; its disks may be away.
+    /// No disk of the host carries a volume group of this name; its disks may be missing.
     #[error(
-        "no disk of this machine carries volume group {group}; {others}: see `pvs` and the kernel log"
+        "no disk of this node carries volume group {group}; {others}: see `pvs` and the kernel log"
     )]
     Absent {
         /// The group.
         group: String,
-        /// Which groups are here, in words.
+        /// The volume groups of the host, for people.
         others: String,
     },
-    /// A group that cannot be told apart, or that changes must not touch.
+    /// A volume group that is ambiguous, or that must not be changed.
     #[error("volume group {group}: {reason}")]
     Unusable {
         /// The group.
         group: String,
-        /// What was seen, with the devices, and what to do.
+        /// What was found, with the devices, and what to do.
         reason: String,
     },
     /// The device of a volume is in use on another disk than the group has; nothing was done to it.
@@ -64,7 +64,7 @@ pub enum LvmError {
         reason: String,
     },
     /// An earlier call on the group has not come back; nothing was sent.
-    #[error("volume group {group} does not answer: {what}")]
+    #[error("volume group {group} is not responding: {what}")]
     Hung {
         /// The group.
         group: String,
@@ -72,7 +72,7 @@ pub enum LvmError {
         what: String,
     },
     /// Another change of the group, such as the merge of a snapshot, has not ended; nothing was sent.
-    #[error("volume group {group} is being changed by another operation, which takes long")]
+    #[error("volume group {group} is being changed by another long-running operation")]
     Occupied {
         /// The group.
         group: String,
@@ -86,14 +86,14 @@ pub enum LvmError {
         source: Arc<MetadataError>,
     },
     /// LVM refused a command; a look at the group shows what became of it.
-    #[error("`{command}` was refused by LVM: {words}")]
+    #[error("LVM rejected `{command}`: {words}")]
     Refused {
         /// The command as one would type it.
         command: String,
         /// LVM's own words.
         words: String,
     },
-    /// The machine failed a call.
+    /// A call to the host failed.
     #[error("volume group {group}")]
     Host {
         /// The group.

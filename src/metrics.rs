@@ -1,4 +1,4 @@
-//! Figures for Prometheus: one table of names, filled as things happen or when somebody asks.
+//! Metrics for Prometheus: one table of names, filled as things happen or at a scrape.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +31,7 @@ pub use table::{Figure, Kind, TABLE};
 
 type Labels = Vec<(&'static str, String)>;
 
-/// What is counted while it happens. Clones count together.
+/// Counters that are updated as events happen. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     rpc_duration: Family<Labels, Histogram, fn() -> Histogram>,
@@ -42,28 +42,28 @@ pub struct Metrics {
     swap_pause: Histogram,
 }
 
-/// What is looked up when somebody asks.
+/// Values that are collected at a scrape.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Figures {
-    /// One element a pool.
+    /// Pools.
     pub pools: Vec<PoolSummary>,
-    /// One element a volume group.
+    /// Volume groups.
     pub groups: Vec<GroupFigure>,
-    /// One element a disk.
+    /// Disks.
     pub disks: Vec<DiskFigure>,
-    /// One element a volume.
+    /// Volumes.
     pub volumes: Vec<VolumeStatus>,
-    /// How full the mounted file systems were that answered when they were asked last.
+    /// Usage of the mounted file systems that responded to the last sampling.
     pub usages: BTreeMap<VolumeId, Usage>,
     /// Growths that have ended since the start, by outcome.
     pub growths: BTreeMap<&'static str, u64>,
-    /// Calls of the machine by kind since the start.
+    /// Calls to the host by kind since the start.
     pub host_calls: BTreeMap<&'static str, u64>,
     /// LVM commands by their first word since the start: how long they took, and how they failed.
     pub lvm_commands: BTreeMap<&'static str, CommandFigure>,
     /// Bytes that were wiped since the start.
     pub wiped: Bytes,
-    /// What a controller knows of its cluster.
+    /// Metrics that only a controller has.
     pub cluster: ClusterFigures,
     /// Objects that cannot be decoded, by kind.
     pub unreadable: BTreeMap<String, u64>,
@@ -71,14 +71,14 @@ pub struct Figures {
     pub panics: BTreeMap<&'static str, u64>,
     /// Lines of the log that could not be written or formatted since the start.
     pub lost_log_lines: u64,
-    /// When the certificate of an operator's webhook ends, since 1970.
+    /// Expiration time of an operator's webhook certificate, since 1970.
     pub certificate_expiry: Option<Duration>,
 }
 
-/// Knows the figures of now.
+/// Source of the values for a scrape.
 #[async_trait]
 pub trait FigureSource: Send + Sync + 'static {
-    /// The figures, from memory: a disk that hangs must not hang whoever asks.
+    /// Returns the values, from memory: a disk that hangs must not block a scrape.
     async fn figures(&self) -> Figures;
 }
 
@@ -109,7 +109,7 @@ fn fill_times() -> Histogram {
 }
 
 impl Metrics {
-    /// Count one answered RPC: `method` such as `Controller/CreateVolume`, `code` such as `OK` or `ABORTED`.
+    /// Counts one answered RPC: `method` such as `Controller/CreateVolume`, `code` such as `OK` or `ABORTED`.
     pub fn observe(&self, method: &str, code: &str, duration: Duration) {
         let method = ("method", method.to_owned());
         self.rpc_duration.get_or_create(&vec![method.clone()]).observe(duration.as_secs_f64());
@@ -119,27 +119,27 @@ impl Metrics {
         }
     }
 
-    /// Tell of fillings from the first reading on: who waits for a first failure has to see that there was
-    /// none before.
+    /// Creates the populator metrics from the first scrape on: an alert on a first failure has to
+    /// see that there was none before.
     pub fn expect_fillings(&self) {
         for result in ["success", "error", "retry"] {
             let _ = self.fills.get_or_create(&vec![("result", result.to_owned())]);
         }
     }
 
-    /// Count one claim that was validated: `result` as KEP-1495 names it.
+    /// Counts one claim that was validated: `result` as KEP-1495 names it.
     pub fn validated(&self, result: &str) {
         self.validations.get_or_create(&vec![("result", result.to_owned())]).inc();
     }
 
-    /// Count one filling of a claim that has ended.
+    /// Counts one population of a claim that has ended.
     pub fn filled(&self, result: &str, took: Duration) {
         let labels = vec![("result", result.to_owned())];
         self.fills.get_or_create(&labels).inc();
         self.fill_seconds.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// Count how long a pod was away to get another claim.
+    /// Records how long a pod was stopped to get another claim.
     pub fn paused(&self, away: Duration) {
         self.swap_pause.observe(away.as_secs_f64());
     }

@@ -13,34 +13,35 @@ use nix::libc::EINVAL;
 
 use crate::host::{DeviceNumber, Host, HostError, Mount, NewMount, PathKind};
 
-/// Why a mount is not as it should be.
+/// Reason why a mount is not in the expected state.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// Something else is there; nothing was changed.
-    #[error("{target} shows {found}, not {wanted}; see `findmnt {target}`, and if that can go, `umount {target}`", target = target.display())]
+    #[error("{target} shows {found}, not {wanted}; see `findmnt {target}`, and if that is not \
+             needed, run `umount {target}`", target = target.display())]
     Occupied {
-        /// Where.
+        /// Mount point.
         target: PathBuf,
-        /// What is there.
+        /// What is mounted.
         found: String,
-        /// What was wanted.
+        /// What was expected.
         wanted: String,
     },
     /// Nothing is there, and something has to be.
     #[error("nothing is mounted at {}, not {wanted}", target.display())]
     NotMounted {
-        /// Where.
+        /// Mount point.
         target: PathBuf,
-        /// What was wanted.
+        /// What was expected.
         wanted: String,
     },
-    /// It is still mounted after all its layers were unmounted: somebody mounts it again.
-    #[error("{} is mounted again by somebody else", target.display())]
+    /// It is still mounted after all its layers were unmounted: another process mounts it again.
+    #[error("{} was mounted again by another process", target.display())]
     StillMounted {
-        /// Where.
+        /// Mount point.
         target: PathBuf,
     },
-    /// The machine refused a call.
+    /// A call to the host failed.
     #[error(transparent)]
     Host(#[from] HostError),
 }
@@ -68,7 +69,7 @@ pub async fn ensure_mounted(
     Ok(true)
 }
 
-/// Make what is mounted at a target writable that was mounted read-only there; `true` if that changed
+/// Makes what is mounted at a target writable that was mounted read-only there; `true` if that changed
 /// anything.
 ///
 /// A file system that the kernel has turned read-only after an error stays so: its mount never was.
@@ -96,7 +97,7 @@ pub async fn ensure_writable(
     Ok(true)
 }
 
-/// Bind a mounted directory to its target; `true` if that changed anything.
+/// Binds a mounted directory to its target; `true` if that changed anything.
 ///
 /// `source` is a mount point in `before`; what is seen there must be seen at `target`. Bound there
 /// already with the same right to write is success; other flags are not compared.
@@ -114,7 +115,7 @@ pub async fn ensure_bound(
     let Some(shown) = before.at(source) else {
         return Err(MountError::NotMounted {
             target: source.to_owned(),
-            wanted: format!("what is to be seen at {}", target.display()),
+            wanted: format!("the source of {}", target.display()),
         });
     };
     let wanted = Wanted {
@@ -131,10 +132,10 @@ pub async fn ensure_bound(
     Ok(true)
 }
 
-/// Bind a device's node to a file; `true` if that changed anything.
+/// Binds a device's node to a file; returns `true` if that changed anything.
 ///
-/// `device` is the number that must be seen there. Needs no second look at the table: the node at
-/// `target` itself tells its number.
+/// `device` is the expected number. Needs no second look at the table: the node at `target` itself
+/// has its number.
 ///
 /// # Errors
 /// [`MountError::Occupied`] if something else is at `target`, before or after.
@@ -159,11 +160,11 @@ pub async fn ensure_node_bound(
     }
 }
 
-/// Unmount all layers at `target`; `true` if there were any.
+/// Unmounts all layers at `target`; returns `true` if there were any.
 ///
 /// # Errors
-/// [`MountError::Host`] with EBUSY while a process uses it, [`MountError::StillMounted`] if somebody
-/// else mounts it at the same time.
+/// [`MountError::Host`] with EBUSY while a process uses it, [`MountError::StillMounted`] if another
+/// process mounts it at the same time.
 pub async fn ensure_unmounted(
     host: &dyn Host,
     before: &MountTable,
@@ -175,7 +176,7 @@ pub async fn ensure_unmounted(
     }
     for _ in 0..layers {
         match host.unmount(target).await {
-            // No mount any more: somebody else was quicker.
+            // No mount any more: another process was quicker.
             Err(error) if error.errno() == Some(EINVAL) => break,
             answer => answer?,
         }
@@ -195,7 +196,7 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Whether the table has it; an error if it has something else there.
+    /// Returns whether the table has it; an error if it has something else there.
     fn is_in(&self, table: &MountTable) -> Result<bool, MountError> {
         match table.at(self.target) {
             None => Ok(false),
@@ -227,7 +228,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Whether it was mounted so.
+/// Returns whether it was mounted so.
 fn is_read_only(mount: &Mount) -> bool {
     mount.mount_options.iter().any(|option| option == "ro")
 }
@@ -247,7 +248,7 @@ fn named(kind: Option<PathKind>) -> String {
         Some(PathKind::Block(number)) => format!("block device {number}"),
         Some(PathKind::Directory) => "a directory".to_owned(),
         Some(PathKind::File) => "a file".to_owned(),
-        Some(PathKind::Other) => "something that is no device".to_owned(),
+        Some(PathKind::Other) => "something that is not a device".to_owned(),
         None => "nothing".to_owned(),
     }
 }

@@ -1,8 +1,8 @@
-//! What this machine can do with a volume: make it, grow and shrink it, show it to a workload, remove
-//! it.
+//! The operations of this node on volumes: create, grow, shrink, publish to a workload, delete.
 //!
-//! The record of a volume is the tags of its logical volume ([`record`]); nothing is kept elsewhere,
-//! so each call looks, acts and looks again, and a call that was cut short is finished by the next.
+//! The state of a volume is in the tags of its logical volume ([`record`]); nothing is stored
+//! elsewhere. So each call reads, acts and reads again, and an interrupted call is finished by the
+//! next.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -55,7 +55,7 @@ use pools::Pool;
 pub use disks::{NewDisk, SetupError};
 pub use plan::{GroupSource, PoolPlan};
 
-/// This machine: its pools, and the volumes in them.
+/// This node: its pools, and the volumes in them.
 pub struct Node {
     settings: NodeSettings,
     host: Arc<dyn Host>,
@@ -88,30 +88,30 @@ impl fmt::Debug for Node {
     }
 }
 
-/// What a node is told at its start.
+/// Settings of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSettings {
     /// The node's name.
     pub name: String,
-    /// Its short stable id, derived from the name.
+    /// Its short stable hash, derived from the name.
     pub key: NodeKey,
-    /// How many volumes it takes; 0: the caller decides.
+    /// Maximum number of volumes; 0: the caller decides.
     pub max_volumes: u32,
-    /// Whether growing a volume leaves its file system to the node step, always.
+    /// True if only the node step expands file systems, and not the growth of a volume.
     pub two_step: bool,
-    /// Whether who shows a raw device to a workload keeps it from writing to one that it is to read only: a bind
-    /// mount does not. The kubelet does, by the container's rules for devices.
+    /// True if the caller enforces read-only access to raw block volumes. A read-only bind mount
+    /// does not. The kubelet does, by the container's rules for devices.
     pub guarded_devices: bool,
     /// Bytes a second that a wipe may write; `None`: no limit.
     pub wipe_rate: Option<Bytes>,
-    /// How long a call waits for a wipe before its caller is told to ask again.
+    /// Time that a call waits for a wipe before it returns an error and its caller retries.
     pub wipe_patience: Duration,
-    /// Where the driver keeps what does not outlive a reboot.
+    /// Directory for what does not outlive a reboot.
     pub state_dir: PathBuf,
 }
 
 impl NodeSettings {
-    /// Where unmounted file systems are mounted while they are grown.
+    /// Directory in which unmounted file systems are mounted while they are resized.
     pub fn private_mounts(&self) -> PathBuf {
         self.state_dir.join("grow")
     }
@@ -123,12 +123,13 @@ fn device_node(number: DeviceNumber) -> PathBuf {
 }
 
 impl Node {
-    /// What the node tells about itself, from memory.
+    /// Returns the information about the node, from memory.
     pub fn info(&self) -> NodeInfo {
         NodeInfo { name: self.settings.name.clone(), max_volumes: self.settings.max_volumes }
     }
 
-    /// Have nobody wait for a wipe any more, since the process is to end: whoever waits is told how far it is.
+    /// Ends all waits for a wipe, since the process is about to exit: the callers get the progress
+    /// so far.
     pub fn leave(&self) {
         self.wipes.leave();
     }
@@ -151,7 +152,7 @@ impl Node {
             return Ok(());
         };
         let table = MountTable::read(self.host.as_ref()).await;
-        let table = table.map_err(failed("the mount table could not be read"))?;
+        let table = table.map_err(failed("failed to read the mount table"))?;
         // All mounts of a file system are one holder of its device.
         let staged = self.shown(&table, info.number).iter().any(|m| Some(&*m.target) == staging);
         let holder = if let Some(elsewhere) = self.mounted_elsewhere(&table, info.number, staging) {
@@ -190,11 +191,11 @@ impl Node {
     /// No process has such a device open: the host's udev may have made it from what a tenant wrote.
     async fn stacked_on(&self, device: DeviceNumber) -> Result<Option<String>, VolumeError> {
         let above = self.host.holders(device).await;
-        let above = above.map_err(failed("what holds the device could not be read"))?;
+        let above = above.map_err(failed("failed to read what holds the device"))?;
         let commands: Vec<String> = above.iter().map(Holder::command_to_stop).collect();
         Ok((!above.is_empty()).then(|| {
             format!(
-                "{} on the node holds {}; if nothing uses it, stop it there: `{}`",
+                "{} on the node holds {}; if nothing uses it, run on the node: `{}`",
                 few(&above),
                 device_node(device).display(),
                 commands.join(" && ")
@@ -202,7 +203,7 @@ impl Node {
         }))
     }
 
-    /// Make all changes of all groups durable.
+    /// Makes all changes of all volume groups durable.
     async fn flush_all(&self) -> Result<(), VolumeError> {
         for (_, group) in served(&self.pools()) {
             group.flush().await?;

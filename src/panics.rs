@@ -1,4 +1,5 @@
-//! A panic in the work for one object is that object's trouble: it is caught, counted, and said.
+//! Contains panics: a panic in the work for one object affects only that object. It is caught,
+//! counted, and reported.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -7,18 +8,18 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 
-/// What a panic said.
+/// Message of a panic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the program has an error: {0}")]
+#[error("internal error: {0}")]
 pub struct Panicked(pub String);
 
 /// How many panics were caught since the start, by what they were in. Its scope is that of the figure: the process.
 static CAUGHT: LazyLock<Mutex<BTreeMap<&'static str, u64>>> = LazyLock::new(Mutex::default);
 
-/// Do the work for one object; a panic of it is counted, and is no panic of the others.
+/// Does the work for one object; a panic is counted, and does not affect the others.
 ///
 /// # Errors
-/// What the panic said.
+/// The panic message.
 pub async fn caught<T>(
     work_for: &'static str,
     work: impl Future<Output = T>,
@@ -27,16 +28,16 @@ pub async fn caught<T>(
     AssertUnwindSafe(work).catch_unwind().await.map_err(|panic| counted(work_for, &*panic))
 }
 
-/// As [`caught`], of work that waits for nothing.
+/// Like [`caught`], for synchronous work.
 ///
 /// # Errors
-/// What the panic said.
+/// The panic message.
 pub fn caught_now<T>(work_for: &'static str, work: impl FnOnce() -> T) -> Result<T, Panicked> {
     let done = std::panic::catch_unwind(AssertUnwindSafe(work));
     done.map_err(|panic| counted(work_for, &*panic))
 }
 
-/// Count the panics that were caught since the start, by what the work was for.
+/// Counts the panics that were caught since the start, by what the work was for.
 pub fn panics() -> BTreeMap<&'static str, u64> {
     CAUGHT.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
@@ -45,7 +46,7 @@ fn counted(work_for: &'static str, panic: &(dyn Any + Send)) -> Panicked {
     let said = panic.downcast_ref::<String>().map(String::as_str);
     let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
     *CAUGHT.lock().unwrap_or_else(PoisonError::into_inner).entry(work_for).or_default() += 1;
-    Panicked(said.unwrap_or("it does not say which").to_owned())
+    Panicked(said.unwrap_or("no details").to_owned())
 }
 
 #[cfg(test)]

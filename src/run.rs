@@ -1,4 +1,4 @@
-//! The wiring: the only room that sees every other.
+//! The wiring: the only module that uses all others.
 
 mod carry;
 mod client;
@@ -28,30 +28,30 @@ use crate::config::{LogFilter, LogFormat, PoolsFrom, Settings};
 use crate::host::{Host, RealHost, UDEV_RULES};
 use crate::{api, cli, doctor, trial};
 
-/// Tell kubectl what may follow these words.
+/// Prints shell completions for these words.
 ///
 /// # Errors
-/// What the system says of files, where one may follow.
+/// An error of the system while reading files, where one may follow.
 pub fn complete(words: Vec<OsString>) -> Result<ExitCode> {
     print(&cli::candidates(words)?)
 }
 
-/// Print what kept a command from being carried out; that it cannot be printed changes nothing.
+/// Prints why a command failed; a failure to print is ignored.
 pub fn complain(error: &anyhow::Error) {
     let lines = format!("{error:#}");
     let lines: Vec<String> = lines.lines().map(doctor::harmless).collect();
     log::complain(&format_args!("{}: {}", cli::program(), lines.join("\n")));
 }
 
-/// Run one role to its end.
+/// Runs one role to its end.
 ///
 /// # Errors
-/// What kept the role from being carried out; printed once, by `main`.
+/// The error of the role; printed once, by `main`.
 pub fn run(command: Command) -> Result<ExitCode> {
     match command {
         Command::CheckConfig(args) => check_config(args),
         Command::Standalone(args) => {
-            // Wrong settings are told to anybody.
+            // Wrong settings are reported to anyone.
             let settings = args.settings.into();
             match Settings::read(settings, args.config.as_deref(), PoolsFrom::Settings) {
                 Ok(settings) => on_this_machine("standalone", &settings, standalone::serve),
@@ -109,7 +109,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Serve what needs the disks of this machine, until it is told to stop.
+/// Serves what needs the disks of this host, until it is stopped.
 fn on_this_machine<F: Future<Output = Result<()>>>(
     role: &str,
     settings: &Settings,
@@ -120,7 +120,7 @@ fn on_this_machine<F: Future<Output = Result<()>>>(
     in_the_background(role, &log, || serve(settings.clone()))
 }
 
-/// Serve with a log, until it is told to stop.
+/// Serves with a log, until it is stopped.
 fn in_the_background<F: Future<Output = Result<()>>>(
     role: &str,
     (format, level): &(LogFormat, LogFilter),
@@ -140,11 +140,12 @@ fn in_the_background<F: Future<Output = Result<()>>>(
 }
 
 /// # Errors
-/// What to type instead, for a user who could not do what the role does.
+/// The commands to run instead, for a user who could not do what the role does.
 fn must_be_root(role: &str, user: Uid) -> Result<()> {
     ensure!(
         user.is_root(),
-        "root is needed to make and mount volumes, and this is user {user}: sudo pliant {role} …"
+        "creating and mounting volumes requires root, and this is user {user}: run sudo pliant \
+         {role} …"
     );
     Ok(())
 }
@@ -155,7 +156,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
         .worker_threads(2) // The work is waiting; threads beyond this only cost memory.
         .enable_all()
         .build()
-        .context("the runtime could not be started")
+        .context("failed to start the runtime")
 }
 
 fn check_config(args: CheckConfig) -> Result<ExitCode> {
@@ -165,7 +166,7 @@ fn check_config(args: CheckConfig) -> Result<ExitCode> {
     }
 }
 
-/// Look at this machine; the status says whether something has to be put right.
+/// Checks this host; the exit status shows whether something has to be fixed.
 fn examine(args: &Doctor) -> Result<ExitCode> {
     // A state directory of its own: looking must not touch that of a running driver.
     let state = std::env::temp_dir().join(format!("pliant-doctor-{}", std::process::id()));
@@ -193,12 +194,12 @@ fn refuse(errors: &[crate::config::ConfigError]) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Print to standard output; a reader that has left, as `head` does, is no failure.
+/// Prints to standard output; a reader that has left, as `head` does, is no failure.
 fn print(text: &str) -> Result<ExitCode> {
     print_to_listener(text).map(|_| ExitCode::SUCCESS)
 }
 
-/// Print, and say whether there is still somebody who reads it.
+/// Prints, and say whether there is still someone who reads it.
 fn print_to_listener(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

@@ -1,7 +1,7 @@
-//! The words of the field: what a volume is, what is asked of it, and what can be answered.
+//! The domain types: what a volume is, the operations on it, and their results.
 //!
-//! Both makers of volumes (this machine, and later a whole cluster) speak these words, and so does
-//! the protocol above them. Types in here cannot be wrong: each is parsed once, at the edge.
+//! Both providers of volumes (a node, and a whole cluster) use these types, and so does the
+//! protocol above them. A value in here cannot be invalid: each is parsed once, at the edge.
 
 use std::fmt;
 use std::str::FromStr;
@@ -54,7 +54,7 @@ pub enum FsKind {
     Btrfs,
 }
 
-/// When a file system can become smaller where it lies.
+/// When a file system can shrink in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shrinks {
     /// Never: what it holds has to be copied to a smaller one.
@@ -94,7 +94,7 @@ impl FsKind {
         }
     }
 
-    /// When one of this kind can become smaller.
+    /// Returns when a file system of this type can shrink.
     pub const fn shrinks(self) -> Shrinks {
         match self {
             FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => Shrinks::Unmounted,
@@ -103,7 +103,7 @@ impl FsKind {
         }
     }
 
-    /// Whether it is one of the ext family, which share a superblock and their tools.
+    /// Returns whether it is one of the ext family, which share a superblock and their tools.
     pub const fn is_ext(self) -> bool {
         matches!(self, FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4)
     }
@@ -125,7 +125,7 @@ impl FromStr for FsKind {
     }
 }
 
-/// How the workload sees a volume.
+/// Volume mode: raw block, or a file system of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// A block device; its content is the tenant's own.
@@ -154,10 +154,10 @@ impl FromStr for Mode {
     }
 }
 
-/// How a logical volume lies on its disks.
+/// Layout of a logical volume on its disks.
 ///
-/// Thin, striped and RAID layouts are further variants; `lvm/layout.rs` has the sizes and the command
-/// of each.
+/// Thin, striped and RAID layouts are further variants; `lvm/layout.rs` has the sizes and the
+/// command of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layout {
     /// Extents one after the other.
@@ -187,7 +187,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Whether a volume of this size is what was asked for.
+    /// Returns whether a volume of this size satisfies the request.
     pub fn admits(self, size: Bytes) -> bool {
         size >= self.at_least && self.at_most.is_none_or(|limit| size <= limit)
     }
@@ -208,11 +208,11 @@ impl fmt::Display for Wanted {
 pub struct NewVolume {
     /// The caller's name for it, 1 to 128 characters of any script.
     pub name: String,
-    /// Its size; [`Wanted::at_least`] is the default size where the caller gave none.
+    /// Requested size; [`Wanted::at_least`] is the default size if the caller set none.
     pub size: Wanted,
-    /// What the workload sees.
+    /// Volume mode, and file system type.
     pub mode: Mode,
-    /// What the class asks for.
+    /// Parameters of the class.
     pub class: Class,
     /// The nodes that it may be made on, the preferred ones first; empty: any.
     pub nodes: Vec<String>,
@@ -225,18 +225,18 @@ impl NewVolume {
     }
 }
 
-/// Where a volume stands.
+/// State of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// Its extents are taken but not yet wiped; nobody may use it.
+    /// Its extents are allocated but not yet wiped; it must not be used.
     Creating,
-    /// In use or ready for it; the file system fills the device, as far as it is known.
+    /// In use or ready for it; the file system covers the device, as far as it is known.
     Ready,
     /// The logical volume has its new size, the file system follows.
     Resizing,
     /// A growth has ended since the driver started.
     Resized,
-    /// It is being wiped before it goes.
+    /// It is being wiped before it is removed.
     Deleting {
         /// Wiped so far.
         wiped: Bytes,
@@ -258,11 +258,11 @@ impl fmt::Display for State {
 /// One thing that is wrong with a volume or a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ailment {
-    /// How bad.
+    /// Severity of the condition.
     pub severity: Severity,
     /// CamelCase, for machines.
     pub reason: &'static str,
-    /// A sentence: what, where, what to type.
+    /// A sentence: what, where, the commands to run.
     pub message: String,
 }
 
@@ -282,13 +282,13 @@ impl Ailment {
         "VolumeUnreadable",
     ];
 
-    /// The reason that a record names; `Unknown` for one that only a newer version has.
+    /// Returns the reason that an object names; `Unknown` for one that only a newer version has.
     pub fn reason_of(word: &str) -> &'static str {
         Ailment::REASONS.into_iter().find(|reason| *reason == word).unwrap_or("Unknown")
     }
 }
 
-/// How bad an [`Ailment`] is.
+/// Severity of an [`Ailment`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {
     /// Usable, not as it should be.
@@ -302,19 +302,19 @@ pub enum Severity {
 /// A volume as it was made, or has grown since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Volume {
-    /// Its id.
+    /// Id of the volume.
     pub id: VolumeId,
     /// The name that its creator gave.
     pub name: String,
-    /// Its pool.
+    /// Pool of the volume.
     pub pool: PoolName,
     /// The node that holds it.
     pub node: String,
-    /// Its real size: whole extents.
+    /// Real size: whole extents.
     pub size: Bytes,
     /// The size that was asked for when it was made.
     pub requested: Bytes,
-    /// What the workload sees.
+    /// Volume mode, and file system type.
     pub mode: Mode,
 }
 
@@ -323,14 +323,14 @@ pub struct Volume {
 pub struct VolumeStatus {
     /// The volume.
     pub volume: Volume,
-    /// Where it stands.
+    /// State of the volume.
     pub state: State,
-    /// Whether a workload has it mounted or open on its node.
+    /// True if a workload has it mounted or open on its node.
     pub published: bool,
-    /// Who may use it.
+    /// Allowed use of the volume.
     pub fence: Fence,
     /// The size beyond which it does not grow, while it is shrunk.
     pub limit: Option<Bytes>,
-    /// What is wrong; empty for a healthy volume.
+    /// Unhealthy conditions; empty for a healthy volume.
     pub ailments: Vec<Ailment>,
 }

@@ -1,9 +1,9 @@
-//! Sends a volume to the pod of another node that copies it: who sends never writes and keeps nothing, who
-//! receives decides what it needs.
+//! Sends a volume to the pod of another node that copies it: the sender never writes and stores
+//! nothing, the receiver decides what it needs.
 //!
-//! Both ends show a certificate of an authority that was made for this one copy, over TLS 1.3. A connection
-//! does one job. Of a walk, a manifest, a count and a sum all is streamed as it is found, as fast as it
-//! is taken; contents are sent piece by piece, as they are asked for.
+//! Both ends show a certificate of an authority that was created for this one copy, over TLS 1.3. A
+//! connection does one job. A walk, a manifest, a count and a checksum are streamed as they are
+//! computed, as fast as they are read; contents are sent piece by piece, on request.
 
 mod ask;
 mod callers;
@@ -20,7 +20,7 @@ pub use client::{Remote, RemoteDisk, RemoteTree};
 pub use keys::{Credentials, Keys};
 pub use server::{Served, serve};
 
-/// Where a pod that sends listens.
+/// Port on which a sender listens.
 pub const PORT: u16 = 9815;
 
 /// What both sides have to speak.

@@ -337,8 +337,8 @@ fn check_config_tells_every_error_and_fails() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("pliant.toml"), "node = \"a\"\nmax-volumes = \"x\"\n").unwrap();
     let mut command = pliant(&["check-config", "pliant.toml"]);
-    let expected = "pliant.toml:1: node: there is no such key; did you mean `node-id`?\n\
-                    pliant.toml:2: max-volumes: expected a number, found the text `x`\n";
+    let expected = "pliant.toml:1: node: unknown key; did you mean `node-id`?\npliant.toml:2: \
+                    max-volumes: expected a number, found the string `x`\n";
     let (code, out, errors) = said(command.current_dir(dir.path()));
     assert_eq!((code, out.as_str(), errors.as_str()), (Some(1), "", expected));
 }
@@ -452,7 +452,7 @@ fn logs_have_no_colours_without_a_terminal() {
         &state,
     ];
     let (_, _, log) = said(&mut pliant(&args));
-    assert!(log.contains("absent") || log.contains("root is needed"), "{log}");
+    assert!(log.contains("absent") || log.contains("requires root"), "{log}");
     assert!(!log.contains('\x1b'), "{log}");
 }
 

@@ -149,7 +149,7 @@ fn what_has_no_room_is_refused_before_a_byte_is_written() {
     let (code, end) = copy(&source.dir, &small.dir, &[]);
     assert_eq!((code, &end["reason"]), (Some(2), &"refused".into()), "{end}");
     let said = end["message"].as_str().expect("a message");
-    assert!(said.starts_with("the target is too small: the source holds 100 MiB"), "{said}");
+    assert!(said.starts_with("the target is too small: the source has 100 MiB"), "{said}");
     assert_eq!(fs::read_dir(&small.dir).expect("names").count(), 1, "lost+found alone");
     fs::remove_file(source.dir.join("large")).expect("gone");
     for number in 0..100 {

@@ -143,7 +143,7 @@ fn a_machine_with_none_of_the_groups_that_are_named_ends_with_the_reason() {
         &["standalone", "--node-id=n1", "--endpoint=unix:///run/nope/csi.sock", "--pool=fast=nope"],
     )
     .expect_err("it serves nothing");
-    let words = "there is nothing to serve: no disk of this machine carries volume group nope; here are vg0 and vg1";
+    let words = "nothing to serve: no disk of this node carries volume group nope; the node has vg0 and vg1";
     assert!(said.contains(words), "{said}");
     assert!(!Path::new("/run/nope/csi.sock").exists(), "it has served");
 }
@@ -495,7 +495,7 @@ fn a_file_system_that_refuses_writes_is_told() {
     }
 
     let ailing = rig.calls.stats(&volume).expect("stats").volume_condition.expect("condition");
-    assert!(ailing.abnormal && ailing.message.contains("refuses writes"), "{ailing:?}");
+    assert!(ailing.abnormal && ailing.message.contains("read-only"), "{ailing:?}");
     layer.heals();
     rig.calls.hide(&volume);
     rig.calls.show(&volume);

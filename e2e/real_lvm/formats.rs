@@ -26,8 +26,8 @@ fn options_that_mkfs_or_the_kernel_refuses_are_refused_before_a_volume_is_made()
         (FsKind::Ext4, "-J size=100000", "journal size"),
         (FsKind::Xfs, "-d agcount=1000", "too small"),
         (FsKind::Xfs, "-l size=4g", "too large"),
-        (FsKind::Xfs, "-b size=64k", "larger than the pages of the node"),
-        (FsKind::Btrfs, "-s 16k", "larger than the pages of the node"),
+        (FsKind::Xfs, "-b size=64k", "larger than the page size of the node"),
+        (FsKind::Btrfs, "-s 16k", "larger than the page size of the node"),
         (FsKind::Btrfs, "-n 128k", "nodesize"),
     ] {
         let (mode, size) = (Mode::Filesystem(kind), Bytes::mib(512));

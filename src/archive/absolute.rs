@@ -1,5 +1,5 @@
-//! How a proxy is asked for an http address: by the whole of it in the first line of the request. The client would make
-//! a tunnel, and many proxies make those for https alone.
+//! Requests http URLs through a proxy with the absolute form in the request line. The client would
+//! open a tunnel, and many proxies allow those for https only.
 
 use std::io;
 
@@ -52,7 +52,7 @@ impl<In: Transport> Transport for Asked<In> {
         let output = self.inner.buffers().output();
         if !output.starts_with(GET) || amount + length > output.len() {
             return Err(
-                io::Error::other("a request that is no GET, or longer than what takes it").into()
+                io::Error::other("the request is not a GET, or is longer than its buffer").into()
             );
         }
         output.copy_within(from..amount, from + length);

@@ -34,20 +34,20 @@ impl FromStr for Address {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Address, String> {
-        let uri: Uri = text.parse().map_err(|error| format!("`{text}` is no address: {error}"))?;
+        let uri: Uri = text.parse().map_err(|error| format!("`{text}` is not a URL: {error}"))?;
         let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
         match uri.scheme_str() {
             // It would stand in the pod's command line, for all who may read pods.
-            _ if authority.contains('@') => Err("an address may not hold a password".to_owned()),
+            _ if authority.contains('@') => Err("a URL must not contain a password".to_owned()),
             Some("http" | "https") => Ok(Address(uri)),
-            _ => Err(format!("`{text}` begins with neither http:// nor https://")),
+            _ => Err(format!("`{text}` must begin with http:// or https://")),
         }
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A query may be a signature that lets anybody read.
+        // A query may be a signature that lets anyone read.
         let (scheme, authority) = (self.0.scheme_str(), self.0.authority());
         let authority = authority.map(http::uri::Authority::as_str).unwrap_or_default();
         write!(f, "{}://{authority}{}", scheme.unwrap_or_default(), self.0.path())
@@ -76,14 +76,14 @@ impl Address {
             }
         }?;
         if self.is_https() && !next.is_https() {
-            return Err(format!("it leads to {next}, which is not https"));
+            return Err(format!("it redirects to {next}, which is not https"));
         }
         Ok(next)
     }
 }
 
-/// Begin to read an archive; its length, if the server says one. No connection is made to an address that
-/// is out of reach, whatever a name or a redirection leads to.
+/// Begins to read an archive; returns its length, if the server sends one. No connection is made to
+/// an address that is not allowed, whatever a name or a redirection points to.
 ///
 /// # Errors
 /// [`CopyError::Refused`] for an answer that will stay so, [`CopyError::Failed`] for one that may not.
@@ -106,15 +106,16 @@ fn ask(first: &Address, route: &Route) -> Result<Response<Body>, CopyError> {
             }
         }
     }
-    Err(CopyError::Refused(format!("{first} leads on more than {REDIRECTS} times")))
+    Err(CopyError::Refused(format!("{first} redirects more than {REDIRECTS} times")))
 }
 
 fn ask_one(address: &Address, route: &Route) -> Result<Response<Body>, CopyError> {
     let proxy = route.proxies.of(&address.0);
     if proxy.is_some() && !route.reach.allows_by_proxy(address.0.host().unwrap_or_default()) {
         return Err(CopyError::Refused(format!(
-            "{address} is fetched by a proxy, which finds its address: from here archives are fetched so only \
-             from hosts that the administrator names (populator.allowedArchiveHosts)"
+            "{address} is fetched through a proxy, which resolves the host name: archives are \
+             fetched through a proxy only from hosts that the administrator names \
+             (populator.allowedArchiveHosts)"
         )));
     }
     let mut request = agent(address, route, proxy)?.get(address.0.clone());
@@ -167,25 +168,26 @@ fn agent(address: &Address, route: &Route, proxy: Option<&Proxy>) -> Result<Agen
     })
 }
 
-/// Whom we believe: the authorities of the machine, and those of the bundle.
+/// Whom we believe: the authorities of the host, and those of the bundle.
 fn roots(address: &Address, route: &Route) -> Result<RootCerts, CopyError> {
     let machine = rustls_native_certs::load_native_certs();
     let all = machine.certs.iter().chain(route.bundle.certificates());
     let all: Vec<Certificate<'static>> =
         all.map(|one| Certificate::from_der(one).to_owned()).collect();
     if all.is_empty() {
-        let why = format!("no authority is known here; {GIVE_IT}");
+        let why = format!("no certificate authority is configured; {GIVE_IT}");
         return Err(failed(address, io::Error::other(why)));
     }
     Ok(RootCerts::from(all))
 }
 
-const GIVE_IT: &str = "give the certificate of the one that has signed the server's, as PEM, in the chart's value \
-                       populator.caBundle, or in --ca-bundle of `pliant unpack`";
+const GIVE_IT: &str = "set the PEM certificate of the authority that signed the server's \
+                       certificate in the chart value populator.caBundle, or in --ca-bundle of \
+                       `pliant unpack`";
 
 /// That a name leads to no address that may be asked.
 #[derive(Debug, thiserror::Error)]
-#[error("out of reach")]
+#[error("no allowed address")]
 struct OutOfReach;
 
 /// Finds the addresses of a name that may be asked. It is these that are connected to: a name cannot lead
@@ -232,15 +234,14 @@ fn cannot(address: &Address, proxy: Option<&Proxy>, error: ureq::Error) -> CopyE
     match &error {
         ureq::Error::Other(why) if why.is::<OutOfReach>() => {
             return CopyError::Refused(format!(
-                "{address} leads to no public address: from here archives are fetched from public addresses \
-                 alone, and from those that the administrator allows (operator.allowedArchiveCidrs)"
+                "{address} does not resolve to a public address: archives are fetched only from \
+                 public addresses and from those that the administrator allows \
+                 (operator.allowedArchiveCidrs)"
             ));
         }
         _ if is_unknown_authority(&error) => {
             // Another try helps once that is given; and one of several servers may have sent half a chain.
-            let why = format!(
-                "its certificate is signed by an authority that is not known here; {GIVE_IT}"
-            );
+            let why = format!("its certificate is signed by an unknown authority; {GIVE_IT}");
             return failed(address, io::Error::other(why));
         }
         _ => {}
@@ -250,7 +251,10 @@ fn cannot(address: &Address, proxy: Option<&Proxy>, error: ureq::Error) -> CopyE
         None => failed(address, error),
         Some(proxy) => {
             let at = format!("{}:{}", proxy.host(), proxy.port());
-            failed(address, io::Error::new(error.kind(), format!("by the proxy {at}: {error}")))
+            failed(
+                address,
+                io::Error::new(error.kind(), format!("through the proxy {at}: {error}")),
+            )
         }
     }
 }
@@ -284,9 +288,9 @@ fn answered(address: &Address, answer: Response<Body>) -> Result<Response<Body>,
     match status {
         StatusCode::OK => Ok(answer),
         _ if status.is_server_error() || may_change => {
-            Err(failed(address, io::Error::other(format!("the server answers {status}"))))
+            Err(failed(address, io::Error::other(format!("the server returned {status}"))))
         }
-        _ => Err(CopyError::Refused(format!("{address}: the server answers {status}"))),
+        _ => Err(CopyError::Refused(format!("{address}: the server returned {status}"))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Puts the things of an archive into a directory, and nowhere else.
+//! Writes the entries of an archive into a directory, and nowhere else.
 
 use std::ffi::{CStr, CString};
 use std::io::Read;
@@ -46,7 +46,7 @@ struct Directory {
     said: Said,
 }
 
-/// Puts things below one directory.
+/// Writes entries below one directory.
 pub struct Put<'a> {
     top: Dir,
     owners: bool,
@@ -63,7 +63,7 @@ pub struct Put<'a> {
 }
 
 impl<'a> Put<'a> {
-    /// Put into a directory no more than there is room for, and than `max_size` if that is less.
+    /// Writes into a directory, at most as much as there is free space for, and at most `max_size`.
     pub fn into(
         top: &Dir,
         owners: bool,
@@ -88,7 +88,7 @@ impl<'a> Put<'a> {
         })
     }
 
-    /// Put one thing in its place; one that the archive had before under this name goes.
+    /// Writes one entry. It replaces an earlier entry of the archive with the same name.
     pub fn entry(&mut self, mut entry: Entry<Guard>, tick: Tick) -> Result<(), CopyError> {
         let kind = entry.header().entry_type();
         if kind.is_pax_global_extensions() {
@@ -117,15 +117,18 @@ impl<'a> Put<'a> {
             EntryType::Link => self.one_more_name(&dir, name, &said, &entry)?,
             EntryType::Fifo => self.fifo(&dir, name, &said)?,
             EntryType::Char | EntryType::Block => {
-                return Err(hostile(&said.path, "is a device, which no archive may bring"));
+                return Err(hostile(
+                    &said.path,
+                    "is a device; an archive must not contain devices",
+                ));
             }
-            _ => return Err(hostile(&said.path, "is of a kind that is not known")),
+            _ => return Err(hostile(&said.path, "is of an unknown type")),
         }
         self.done.files += 1;
         tick()
     }
 
-    /// Give the directories theirs, and say what was put.
+    /// Sets owners, modes and times of the directories, and returns what was written.
     pub fn finish(mut self) -> Result<Outcome, CopyError> {
         for Directory { path, said } in std::mem::take(&mut self.directories) {
             let said = Said { path: names(&path)?, ..said };
@@ -138,7 +141,8 @@ impl<'a> Put<'a> {
     fn said(&self, entry: &mut Entry<Guard>) -> Result<Said, CopyError> {
         let path = names(&entry.path_bytes())?;
         if path.first().is_some_and(|name| name.as_c_str() == STAGE) {
-            let why = "has the name of the directory in which an archive is unpacked; leave it out";
+            let why = "has the name of the directory into which the archive is unpacked; leave it \
+                       out of the archive";
             return Err(hostile(&path[..1], why));
         }
         let broken = |error| refused(error, "reading", "the archive");
@@ -148,7 +152,7 @@ impl<'a> Put<'a> {
         let seconds = i64::try_from(header.mtime().map_err(broken)?).unwrap_or_default();
         let owner = if self.owners {
             let owner = id(header.uid().map_err(broken)?).zip(id(header.gid().map_err(broken)?));
-            Some(owner.ok_or_else(|| hostile(&path, "has an owner that cannot be"))?)
+            Some(owner.ok_or_else(|| hostile(&path, "has an invalid owner"))?)
         } else {
             None
         };
@@ -179,7 +183,7 @@ impl<'a> Put<'a> {
                 }
                 Some(meta) if meta.kind == Kind::Directory => {}
                 Some(_) => {
-                    return Err(hostile(path, "leads through something that is no directory"));
+                    return Err(hostile(path, "has a parent that is not a directory"));
                 }
             }
             dir = dir.enter(name).at_names("entering", so_far)?;
@@ -191,12 +195,12 @@ impl<'a> Put<'a> {
         match dir.find(name).at_names("reading", &said.path)? {
             None => self.hand.make_dir(dir, name).at_names("making", &said.path)?,
             Some(meta) if meta.kind == Kind::Directory => {}
-            Some(_) => return Err(hostile(&said.path, "is twice in it, as different things")),
+            Some(_) => return Err(hostile(&said.path, "appears twice with different types")),
         }
         self.keep(said)
     }
 
-    /// Keep what is said of a directory until the end.
+    /// Stores what is said of a directory until the end.
     fn keep(&mut self, mut said: Said) -> Result<(), CopyError> {
         let path = joined(&std::mem::take(&mut said.path));
         let attributes = said.attributes.iter().map(|(name, value)| name.len() + value.len());
@@ -204,8 +208,8 @@ impl<'a> Put<'a> {
         let left = self.left_for_directories.checked_sub(takes);
         self.left_for_directories = left.ok_or_else(|| {
             CopyError::Refused(format!(
-                "the archive has directories whose names and attributes take more than {}; pack fewer \
-                 of them, or leave their attributes out",
+                "the names and attributes of the directories in the archive need more than {}; \
+                 pack fewer directories, or leave their attributes out",
                 Bytes::new(DIRECTORIES as u64)
             ))
         })?;
@@ -224,8 +228,8 @@ impl<'a> Put<'a> {
         let size = entry.size();
         if size > self.left {
             return Err(CopyError::Refused(format!(
-                "the archive holds more than {}, which is what the target has room for or --max-size \
-                 allows",
+                "the archive is larger than {}, the free space of the target or the limit of \
+                 --max-size",
                 self.limit
             )));
         }
@@ -238,7 +242,7 @@ impl<'a> Put<'a> {
             let read = entry.read_exact(piece);
             read.map_err(|error| refused(error, "reading", "the archive"))?;
             at += length as u64;
-            // Zeroes need no room.
+            // Zeroes need no space.
             if piece.iter().any(|byte| *byte != 0) {
                 self.hand
                     .write(&file, piece, at - length as u64)
@@ -263,14 +267,14 @@ impl<'a> Put<'a> {
     ) -> Result<(), CopyError> {
         let first = names(&entry.link_name_bytes().unwrap_or_default())?;
         let Some((last, above)) = first.split_last() else {
-            return Err(hostile(&said.path, "is a name of the top"));
+            return Err(hostile(&said.path, "is a hard link to the top directory"));
         };
         let from = self.descend(above)?;
         match from.find(last).at_names("reading", &first)? {
             Some(meta) if meta.kind != Kind::Directory => {
                 self.hand.add_name((&from, last), (dir, name)).at_names("linking", &said.path)
             }
-            _ => Err(hostile(&said.path, "is a name of something that is not in it")),
+            _ => Err(hostile(&said.path, "is a hard link to a file that is not in the archive")),
         }
     }
 
@@ -303,13 +307,13 @@ fn remove_all_but_directories(
 ) -> Result<(), CopyError> {
     match dir.find(name).at_names("reading", &said.path)? {
         Some(meta) if meta.kind == Kind::Directory => {
-            Err(hostile(&said.path, "is twice in it, as different things"))
+            Err(hostile(&said.path, "appears twice with different types"))
         }
         _ => remove_all(hand, dir, name).map(drop).at_names("removing", &said.path),
     }
 }
 
-/// The names of a path, of which none leads up or begins anew.
+/// The names of a path, of which none leads up or starts again.
 fn names(path: &[u8]) -> Result<Vec<CString>, CopyError> {
     let refuse = |why| Err(CopyError::Refused(format!("{} {why}", shown(path))));
     if path.starts_with(b"/") {
@@ -318,7 +322,8 @@ fn names(path: &[u8]) -> Result<Vec<CString>, CopyError> {
     if path.len() > LONGEST_PATH {
         let (start, length) = (shown(&path[..100]), path.len());
         return Err(CopyError::Refused(format!(
-            "{start}… in the archive is a path of {length} bytes, and {LONGEST_PATH} are the most"
+            "{start}… in the archive is a path of {length} bytes; at most {LONGEST_PATH} are \
+             allowed"
         )));
     }
     let parts = path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
@@ -326,7 +331,7 @@ fn names(path: &[u8]) -> Result<Vec<CString>, CopyError> {
     for part in parts {
         match CString::new(part) {
             Ok(name) if part != b".." => names.push(name),
-            _ => return refuse("in the archive leads out of it"),
+            _ => return refuse("in the archive points outside of it"),
         }
     }
     if names.len() > DEEPEST {
@@ -388,7 +393,7 @@ mod tests {
         assert!(refused(&"a/".repeat(DEEPEST + 1)).contains("more than 1000 directories deep"));
         assert!(names("a".repeat(LONGEST_PATH).as_bytes()).is_ok());
         let said = refused(&"a/".repeat(500_000));
-        assert!(said.ends_with("is a path of 1000000 bytes, and 4096 are the most"), "{said}");
+        assert!(said.ends_with("is a path of 1000000 bytes; at most 4096 are allowed"), "{said}");
     }
 
     #[test]

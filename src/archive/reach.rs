@@ -1,4 +1,4 @@
-//! Which addresses an archive may be fetched from.
+//! The addresses from which an archive may be fetched.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,20 +13,20 @@ pub struct Network {
     prefix: u8,
 }
 
-/// Which addresses may be asked: all, or the public ones and some more.
+/// The addresses to which connections are allowed: all, or the public ones and some more.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reach {
-    /// Whether addresses are refused that mean something only on this machine, on its networks or in its
+    /// True if addresses are rejected that are valid only on this host, its networks or its
     /// cluster.
     pub public_only: bool,
-    /// Those that are not refused for that.
+    /// Networks that are exempt from that rule.
     pub allowed: Vec<Network>,
     /// Hosts that a proxy may be asked for then: it is the proxy that finds their addresses.
     pub hosts: Vec<HostName>,
 }
 
 impl Reach {
-    /// Whether an address may be asked.
+    /// Returns whether connections to an address are allowed.
     pub fn allows(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         !self.public_only
@@ -34,7 +34,7 @@ impl Reach {
             || self.allowed.iter().any(|network| network.contains(address))
     }
 
-    /// Whether a proxy may be asked for a host.
+    /// Returns whether a host may be requested through a proxy.
     pub fn allows_by_proxy(&self, host: &str) -> bool {
         !self.public_only || self.hosts.iter().any(|one| one.is(host))
     }
@@ -59,7 +59,7 @@ impl FromStr for Network {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Network, String> {
-        let wrong = || format!("`{text}` is no range of addresses: write one such as 10.2.0.0/16");
+        let wrong = || format!("`{text}` is not a CIDR: write one such as 10.2.0.0/16");
         let (base, prefix) = text.split_once('/').ok_or_else(wrong)?;
         let (base, prefix): (IpAddr, u8) =
             base.parse().ok().zip(prefix.parse().ok()).ok_or_else(wrong)?;

@@ -1,4 +1,4 @@
-//! How the server of an archive is reached: by which proxy, and whose certificates are believed.
+//! The route to the server of an archive: its proxy, and the trusted certificate authorities.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -13,16 +13,16 @@ use ureq::{Proxy, ProxyProtocol};
 
 use crate::archive::{Network, Reach};
 
-/// How the server of an archive is reached.
+/// The route to the server of an archive.
 #[derive(Debug, Clone)]
 pub struct Route {
-    /// Which addresses may be asked.
+    /// Addresses to which connections are allowed.
     pub reach: Reach,
-    /// What asks them in our place.
+    /// Proxies that send the requests.
     pub proxies: Proxies,
-    /// Authorities that are believed besides those of the machine.
+    /// Certificate authorities that are trusted in addition to those of the host.
     pub bundle: Bundle,
-    /// How long an answer may take, and after it each piece.
+    /// Maximum time until a response, and between its pieces.
     pub patience: Duration,
 }
 
@@ -48,7 +48,7 @@ impl Bundle {
     /// The variable from which `pliant unpack` reads them.
     pub const VARIABLE: &'static str = "PLIANT_CA_BUNDLE";
 
-    /// What it was read from.
+    /// The PEM text that it was read from.
     pub fn pem(&self) -> &str {
         &self.pem
     }
@@ -65,14 +65,14 @@ impl FromStr for Bundle {
     fn from_str(text: &str) -> Result<Bundle, String> {
         let mut found = Vec::new();
         for (number, one) in (1..).zip(CertificateDer::pem_slice_iter(text.as_bytes())) {
-            let one = one.map_err(|error| format!("it is no PEM: {error}"))?;
+            let one = one.map_err(|error| format!("it is not PEM: {error}"))?;
             let read = RootCertStore::empty().add(one.clone());
-            read.map_err(|error| format!("certificate {number} of it cannot be read: {error}"))?;
+            read.map_err(|error| format!("failed to read certificate {number} in it: {error}"))?;
             found.push(one);
         }
         if found.is_empty() {
-            return Err("it holds no certificate: give the authority's as PEM, which begins with \
-                        -----BEGIN CERTIFICATE-----"
+            return Err("it contains no certificate: provide the certificate of the authority as \
+                        PEM, which begins with -----BEGIN CERTIFICATE-----"
                 .to_owned());
         }
         Ok(Bundle { certificates: found, pem: text.to_owned() })
@@ -100,7 +100,7 @@ impl Proxies {
     /// The variables, by their upper-case names; those in lower case are read where these are not set.
     pub const VARIABLES: [&str; 3] = ["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
-    /// Read them from `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
+    /// Reads them from `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY`.
     ///
     /// # Errors
     /// The name of a variable that holds no proxy, and not what it holds: that may be a password.
@@ -118,7 +118,7 @@ impl Proxies {
         })
     }
 
-    /// Whether a password stands in the address of one.
+    /// Returns whether the URL of a proxy contains a password.
     pub fn holds_password(&self) -> bool {
         let mut all = [&self.http, &self.https].into_iter().flatten();
         all.any(|proxy| proxy.username().is_some() || proxy.password().is_some())
@@ -137,8 +137,12 @@ fn proxy(variable: &str, text: &str) -> Result<Option<Proxy>, String> {
         return Ok(None);
     }
     let proxy = Proxy::new(text).ok().filter(|proxy| proxy.protocol() == ProxyProtocol::Http);
-    let wrong =
-        || format!("{variable} names no proxy: write one such as http://proxy.example:3128");
+    let wrong = || {
+        format!(
+            "{variable} is not the URL of a proxy: write one such as \
+                    http://proxy.example:3128"
+        )
+    };
     proxy.ok_or_else(wrong).map(Some)
 }
 
@@ -170,7 +174,7 @@ impl Direct {
 pub struct HostName(String);
 
 impl HostName {
-    /// Whether a host is meant by it.
+    /// Returns whether it matches a host.
     pub fn is(&self, host: &str) -> bool {
         match self.0.strip_prefix("*.") {
             Some(domain) => is_in(host, domain),
@@ -188,7 +192,7 @@ impl FromStr for HostName {
             |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '[' | ']');
         if name.is_empty() || !name.chars().all(fits) {
             let write = "write one such as files.example or *.files.example";
-            return Err(format!("`{text}` is no name of a host: {write}"));
+            return Err(format!("`{text}` is not a host name: {write}"));
         }
         Ok(HostName(text.trim_end_matches('.').to_owned()))
     }
@@ -200,7 +204,7 @@ impl fmt::Display for HostName {
     }
 }
 
-/// Whether a host is in a domain, and not that itself.
+/// Returns whether a host is in a domain, and not that itself.
 fn is_in(host: &str, domain: &str) -> bool {
     let host = host.trim_end_matches('.').to_lowercase();
     let before = host.strip_suffix(&domain.to_lowercase());
@@ -274,7 +278,7 @@ mod tests {
     fn what_is_no_proxy_is_refused_without_its_password() {
         for text in ["socks5://u:secret@p:1", "https://u:secret@p", "http://", "u:secret@"] {
             let error = read(&[("HTTPS_PROXY", text)]).unwrap_err();
-            assert!(error.starts_with("HTTPS_PROXY names no proxy"), "{text}: {error}");
+            assert!(error.starts_with("HTTPS_PROXY is not the URL of a proxy"), "{text}: {error}");
             assert!(!error.contains("secret"), "{error}");
         }
         assert!(read(&[("HTTP_PROXY", "http://u:p@p:1")]).unwrap().holds_password());

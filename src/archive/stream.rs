@@ -19,9 +19,9 @@ const NAMES: u64 = 1 << 20;
 pub struct Raw {
     from: Box<dyn Read>,
     hash: Sha256,
-    /// How many bytes were read, also for those who cannot see this now.
+    /// Number of bytes read so far, shared with readers that do not own this value.
     pub count: Rc<Cell<u64>>,
-    /// How many there are, if that is known.
+    /// Number of bytes in all, if it is known.
     pub length: Option<u64>,
 }
 
@@ -30,11 +30,11 @@ impl Raw {
         Raw { from, hash: Sha256::new(), count: Rc::default(), length }
     }
 
-    /// Read what follows the archive, which counts for the sum.
+    /// Reads what follows the archive, which counts for the sum.
     pub fn drain(&mut self, at_most: u64) -> io::Result<()> {
         let rest = io::copy(&mut self.by_ref().take(at_most + 1), &mut io::sink())?;
         let is_too_long = rest > at_most;
-        if is_too_long { Err(hostile("it goes on after the end of the archive")) } else { Ok(()) }
+        if is_too_long { Err(hostile("data follows the end of the archive")) } else { Ok(()) }
     }
 
     pub fn digest(self) -> Digest {
@@ -51,7 +51,7 @@ impl Read for Raw {
     }
 }
 
-/// The tar in an archive, by what its first bytes say of how it is packed.
+/// Opens the tar in an archive; its first bytes determine the compression.
 pub fn decode(raw: &mut Raw) -> io::Result<Box<dyn Read + '_>> {
     let mut first = Vec::new();
     raw.by_ref().take(4).read_to_end(&mut first)?;
@@ -75,7 +75,7 @@ struct Frames<R> {
 }
 
 impl<R: BufRead> Frames<R> {
-    /// Begin with the next frame that holds something; false at the end.
+    /// Begins with the next frame that holds something; false at the end.
     fn next_frame(&mut self) -> io::Result<bool> {
         while !self.from.fill_buf()?.is_empty() {
             match self.decoder.reset(&mut self.from) {
@@ -114,23 +114,23 @@ impl<R: BufRead> Read for Frames<R> {
     }
 }
 
-/// Bounds what is read for the names of a thing, which are kept in memory.
+/// Bounds the memory for the names of an entry.
 pub struct Guard<'a> {
     from: Box<dyn Read + 'a>,
     gate: Gate,
 }
 
-/// Says whether names are read now, or content.
+/// Switches between reading names and reading content.
 #[derive(Clone, Default)]
 pub struct Gate(Rc<Cell<Option<u64>>>);
 
 impl Gate {
-    /// From now on names are read.
+    /// Marks that names are read from now on.
     pub fn names(&self) {
         self.0.set(Some(NAMES));
     }
 
-    /// From now on content is read.
+    /// Marks that content is read from now on.
     pub fn content(&self) {
         self.0.set(None);
     }
@@ -150,7 +150,7 @@ impl Read for Guard<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some(left) = self.gate.0.get() else { return self.from.read(buffer) };
         if left == 0 {
-            return Err(hostile("names and attributes of one thing are longer than 1 MiB"));
+            return Err(hostile("the names and attributes of one entry are longer than 1 MiB"));
         }
         let length = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         let read = self.from.read(&mut buffer[..length])?;
@@ -178,8 +178,8 @@ pub fn refused(error: io::Error, doing: &'static str, name: &str) -> CopyError {
         let why = error.get_ref().and_then(|error| error.downcast_ref::<Hostile>());
         // Words of others quote what they read. That may be no archive but the answer of a server which
         // whoever named the address could not ask himself.
-        let why = why.map_or("it is broken, or no tar, tar.gz or tar.zst", |hostile| hostile.0);
-        return CopyError::Refused(format!("{name} cannot be unpacked: {why}"));
+        let why = why.map_or("it is corrupt, or not a tar, tar.gz or tar.zst", |hostile| hostile.0);
+        return CopyError::Refused(format!("failed to unpack {name}: {why}"));
     }
     Err::<(), _>(error).at(doing, name.as_bytes()).unwrap_err()
 }

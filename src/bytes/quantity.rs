@@ -51,7 +51,7 @@ impl fmt::Display for Why {
                  unit, e.g. 10Gi",
             ),
             Why::TooLong => write!(f, "it has more than {LONGEST} characters"),
-            Why::Exponent => write!(f, "its exponent is beyond {LARGEST_EXPONENT}"),
+            Why::Exponent => write!(f, "its exponent is larger than {LARGEST_EXPONENT}"),
             Why::Negative => f.write_str("it is less than 0"),
             Why::TooLarge => write!(f, "the largest size is {} bytes", Bytes::MAX.get()),
         }
@@ -70,7 +70,7 @@ impl ParseBytesError {
     }
 }
 
-/// Parse a quantity as a size: `10Gi`, `1.5Gi`, `1181116006400m`, `12e6`. A part of a byte rounds up.
+/// Parses a quantity as a size: `10Gi`, `1.5Gi`, `1181116006400m`, `12e6`. A part of a byte rounds up.
 ///
 /// # Errors
 /// [`ParseBytesError`] for what is no quantity, is less than 0, or is beyond [`Bytes::MAX`].
@@ -80,7 +80,7 @@ pub(super) fn parse(text: &str) -> Result<Bytes, ParseBytesError> {
     size.ok_or_else(|| ParseBytesError::new(text, Why::TooLarge))
 }
 
-/// Parse as [`parse`]; what is larger becomes [`Bytes::MAX`].
+/// Parses as [`parse`]; what is larger becomes [`Bytes::MAX`].
 ///
 /// # Errors
 /// [`ParseBytesError`] for what is no quantity, or is less than 0.

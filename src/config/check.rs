@@ -1,4 +1,5 @@
-//! From what was said to what holds: precedence, defaults, and what only all of it together shows.
+//! Merges the sources of settings: precedence, defaults, and errors that show only in all of them
+//! together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,14 +14,14 @@ use crate::volume::{FsKind, PoolName};
 impl Settings {
     /// The file system where neither request nor class names one.
     pub const DEFAULT_FS: FsKind = FsKind::Ext4;
-    /// Where the socket is.
+    /// Default path of the socket.
     pub const DEFAULT_ENDPOINT: &'static str = "unix:///run/pliant/csi.sock";
-    /// Where lvm.conf, device links and locks of this driver live.
+    /// Default directory for lvm.conf, device links and locks of this driver.
     pub const DEFAULT_STATE_DIR: &'static str = "/run/pliant";
     /// How long a call waits for a wipe.
     pub const DEFAULT_WIPE_TIMEOUT: Duration = Duration::from_secs(20);
 
-    /// Read the settings file, if one is named, lay the flags over it, and check the whole.
+    /// Reads the settings file, if one is named, lay the flags over it, and check the whole.
     ///
     /// # Errors
     /// Everything that is wrong, not only the first.
@@ -39,7 +40,7 @@ impl Settings {
         Settings::check(flags, file::parse(path, &text)?, pools)
     }
 
-    /// Lay the flags over the file's settings and the defaults below both.
+    /// Lays the flags over the file's settings and the defaults below both.
     ///
     /// # Errors
     /// Everything that is wrong, not only the first.
@@ -106,7 +107,7 @@ fn pools(
             Some(pool) => pool.spares.push(unwiped(Placed { value: spare.disk, place })),
             None => errors.push(ConfigError {
                 place,
-                reason: format!("there is no pool `{}`; name it with --pool too", spare.name),
+                reason: format!("pool `{}` does not exist; define it with --pool", spare.name),
             }),
         }
     }
@@ -119,7 +120,10 @@ fn pools(
         if named.peek().is_none() {
             errors.push(ConfigError {
                 place: Place::Flag("--allow-wipe-disk"),
-                reason: format!("`{disk}` is no disk of a --pool NAME=create:… and no --spare"),
+                reason: format!(
+                    "`{disk}` is neither a disk of a --pool NAME=create:… nor a \
+                                 --spare"
+                ),
             });
         }
         named.for_each(|wanted| wanted.wipe = true);
@@ -131,8 +135,8 @@ fn pools(
         }
         (PoolsFrom::Cluster, Some(pool)) => {
             let reason =
-                "in a cluster the StoragePool objects say which pools there are: take it out \
-                          here, and see `kubectl explain storagepool.spec`"
+                "in a cluster, StoragePool objects define the pools: remove it here, and see \
+                 `kubectl explain storagepool.spec`"
                     .to_owned();
             errors.push(ConfigError { place: pool.place.clone(), reason });
         }
@@ -179,11 +183,11 @@ fn find_doubles(pools: &[PoolLayer], errors: &mut Vec<ConfigError>) {
             errors.push(ConfigError { place: place.clone(), reason });
         };
         if !names.insert(&pool.name) {
-            fail(&pool.place, format!("pool `{}` is there already", pool.name));
+            fail(&pool.place, format!("pool `{}` is defined twice", pool.name));
         }
         if pool.groups.is_empty() && pool.create.is_empty() {
-            let what =
-                "it has neither groups nor disks to create them from: add `groups` or `create`";
+            let what = "it has neither volume groups nor disks to create them on: add `groups` or \
+                 `create`";
             fail(&pool.place, format!("pool `{}` is empty: {what}", pool.name));
         }
         let groups =
@@ -192,7 +196,7 @@ fn find_doubles(pools: &[PoolLayer], errors: &mut Vec<ConfigError>) {
         let disks = disks.map(|disk| ("disk", disk.path.value.to_string(), &disk.path.place));
         for (kind, name, place) in groups.chain(disks) {
             if let Some(other) = taken.insert((kind, name.clone()), &pool.name) {
-                fail(place, format!("{kind} `{name}` is in pool `{other}` already"));
+                fail(place, format!("{kind} `{name}` is already in pool `{other}`"));
             }
         }
     }

@@ -8,7 +8,7 @@ use super::tree::{self, Entry, Node, Value};
 use super::{ConfigError, Layer, Place, Placed, PoolLayer, WantedDisk};
 use crate::volume::nearest;
 
-/// Read the settings of a file's text; its name picks the format: `.toml`, `.yaml` or `.yml`.
+/// Reads the settings of a file's text; its name picks the format: `.toml`, `.yaml` or `.yml`.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Layer, Vec<ConfigError>> {
     let file = path.display().to_string();
     let fail = |line, reason| {
@@ -196,7 +196,7 @@ impl<'a> Section<'a> {
             .collect()
     }
 
-    /// Refuse what nobody took.
+    /// Refuses what no one took.
     fn close(self) {
         for entry in self.entries {
             if self.known.contains(&entry.key.as_str()) {
@@ -204,8 +204,8 @@ impl<'a> Section<'a> {
             }
             let place = self.place_of(entry.line, &self.path_of(&entry.key));
             let reason = match nearest(&entry.key, &self.known) {
-                Some(known) => format!("there is no such key; did you mean `{known}`?"),
-                None => format!("there is no such key; known are {}", self.known.join(", ")),
+                Some(known) => format!("unknown key; did you mean `{known}`?"),
+                None => format!("unknown key; known keys are {}", self.known.join(", ")),
             };
             self.errors.push(ConfigError { place, reason });
         }
@@ -215,7 +215,7 @@ impl<'a> Section<'a> {
 fn text<T: FromStr<Err: Display>>(value: &Value) -> Result<T, String> {
     match value {
         Value::Text(text) => text.parse().map_err(|error: T::Err| error.to_string()),
-        other => Err(format!("expected a text in quotes, found {}", other.in_words())),
+        other => Err(format!("expected a quoted string, found {}", other.in_words())),
     }
 }
 

@@ -71,14 +71,14 @@ impl FromStr for GroupName {
         let dots = matches!(text, "" | "." | "..");
         if dots || text.starts_with('-') || !text.bytes().all(known) {
             return Err(format!(
-                "`{text}` is not the name of a volume group: LVM takes A-Z, a-z, 0-9, ., _, + and \
-                 -, not beginning with -; `vgs` lists the groups"
+                "`{text}` is not a volume group name: LVM allows A-Z, a-z, 0-9, ., _, + and -, not \
+                 beginning with -; `vgs` lists the volume groups"
             ));
         }
         if text.len() + text.matches('-').count() > GROUP_NAME_IN_DM {
             return Err(format!(
-                "the volume group name `{text}` is too long: each hyphen counted twice, at most \
-                 {GROUP_NAME_IN_DM} characters leave room for the names of our volumes; \
+                "the volume group name `{text}` is too long: with each hyphen counted twice, at \
+                 most {GROUP_NAME_IN_DM} characters are allowed, so that the names of volumes fit; \
                  `vgrename` changes it"
             ));
         }
@@ -107,7 +107,7 @@ impl FromStr for DiskPath {
             Ok(DiskPath(path.to_owned()))
         } else {
             Err(format!(
-                "`{text}` is not the path of a disk: write it as below /dev, such as /dev/sdb or \
+                "`{text}` is not the path of a disk: write a path below /dev, such as /dev/sdb or \
                  /dev/disk/by-id/…"
             ))
         }
@@ -134,7 +134,7 @@ impl FromStr for SocketPath {
         }
         if path.as_os_str().len() > 107 {
             return Err(format!(
-                "`{text}` is too long for a socket: the kernel takes paths of at most 107 bytes"
+                "`{text}` is too long for a socket: the kernel allows paths of at most 107 bytes"
             ));
         }
         Ok(SocketPath(path.to_owned()))
@@ -165,7 +165,7 @@ impl FromStr for StateDir {
     }
 }
 
-/// Whether a path is absolute and goes nowhere but down.
+/// Returns whether a path is absolute and goes nowhere but down.
 fn clean(path: &Path) -> bool {
     path.is_absolute()
         && path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))

@@ -1,4 +1,4 @@
-//! The settings as the TOML file that says the same.
+//! Prints the settings as the equivalent TOML file.
 
 use std::fmt;
 

@@ -176,25 +176,25 @@ spares = [{ disk = "sdb", wipe = "yes" }, { wipe = true }]
 "#;
     assert_eq!(
         error("pliant.toml", text),
-        "pliant.toml:1: nodeid: there is no such key; did you mean `node-id`?
+        "pliant.toml:1: nodeid: unknown key; did you mean `node-id`?
 pliant.toml:2: endpoint: `tcp://127.0.0.1:1` is not a socket: write unix:// and an absolute path, such as unix:///run/pliant/csi.sock
 pliant.toml:3: filesystem-expansion: `agent` is not a component that expands file systems: use controller or node
 pliant.toml:4: default-fs: `ntfs` is not a supported file system: use ext4, xfs, btrfs, ext3 or ext2
 pliant.toml:5: max-volumes: -1 is not between 0 and 4294967295
 pliant.toml:6: state-dir: `run` cannot be the state directory: write an absolute path of A-Z, a-z, 0-9, ., _ and -, such as /run/pliant
-pliant.toml:7: metrics-address: `localhost` is not an IP address and a port: write 127.0.0.1:9808 for this machine alone, or 0.0.0.0:9808 for all
-pliant.toml:8: wipe-rate: a rate of 0 would never end: leave it out for no limit
-pliant.toml:9: wipe-timeout: expected a text in quotes, found the number 20
+pliant.toml:7: metrics-address: `localhost` is not an IP address and a port: write 127.0.0.1:9808 for this host only, or 0.0.0.0:9808 for all addresses
+pliant.toml:8: wipe-rate: a rate of 0 would never finish: leave it out for no limit
+pliant.toml:9: wipe-timeout: expected a quoted string, found the number 20
 pliant.toml:10: log-format: `xml` is not a log format: use text or json
 pliant.toml:11: log-level: `loud` is not a log level: use error, warn, info, debug or trace, or directives such as warn,pliant::lvm=debug
 pliant.toml:14: pools[0].name: `Fast` is not a pool name: use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends
-pliant.toml:15: pools[0].groups[0]: `-f` is not the name of a volume group: LVM takes A-Z, a-z, 0-9, ., _, + and -, not beginning with -; `vgs` lists the groups
-pliant.toml:15: pools[0].groups[1]: expected a text in quotes, found the number 7
+pliant.toml:15: pools[0].groups[0]: `-f` is not a volume group name: LVM allows A-Z, a-z, 0-9, ., _, + and -, not beginning with -; `vgs` lists the volume groups
+pliant.toml:15: pools[0].groups[1]: expected a quoted string, found the number 7
 pliant.toml:17: pools[1]: a pool needs a name: add `name`
-pliant.toml:18: pools[1].grops: there is no such key; did you mean `groups`?
-pliant.toml:19: pools[1].create: expected a list, found the text `/dev/sdb`
-pliant.toml:20: pools[1].spares[0].disk: `sdb` is not the path of a disk: write it as below /dev, such as /dev/sdb or /dev/disk/by-id/…
-pliant.toml:20: pools[1].spares[0].wipe: expected true or false, found the text `yes`
+pliant.toml:18: pools[1].grops: unknown key; did you mean `groups`?
+pliant.toml:19: pools[1].create: expected a list, found the string `/dev/sdb`
+pliant.toml:20: pools[1].spares[0].disk: `sdb` is not the path of a disk: write a path below /dev, such as /dev/sdb or /dev/disk/by-id/…
+pliant.toml:20: pools[1].spares[0].wipe: expected true or false, found the string `yes`
 pliant.toml:20: pools[1].spares[1]: no disk is named: add `disk`"
     );
 }
@@ -204,9 +204,9 @@ fn yaml_errors_have_lines_too() {
     let cases = [
         (
             "node-id: alpha\npools:\n  - name: fast\n    grops: [vg0]\n",
-            "c.yml:4: pools[0].grops: there is no such key; did you mean `groups`?",
+            "c.yml:4: pools[0].grops: unknown key; did you mean `groups`?",
         ),
-        ("node-id: 12\n", "c.yml:1: node-id: expected a text in quotes, found the number 12"),
+        ("node-id: 12\n", "c.yml:1: node-id: expected a quoted string, found the number 12"),
         (
             "node-id: alpha\nmax-volumes: 1.5\n",
             "c.yml:2: max-volumes: expected a number, found a number with a fraction",
@@ -214,7 +214,9 @@ fn yaml_errors_have_lines_too() {
         ("- a\n", "c.yml:1: expected a table with keys, found a list"),
         (
             "zebra: 1\nnode-id: a\n",
-            "c.yml:1: zebra: there is no such key; known are endpoint, node-id, pools, filesystem-expansion, default-fs, max-volumes, state-dir, metrics-address, wipe-rate, wipe-timeout, log-format, log-level",
+            "c.yml:1: zebra: unknown key; known keys are endpoint, node-id, pools, filesystem-expansion, \
+             default-fs, max-volumes, state-dir, metrics-address, wipe-rate, wipe-timeout, \
+             log-format, log-level",
         ),
     ];
     for (text, message) in cases {
@@ -253,10 +255,10 @@ pools = [
 "#;
     assert_eq!(
         error("c.toml", text),
-        "c.toml:4: pools[1].groups[0]: group `vg0` is in pool `p` already
-c.toml:4: pools[1].create[0]: disk `/dev/sdb` is in pool `p` already
-c.toml:5: pools[2]: pool `q` is there already
-c.toml:6: pools[3]: pool `r` is empty: it has neither groups nor disks to create them from: add `groups` or `create`"
+        "c.toml:4: pools[1].groups[0]: group `vg0` is already in pool `p`
+c.toml:4: pools[1].create[0]: disk `/dev/sdb` is already in pool `p`
+c.toml:5: pools[2]: pool `q` is defined twice
+c.toml:6: pools[3]: pool `r` is empty: it has neither volume groups nor disks to create them on: add `groups` or `create`"
     );
 }
 
@@ -274,9 +276,10 @@ fn flags_that_point_nowhere_are_refused() {
     assert_eq!(
         printed,
         [
-            "--spare: there is no pool `q`; name it with --pool too",
-            "--allow-wipe-disk: `/dev/sdc` is no disk of a --pool NAME=create:… and no --spare",
-            "--pool: group `vg0` is in pool `p` already",
+            "--spare: pool `q` does not exist; define it with --pool",
+            "--allow-wipe-disk: `/dev/sdc` is neither a disk of a --pool NAME=create:… nor a \
+             --spare",
+            "--pool: group `vg0` is already in pool `p`",
         ]
     );
 }

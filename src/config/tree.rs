@@ -7,14 +7,14 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{MessageFormatter, UserMessageFormatter};
 use toml::de::{DeTable, DeValue};
 
-/// One value with the line on which it stands, from 1.
+/// One value with its line number, from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
     pub line: usize,
     pub value: Value,
 }
 
-/// What a settings file can say.
+/// A value in a settings file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Value {
     Text(String),
@@ -41,7 +41,7 @@ pub(super) struct NotParsed {
     pub reason: String,
 }
 
-/// Read TOML.
+/// Reads TOML.
 pub(super) fn parse_toml(text: &str) -> Result<Node, NotParsed> {
     let line = |span: Range<usize>| 1 + text[..span.start].matches('\n').count();
     let table = DeTable::parse(text).map_err(|error| NotParsed {
@@ -76,7 +76,7 @@ fn toml_node(node: &toml::Spanned<DeValue<'_>>, line: &impl Fn(Range<usize>) -> 
     Node { line: line(node.span()), value }
 }
 
-/// Read YAML; one document, no key twice.
+/// Reads YAML; one document, no key twice.
 pub(super) fn parse_yaml(text: &str) -> Result<Node, NotParsed> {
     serde_saphyr::from_str::<serde_saphyr::Spanned<Value>>(text).map(Node::from).map_err(|error| {
         NotParsed {
@@ -162,10 +162,10 @@ impl<'de> Visitor<'de> for AnyValue {
 }
 
 impl Value {
-    /// What it is, in words for a message.
+    /// Describes the value for a message.
     pub(super) fn in_words(&self) -> String {
         match self {
-            Value::Text(text) => format!("the text `{text}`"),
+            Value::Text(text) => format!("the string `{text}`"),
             Value::Number(number) => format!("the number {number}"),
             Value::Bool(bool) => bool.to_string(),
             Value::List(_) => "a list".to_owned(),

@@ -1,4 +1,4 @@
-//! The other words of the settings: times, rates, choices, and what flags say of pools.
+//! Other values of settings: durations, rates, choices, and the values of pool flags.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -26,37 +26,37 @@ pub struct Address(pub SocketAddr);
 /// Plugin that expands the file system of a volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum FilesystemExpansion {
-    /// The logical volume and, where this machine can, its file system in one call.
+    /// The logical volume and, where this host can, its file system in one call.
     #[default]
     Controller,
     /// The logical volume only; NodeExpandVolume grows the file system.
     Node,
 }
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     #[default]
     Text,
     /// One JSON object a line.
     Json,
 }
 
-/// Which log lines are written: `info`, or directives such as `warn,pliant::lvm=debug`.
+/// Filter for log lines: `info`, or directives such as `warn,pliant::lvm=debug`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogFilter(String);
 
-/// What `--pool` says: a group that is there, or disks that each become a group.
+/// Value of `--pool`: an existing volume group, or disks that each become a volume group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolFlag {
     /// The pool.
     pub name: PoolName,
-    /// Where its space comes from.
+    /// Source of its space.
     pub source: PoolSource,
 }
 
-/// Where the space of a pool comes from.
+/// Source of the space of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PoolSource {
     /// A volume group that is there.
@@ -65,7 +65,7 @@ pub enum PoolSource {
     Create(Vec<DiskPath>),
 }
 
-/// What `--spare` says: a disk that may join a pool when it is full.
+/// Value of `--spare`: a disk that joins a pool when it is full.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpareFlag {
     /// The pool.
@@ -93,8 +93,8 @@ impl FromStr for Span {
             .map(|ms| Span(Duration::from_millis(ms)))
             .ok_or_else(|| {
                 format!(
-                    "`{text}` is not a span of time: write a whole number and ms, s, m or h, such \
-                     as 20s"
+                    "`{text}` is not a duration: write a whole number and ms, s, m or h, such as \
+                     20s"
                 )
             })
     }
@@ -117,7 +117,7 @@ impl FromStr for Rate {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse() {
             Ok(Bytes::ZERO) => {
-                Err("a rate of 0 would never end: leave it out for no limit".to_owned())
+                Err("a rate of 0 would never finish: leave it out for no limit".to_owned())
             }
             Ok(rate) => Ok(Rate(rate)),
             Err(error) => Err(error.to_string()),
@@ -142,8 +142,8 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, String> {
         text.parse().map(Address).map_err(|_| {
             format!(
-                "`{text}` is not an IP address and a port: write 127.0.0.1:9808 for this machine \
-                 alone, or 0.0.0.0:9808 for all"
+                "`{text}` is not an IP address and a port: write 127.0.0.1:9808 for this host \
+                 only, or 0.0.0.0:9808 for all addresses"
             )
         })
     }
@@ -202,8 +202,8 @@ impl FromStr for LogFilter {
 }
 
 impl LogFilter {
-    /// The directives. A level alone is that of Pliant: of the libraries below it only warnings and
-    /// errors are told, since at `debug` they tell of every frame of every connection.
+    /// Returns the directives. A level alone applies to Pliant. For libraries it means only
+    /// warnings and errors, since at `debug` they log every frame of every connection.
     ///
     /// ```
     /// use pliant::config::LogFilter;

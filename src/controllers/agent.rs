@@ -26,21 +26,22 @@ use crate::controllers::storage::StorageRecord;
 use crate::panics::caught;
 use crate::volume::{Fence, Growth, NodeKey, State, Use, VolumeError, VolumeId, Volumes};
 
-/// Who writes the status, for the API server.
+/// Field manager of the status, for the API server.
 pub(super) const WRITER: &str = "pliant-agent";
 
 /// What panics and spans of it are under.
 const LOOP: &str = "volumerequests";
 
-/// After so long in which nothing was told, work that lasts is told as running; most is done before, and
-/// costs no second write. While other work is told, who waits hears by that that somebody is at work.
+/// After so long in which nothing was reported, work that lasts is reported as running; most is
+/// done before, and costs no second write. While other work is reported, who waits hears by that
+/// that someone is at work.
 const TOLD_AFTER: Duration = Duration::from_secs(5);
 
-/// Work that lasts longer is told whatever else was: before its caller asks how far it is, and before
-/// the agent is held to be away.
+/// Work that lasts longer is reported whatever else was: before its caller asks how far it is, and
+/// before the node plugin is held to be away.
 const TOLD_AT_LATEST: Duration = Duration::from_secs(30);
 
-/// How long work waits for other work on its volume. Nobody holds a connection open meanwhile.
+/// How long work waits for other work on its volume. No one holds a connection open meanwhile.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// How long work that wants an unused volume waits for the kubelet to let go of it: it unmounts it when
@@ -60,7 +61,7 @@ pub struct Agent {
     volumes: Arc<dyn Volumes>,
     busy: Busy,
     storage: Arc<StorageRecord>,
-    /// When work was told of last.
+    /// When work was reported of last.
     told: Mutex<Instant>,
 }
 
@@ -86,7 +87,8 @@ enum Done {
 }
 
 impl Agent {
-    /// The agent of a node. `busy` is shared with all who work on its volumes.
+    /// Creates the node plugin's loop. `busy` is shared with everything else that operates on its
+    /// volumes.
     pub fn new(
         client: &Client,
         node: &str,
@@ -99,9 +101,9 @@ impl Agent {
         Arc::new(Agent { node, requests, volumes, busy, storage, told })
     }
 
-    /// Carry out what is asked of the node as soon as it has told what it has, until `stop`; work under
-    /// way goes on to its end. Long work, such as a wipe, is left to the next agent, and its request says
-    /// that it runs.
+    /// Executes the VolumeRequests for the node after its storage was published for the first time,
+    /// until `stop`. Operations in progress are finished. A long operation, such as a wipe, is left
+    /// to the next process, and its request stays in progress.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         if stop.run_until_cancelled(self.storage.told()).await.is_none() {
             return;
@@ -114,12 +116,16 @@ impl Agent {
         let mut work = std::pin::pin!(work);
         while let Some(done) = work.next().await {
             if let Err(error) = done {
-                tracing::warn!(error = causes::in_full(&error), "a request waits");
+                tracing::warn!(
+                    error = causes::in_full(&error),
+                    "failed to process a \
+                                                                 VolumeRequest; retrying"
+                );
             }
         }
     }
 
-    /// Do the work and tell what became of it; once `stop` is cancelled, long work is not asked after again.
+    /// Executes the request and publishes its outcome; once `stop` is cancelled, a long operation is not polled again.
     async fn carry_out(
         &self,
         request: &VolumeRequest,
@@ -176,7 +182,7 @@ impl Agent {
         let spec = &request.spec;
         let id: VolumeId = spec.volume.parse().map_err(|_| VolumeError::InvalidArgument {
             field: "spec.volume".to_owned(),
-            reason: format!("`{}` is no id of a volume", spec.volume),
+            reason: format!("`{}` is not the id of a volume", spec.volume),
         })?;
         let mut ends = self.busy.ends(id.key().as_str());
         let latest = Instant::now() + LET_GO;
@@ -198,16 +204,17 @@ impl Agent {
         done.map_err(|error| match error {
             BusyError::Work(error) => error,
             BusyError::Busy => VolumeError::InProgress {
-                what: "other work on the volume".to_owned(),
-                progress: "which is to end first".to_owned(),
+                what: "another operation on the volume".to_owned(),
+                progress: "it must finish first".to_owned(),
             },
             BusyError::Fault => VolumeError::Failed {
-                what: "the operation ended in a fault of the agent; its log says where".to_owned(),
+                what: "the operation ended in an internal error of the node plugin; see its log"
+                    .to_owned(),
             },
         })
     }
 
-    /// Wait until work that was begun then is due to be told. Of many that wait one ends the silence.
+    /// Waits until work that was begun then is due to be told. Of many that wait one ends the silence.
     async fn silence_since(&self, begun: Instant) {
         loop {
             let due = {
@@ -223,7 +230,7 @@ impl Agent {
         }
     }
 
-    /// How a growth that lasts is told: whether the volume itself has its new size.
+    /// How a growth that lasts is reported: whether the volume itself has its new size.
     async fn phase_of(&self, request: &VolumeRequest) -> Phase {
         let Ok(id) = request.spec.volume.parse() else { return Phase::Running };
         match self.volumes.find(&id).await {
@@ -232,7 +239,7 @@ impl Agent {
         }
     }
 
-    /// Write the status; a request that is gone needs none.
+    /// Writes the status; a request that is gone needs none.
     ///
     /// # Errors
     /// A conflict if it is no longer the request that was read: its wish has changed, or it was removed
@@ -277,13 +284,13 @@ impl Record {
     }
 }
 
-/// An agent until it is stopped.
+/// A node plugin until it is stopped.
 struct Serving {
     agent: Arc<Agent>,
     stop: CancellationToken,
 }
 
-/// Carry out one request, unless its outcome is told already.
+/// Carries out one request, unless its outcome is reported already.
 async fn reconcile(
     request: Arc<Guarded<VolumeRequest>>,
     serving: Arc<Serving>,
@@ -297,7 +304,7 @@ async fn reconcile(
                 return attend(request, &serving).instrument(span).await;
             }
         }
-        // The controller watches it too, and writes the event; an agent may not.
+        // The controller watches it too, and writes the event; a node plugin may not.
         Err(unreadable) => drop(note_unreadable(unreadable)),
     }
     Ok(Action::await_change())
@@ -307,7 +314,7 @@ async fn attend(request: &VolumeRequest, serving: &Serving) -> Result<Action, ku
     match caught(LOOP, serving.agent.carry_out(request, &serving.stop)).await {
         Ok(done) => done.map(|()| Action::await_change()),
         Err(panicked) => {
-            tracing::error!(%panicked, "a request waits");
+            tracing::error!(%panicked, "failed to process a VolumeRequest; retrying");
             Ok(Action::requeue(AFTER_PANIC))
         }
     }
@@ -317,7 +324,7 @@ fn again(_: Arc<Guarded<VolumeRequest>>, _: &kube::Error, _: Arc<Serving>) -> Ac
     Action::requeue(AGAIN)
 }
 
-/// Whether the wish, as it is now, has no outcome yet.
+/// Returns whether the request, as it is now, has no outcome yet.
 fn is_wanted(request: &VolumeRequest) -> bool {
     request.metadata.deletion_timestamp.is_none() && !request.has_ended()
 }
@@ -370,18 +377,18 @@ async fn look(volumes: &dyn Volumes, id: &VolumeId) -> Result<Done, VolumeError>
     Ok(Done::Inspected(Box::new(cluster::inspection_status(seen.as_ref()))))
 }
 
-/// A newer controller asks for what this agent cannot do.
+/// A newer controller asks for what this node plugin cannot do.
 fn unknown(field: &str) -> VolumeError {
     VolumeError::InvalidArgument {
         field: field.to_owned(),
         reason: format!(
-            "the agent of version {} does not know it; update the node plugin",
+            "the node plugin of version {} does not support it; update the node plugin",
             env!("CARGO_PKG_VERSION")
         ),
     }
 }
 
-/// Whether somebody has open what the work wants nobody to have.
+/// Returns whether a device is open that the operation needs closed.
 fn is_to_be_unused(work: &Operation, done: &Result<Done, VolumeError>) -> bool {
     let is_open = |seen: &InspectionStatus| seen.open_count.is_some_and(|count| count > 0);
     match (work, done) {

@@ -1,4 +1,4 @@
-//! Removes requests that nobody needs any more.
+//! Deletes VolumeRequests that are no longer needed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ const LOOP: &str = "volumerequests";
 
 /// How long a request that has ended can be read by people.
 const READABLE: Duration = Duration::from_secs(30);
-/// How long a request waits for its agent, and one that was begun for a node that is not there any more.
-/// Who still wants it writes it again.
+/// How long a request waits for its node plugin, and one that was begun for a node that is not
+/// there any more. Who still wants it writes it again.
 const WAITS: Duration = Duration::from_secs(600);
 /// After this it is due once more, unless the watch has told by then that it is gone.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -31,9 +31,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 enum Stays {
     /// It has ended.
     Ended,
-    /// No agent has taken it up.
+    /// No node plugin has taken it up.
     Waits,
-    /// Its node has no record: an agent that lives writes that within a minute.
+    /// Its node has no record: a node plugin that lives writes that within a minute.
     Orphaned,
     /// It has ended, and no record tells of the volume that it may have made: only by it is known where that is.
     Witness,
@@ -60,7 +60,8 @@ struct Plan {
     uids: Vec<String>,
 }
 
-/// Remove what has ended, and what no agent will carry out, until `stop`.
+/// Deletes VolumeRequests that have finished, and those that no node plugin will execute, until
+/// `stop`.
 pub async fn run(requests: &Requests, nodes: &Nodes, stop: CancellationToken) {
     let cleaned = begun_again(LOOP, async || {
         let mut seen = Seen::default();
@@ -137,7 +138,7 @@ impl Stays {
 }
 
 impl Seen {
-    /// Take what has changed of the requests.
+    /// Takes what has changed of the requests.
     fn take(
         &mut self,
         changed: Changed<VolumeRequest>,
@@ -153,7 +154,7 @@ impl Seen {
         }
     }
 
-    /// Note how a request is now; as long as it stays for the same reason it is due when it was.
+    /// Notes how a request is now; as long as it stays for the same reason it is due when it was.
     fn note(
         &mut self,
         request: &Arc<VolumeRequest>,
@@ -179,7 +180,7 @@ impl Seen {
         self.due.remove(&uid.to_owned());
     }
 
-    /// Take what is due; `may_stay` tells whether a request that has ended in a phase may have to stay.
+    /// Takes what is due; `may_stay` tells whether a request that has ended in a phase may have to stay.
     fn plan(&mut self, may_stay: impl Fn(Phase) -> bool, now: Instant) -> Plan {
         let mut plan = Plan::default();
         while let Some((uid, _)) = self.due.take_due(now) {
@@ -216,7 +217,12 @@ async fn apply(requests: &Requests, plan: &Plan) {
     }
     for request in &plan.given_up {
         let name = name(request);
-        tracing::warn!(request = name, node = request.spec.node, "no agent carries it out");
+        tracing::warn!(
+            request = name,
+            node = request.spec.node,
+            "deleting a VolumeRequest that no \
+                                                                  node plugin processes"
+        );
         is_done(LOOP, name, requests.clear(request)).await;
     }
 }

@@ -1,10 +1,10 @@
-//! How a node is, as the conditions of its record. Pure.
+//! The conditions of a NodeStorage object. Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::api::{DiskState, Health, INVENTORY_COMPLETE, Judged, NodeStorageStatus, READY};
 
-/// A node has the programs, the modules and the rights that its agent needs.
+/// Reason of a node that has all programs, modules and privileges that its node plugin needs.
 pub(super) const PREREQUISITES_MET: &str = "PrerequisitesMet";
 
 /// All disks and volume groups of the pools are there and can be read.
@@ -19,7 +19,7 @@ pub(super) struct Lacking<'a> {
     pub volumes: Option<&'a str>,
 }
 
-/// The conditions of a node that has this and lacks that; one that is as it was before keeps its time.
+/// Computes the conditions of a node. A condition that has not changed keeps its transition time.
 pub(super) fn conditions(
     status: &NodeStorageStatus,
     lacking: Lacking<'_>,
@@ -50,18 +50,19 @@ fn ready(status: &NodeStorageStatus, lacking: &[String]) -> Judged {
         _ if status.pools.is_empty() => (
             true,
             "PoolNotFound",
-            "no StoragePool is for this node; see `kubectl get storagepools`".to_owned(),
+            "no StoragePool selects this node; see `kubectl get storagepools`".to_owned(),
         ),
         Health::Unavailable | Health::Unknown => (false, "PoolUnavailable", words()),
         Health::Degraded => (true, "PoolDegraded", words()),
-        Health::Healthy => (true, "PoolsUsable", "all pools are as they should be".to_owned()),
+        Health::Healthy => (true, "PoolsUsable", "all pools are healthy".to_owned()),
     };
     Judged { is_so, reason: reason.to_owned(), message }
 }
 
 fn prerequisites(lacking: &[String]) -> Judged {
     if lacking.is_empty() {
-        let message = "the programs, modules and rights that are needed are there".to_owned();
+        let message =
+            "all required programs, kernel modules and privileges are available".to_owned();
         return Judged { is_so: true, reason: PREREQUISITES_MET.to_owned(), message };
     }
     Judged { is_so: false, reason: "PrerequisitesNotMet".to_owned(), message: lacking.join("; ") }
@@ -70,16 +71,18 @@ fn prerequisites(lacking: &[String]) -> Judged {
 fn disks(status: &NodeStorageStatus) -> Judged {
     let missing = status.disks.iter().filter(|disk| disk.state == DiskState::Missing);
     let missing: Vec<String> = missing
-        .map(|disk| format!("{}: {}", disk.device, disk.message.as_deref().unwrap_or("away")))
+        .map(|disk| format!("{}: {}", disk.device, disk.message.as_deref().unwrap_or("missing")))
         .collect();
     let groups = status.volume_groups.iter().filter(|group| group.health == Health::Unavailable);
     let groups: Vec<String> = groups
-        .map(|group| format!("{}: {}", group.name, group.message.as_deref().unwrap_or("away")))
+        .map(|group| {
+            format!("{}: {}", group.name, group.message.as_deref().unwrap_or("unavailable"))
+        })
         .collect();
     let (is_so, reason, message) = match (missing.is_empty(), groups.is_empty()) {
         (false, _) => (false, "DiskMissing", missing.join("; ")),
         (true, false) => (false, "VolumeGroupUnavailable", groups.join("; ")),
-        (true, true) => (true, DISKS_HEALTHY, "all disks of the pools are there".to_owned()),
+        (true, true) => (true, DISKS_HEALTHY, "all disks of the pools are present".to_owned()),
     };
     Judged { is_so, reason: reason.to_owned(), message }
 }

@@ -1,4 +1,4 @@
-//! Removes the records of nodes that are gone.
+//! Deletes the NodeStorage objects of nodes that were removed from the cluster.
 
 use std::time::Duration;
 
@@ -15,16 +15,17 @@ use crate::controllers::{is_done, until};
 /// What panics are counted under.
 const LOOP: &str = "nodestorages";
 
-/// How long a node is gone before its record is: one that registers anew is away for a moment.
+/// How long a node is gone before its record is: one that registers again is missing for a moment.
 const GONE: Duration = Duration::from_secs(600);
 
 /// After this a record that is still there is to go once more.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Remove the record of a node that is not in the cluster any more, if it tells of no volume, until `stop`.
+/// Deletes the NodeStorage of a node that is no longer in the cluster, if it lists no volume, until
+/// `stop`.
 ///
-/// One that tells of volumes stays: they may still lie on the disks of the node, and people are told so
-/// for as long as it is there. An agent that is alive after all writes its record anew.
+/// One that lists volumes stays: they may still be on the disks of the node, and events report them
+/// as long as it exists. A node plugin that is still running creates its object again.
 pub async fn forget_gone(client: &Client, nodes: &Nodes, stop: CancellationToken) {
     let every = every();
     let there = Watched::start_cut(Api::<Node>::all(client.clone()), every, &stop, name_only);
@@ -78,7 +79,7 @@ fn names<K: Resource>(changed: Changed<K>, records: &Nodes) -> Vec<String> {
     }
 }
 
-/// Remove this very state of a record; gone or changed meanwhile is no error.
+/// Removes this very state of a record; gone or changed meanwhile is no error.
 async fn remove(records: &Api<NodeStorage>, record: &NodeStorage) -> Result<(), kube::Error> {
     let only = Preconditions {
         uid: record.metadata.uid.clone(),
@@ -91,7 +92,7 @@ async fn remove(records: &Api<NodeStorage>, record: &NodeStorage) -> Result<(), 
     }
 }
 
-/// Whether it could read all that it has, and has no volume.
+/// Returns whether it could read all that it has, and has no volume.
 fn tells_of_nothing(record: &NodeStorage) -> bool {
     let told = record.status.as_ref();
     told.is_none_or(|status| status.volumes.is_empty() && audit::is_complete(status))

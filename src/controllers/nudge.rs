@@ -27,7 +27,8 @@ const LOOP: &str = "resizes";
 /// Who writes, for the API server.
 const WRITER: &str = "pliant-operator";
 
-/// How long a claim asks for more than it has, and nobody says that he is at it, before he is woken.
+/// How long a claim asks for more than it has, and no one says that he is at it, before he is
+/// woken.
 const LATE: Duration = Duration::from_secs(5);
 
 /// After an API server that did not answer.
@@ -82,7 +83,7 @@ impl Nudges {
         (due, more.into_iter().chain(tries).min())
     }
 
-    /// Note what has become of the work for a claim.
+    /// Notes what has become of the work for a claim.
     fn note(&mut self, one: Seen, claim: &ClaimSummary, is_done: bool) {
         match &claim.sizes {
             _ if !is_done => drop(self.put_off.insert(one, Instant::now() + AGAIN)),
@@ -92,8 +93,8 @@ impl Nudges {
     }
 }
 
-/// Touch claims of this driver whose edit nobody has taken up, once for each size, until `stop`. The claims have
-/// the key [`ClaimSummary::MAY_GROW`].
+/// Touches claims of this driver whose edit the resizer missed, once for each size, until `stop`.
+/// The claims have the key [`ClaimSummary::MAY_GROW`].
 pub async fn wake_resizer(
     client: &Client,
     claims: &Watched<ClaimSummary>,
@@ -130,7 +131,7 @@ pub async fn wake_resizer(
     stop.run_until_cancelled(woken).await;
 }
 
-/// Do for a claim what is to be done; whether it is.
+/// Does what is due for a claim; returns whether it is done.
 async fn nudge(client: Client, claim: Arc<ClaimSummary>) -> bool {
     let place = format!("{}/{}", claim.names.namespace, claim.names.name);
     let work = async {
@@ -151,7 +152,7 @@ fn seen(claim: &ClaimSummary) -> Seen {
     (namespace.to_string(), name.to_string(), resource_version.to_string())
 }
 
-/// Whether a claim asks for more than it has, and nobody says that he has heard it.
+/// Returns whether a claim requests more than it has, and no controller has acknowledged it.
 fn is_unheard(claim: &ClaimSummary) -> bool {
     // Whether one grows whose sizes cannot be read is not known: see `report`.
     let Ok(sizes) = &claim.sizes else { return false };
@@ -163,7 +164,7 @@ fn is_unheard(claim: &ClaimSummary) -> bool {
     claim.binding == Binding::Bound && !is_heard && sizes.wants_more() && !claim.is_ending
 }
 
-/// Whether the volume of a claim is of this driver.
+/// Returns whether the volume of a claim is of this driver.
 async fn is_ours(client: &Client, claim: &ClaimSummary) -> Result<bool, kube::Error> {
     let Some(volume) = claim.volume.as_deref().filter(|name| !name.is_empty()) else {
         return Ok(false);
@@ -172,7 +173,7 @@ async fn is_ours(client: &Client, claim: &ClaimSummary) -> Result<bool, kube::Er
     Ok(pv.is_some_and(|pv| pv.handle().is_some()))
 }
 
-/// Write an event on a claim of this driver whose size cannot be read: whether it is to grow is not known.
+/// Writes an event on a claim of this driver whose size cannot be read: whether it is to grow is not known.
 async fn report(client: &Client, claim: &ClaimSummary, why: &str) -> Result<(), kube::Error> {
     if !is_ours(client, claim).await? {
         return Ok(());
@@ -181,7 +182,7 @@ async fn report(client: &Client, claim: &ClaimSummary, why: &str) -> Result<(), 
     Unreadable::of_record(claim, why).event().write(client, WRITER).await.map(drop)
 }
 
-/// Change something of the claim, if its volume is of this driver. That it says so already, as one that was restored,
+/// Changes something of the claim, if its volume is of this driver. That it says so already, as one that was restored,
 /// would be no change, so it says another word then.
 async fn wake(client: &Client, claim: &ClaimSummary) -> Result<(), kube::Error> {
     if !is_ours(client, claim).await? {
@@ -195,7 +196,7 @@ async fn wake(client: &Client, claim: &ClaimSummary) -> Result<(), kube::Error> 
         claim = name,
         namespace,
         size,
-        "nobody has taken up an edit: the resizer is woken"
+        "notifying the resizer of an edit that it missed"
     );
     let is_said = claim.woken_for.as_deref() == Some(&*size);
     let note = if is_said { format!("{size}, again") } else { size };

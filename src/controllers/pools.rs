@@ -1,4 +1,4 @@
-//! Which nodes a pool is for, and what an agent makes of it.
+//! Computes the nodes of each pool, and applies the pools on a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::node::{GroupSource, NewDisk, Node as Machine, PoolPlan};
 use crate::panics::{caught, caught_now};
 use crate::volume::PoolName;
 
-/// Who writes the status of pools and events, for the API server.
+/// Field manager of the status of pools and reporter of events, for the API server.
 pub(super) const WRITER: &str = "pliant-controller";
 
 /// What panics are counted under.
@@ -42,10 +42,10 @@ const PAUSE: Duration = Duration::from_secs(5);
 /// How often a node looks whether its disks are as its pools want them; what is so is left alone.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// Tell in each pool which nodes it is for and how it is there, until `stop`.
+/// Publishes in the status of each pool its nodes and their state, until `stop`.
 ///
-/// A status is a sum over the nodes of its pool. It is looked at when something has changed that it tells: what
-/// nodes report each minute of how full their volumes are costs nothing.
+/// A status is a sum over the nodes of its pool. It is computed when one of its inputs has changed,
+/// so the usage that nodes report each minute costs nothing.
 pub async fn tell(client: &Client, storage: &Nodes, stop: CancellationToken) {
     let pools: Watched<StoragePool> = Watched::start(Api::all(client.clone()), every(), &stop);
     let nodes: Watched<Node> =
@@ -93,7 +93,7 @@ pub async fn tell(client: &Client, storage: &Nodes, stop: CancellationToken) {
     stop.run_until_cancelled(told).await;
 }
 
-/// Whether something has come, gone, or changed like this.
+/// Returns whether something has come, gone, or changed like this.
 fn has_changed<K>(changed: Changed<K>, differs: impl Fn(&K, &K) -> bool) -> bool {
     let Changed::These(these) = changed else { return true };
     these.iter().any(|one| match (&one.before, &one.now) {
@@ -112,13 +112,13 @@ fn labels_only(node: &mut Node) {
     (node.spec, node.status, node.metadata.annotations) = (None, None, None);
 }
 
-/// Wait until the watch tells what was written: else it would be written once more.
+/// Waits until the watch tells what was written: else it would be written once more.
 async fn settle(pools: &Watched<StoragePool>, name: &str, status: &StoragePoolStatus) {
     let told = pools.until(|pools| {
         let told = pools.get(name).is_none_or(|pool| pool.status.as_ref() == Some(status));
         told.then_some(())
     });
-    // Somebody may have written over it.
+    // Someone may have written over it.
     let _ = tokio::time::timeout(AGAIN, told).await;
 }
 
@@ -159,7 +159,9 @@ fn plan(
     let pools = pools.all();
     let statuses = pools.iter().filter_map(|pool| {
         let status = caught_now(LOOP, || status_of(pool, &labels, &unreadable, &storage));
-        let status = status.map_err(|panicked| tracing::error!(%panicked, "a pool has no status"));
+        let status = status.map_err(
+            |panicked| tracing::error!(%panicked, "failed to compute the status of a pool"),
+        );
         let status = status.ok()?;
         let stale = pool.status.as_ref() != Some(&status);
         stale.then(|| (pool.metadata.name.clone().unwrap_or_default(), status))
@@ -167,8 +169,8 @@ fn plan(
     statuses.collect()
 }
 
-/// The status of a pool. A node whose labels cannot be read stays one of its nodes, if it was: the agent there would
-/// give the pool up.
+/// The status of a pool. A node whose labels cannot be read stays one of its nodes, if it was: the
+/// node plugin there would give the pool up.
 fn status_of(
     pool: &StoragePool,
     nodes: &BTreeMap<&str, BTreeMap<String, String>>,
@@ -184,7 +186,7 @@ fn status_of(
     let here: BTreeSet<&str> =
         here.chain(before.filter(|node| unreadable.contains(node))).collect();
     let (mut size, mut free, mut ready) = (Bytes::ZERO, Bytes::ZERO, 0);
-    let mut message = name.parse::<PoolName>().err(); // The agents leave it out.
+    let mut message = name.parse::<PoolName>().err(); // The node plugins leave it out.
     let mut told = Vec::new();
     for node in here {
         let on_node =
@@ -275,11 +277,15 @@ pub async fn follow(
                 }
                 Ok(Err(error)) => {
                     let error = causes::in_full(&error);
-                    tracing::error!(error, "the pools stay as they were for now");
+                    tracing::error!(
+                        error,
+                        "failed to set the pools; the previous ones stay in use"
+                    );
                     tokio::time::sleep(AGAIN).await;
                 }
                 Err(panicked) => {
-                    tracing::error!(%panicked, "the pools stay as they were for now");
+                    tracing::error!(%panicked, "failed to set the pools; the previous ones stay in \
+                                                use");
                     tokio::time::sleep(AFTER_PANIC).await;
                 }
             }
@@ -300,7 +306,8 @@ fn plans(node: &str, pools: &[Arc<StoragePool>], made: &[PoolPlan]) -> Vec<PoolP
     let planned = ours.into_iter().filter_map(|pool| {
         caught_now(LOOP, || plan_of(pool)).unwrap_or_else(|panicked| {
             let name = pool.metadata.name.as_deref().unwrap_or_default();
-            tracing::error!(pool = name, %panicked, "a pool stays as it was for now");
+            tracing::error!(pool = name, %panicked, "failed to plan a pool; its previous plan \
+                                                     stays in use");
             made.iter().find(|plan| plan.name.as_str() == name).cloned()
         })
     });

@@ -1,4 +1,4 @@
-//! Tells what this node has, when that changes.
+//! Publishes the storage of this node when it changes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,32 +27,32 @@ use crate::node::{Node, storage as machine};
 use crate::panics::caught;
 use crate::volume::{NodeKey, Page, Usage, VolumeError, VolumeId, Volumes};
 
-/// How often a change that nobody announced, as by an administrator's hand, is looked for, here and in
-/// the record. Reading costs no command, and what has not changed is not written.
+/// How often a change that no one announced, as by an administrator's hand, is looked for, here and
+/// in the record. Reading costs no command, and what has not changed is not written.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// After a write that failed.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Says what a machine lacks to serve volumes at all, and what it has.
+/// Checks what a host lacks to serve volumes at all, and reads its versions.
 #[async_trait]
 pub trait Prerequisites: Send + Sync {
-    /// Look at it as it is now.
+    /// Reads its present state.
     async fn look(&self) -> Found;
 }
 
-/// What was found of a machine.
+/// Result of a check of the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
-    /// What it lacks, each with what to type; nothing if all is there.
+    /// Missing prerequisites, each with the commands to run; empty if all are met.
     pub lacking: Vec<String>,
-    /// The version of LVM, if it tells one.
+    /// Version of LVM, if known.
     pub lvm: Option<String>,
-    /// The version of the kernel, if it tells one.
+    /// Version of the kernel, if known.
     pub kernel: Option<String>,
 }
 
-/// The record of what this node has.
+/// The NodeStorage object of this node.
 pub struct StorageRecord {
     api: Api<NodeStorage>,
     name: String,
@@ -63,10 +63,10 @@ pub struct StorageRecord {
     is_told: watch::Sender<bool>,
 }
 
-/// Whether the machine and the record are looked at before the node tells what it has.
+/// Whether the host and the record are looked at before the node tells what it has.
 #[derive(Debug, Clone, Copy)]
 enum Look {
-    /// At what the machine lacks, for the first time.
+    /// At what the host lacks, for the first time.
     First,
     /// At what it lacked, and at the record.
     Again,
@@ -78,7 +78,8 @@ enum Look {
 #[derive(Debug, Default)]
 struct Last {
     written: Option<Written>,
-    /// The conditions that the record has, once they are known: an agent before this one wrote them.
+    /// The conditions that the record has, once they are known: a node plugin before this one wrote
+    /// them.
     conditions: Option<Vec<Condition>>,
     /// How full volumes are, as the record tells it or is to tell it next.
     usage: Vec<VolumeUsage>,
@@ -99,7 +100,7 @@ impl fmt::Debug for StorageRecord {
 }
 
 impl StorageRecord {
-    /// The record of this node, under its name.
+    /// Creates the publisher for the NodeStorage object with this node's name.
     pub fn new(
         client: &Client,
         node: Arc<Node>,
@@ -116,8 +117,8 @@ impl StorageRecord {
         })
     }
 
-    /// Tell of every change, until `stop`; the first is that the pools are set. Before that all would
-    /// seem to be gone, and pods would be sent away.
+    /// Publishes every change, until `stop`; the first is that the pools are set. Before that all
+    /// would seem to be missing, and pods would be evicted.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let told = async {
             self.changed.notified().await;
@@ -127,14 +128,11 @@ impl StorageRecord {
                     Ok(Ok(())) => LOOK,
                     Ok(Err(error)) => {
                         let error = causes::in_full(&error);
-                        tracing::warn!(
-                            error,
-                            "what the node has can not be told; it will be tried again"
-                        );
+                        tracing::warn!(error, "failed to update NodeStorage; retrying");
                         AGAIN
                     }
                     Err(panicked) => {
-                        tracing::error!(%panicked, "what the node has is not told for now");
+                        tracing::error!(%panicked, "failed to update NodeStorage; retrying");
                         AFTER_PANIC
                     }
                 };
@@ -157,29 +155,29 @@ impl StorageRecord {
         self.publish().await
     }
 
-    /// Wait until it was told for the first time.
+    /// Waits until the storage was published for the first time.
     pub async fn told(&self) {
         let _ = self.is_told.subscribe().wait_for(|is_told| *is_told).await;
     }
 
-    /// Note that something may have changed.
+    /// Notes that something may have changed.
     pub fn note(&self) {
         self.changed.notify_one();
     }
 
-    /// Write what the node has now, if it is not what was written last.
+    /// Publishes the current storage of the node, if it differs from what was published last.
     ///
-    /// Of many who ask at once the first writes for all whose change it saw.
+    /// Of concurrent calls the first publishes for all whose change it has read.
     ///
     /// # Errors
-    /// What the API server says.
+    /// An error of the API server.
     pub async fn publish(&self) -> Result<(), kube::Error> {
         let mut last = self.last.lock().await;
         let seen = self.observe(&mut last).await?;
         if last.written.as_ref().is_some_and(|written| written.status == seen) {
             return Ok(());
         }
-        last.written = None; // Until the write has succeeded nobody knows what is there.
+        last.written = None; // Until the write has succeeded no one knows what is there.
         let version = match self.write(&seen).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => {
                 self.make().await?;
@@ -193,7 +191,8 @@ impl StorageRecord {
         Ok(())
     }
 
-    /// Write how full volumes are if that matters, after the record was [told](StorageRecord::told).
+    /// Publishes the usage of volumes if the change matters, after the object was first
+    /// [published](StorageRecord::told).
     pub(super) async fn tell_usages(&self, seen: &BTreeMap<VolumeId, Usage>) {
         let is_new = {
             let mut last = self.last.lock().await;
@@ -227,11 +226,15 @@ impl StorageRecord {
         Ok(NodeStorageStatus { conditions, ..seen })
     }
 
-    /// Look whether the machine has what it needs; no disk is touched.
+    /// Looks whether the host has what it needs; no disk is touched.
     async fn check(&self) {
         let found = self.prerequisites.look().await;
         if !found.lacking.is_empty() {
-            tracing::error!(lacking = found.lacking.join("; "), "volumes can not be served");
+            tracing::error!(
+                lacking = found.lacking.join("; "),
+                "prerequisites for serving volumes \
+                                                                 not met"
+            );
         }
         self.last.lock().await.found = found;
     }
@@ -243,8 +246,8 @@ impl StorageRecord {
         }
     }
 
-    /// Look whether the record is as it was written: without it the node seems to be gone, and nothing
-    /// would be asked of it that changes anything.
+    /// Looks whether the record is as it was written: without it the node seems to be gone, and
+    /// nothing would be asked of it that changes anything.
     async fn forget_if_changed(&self) {
         let mut last = self.last.lock().await;
         let Ok(there) = self.api.get_metadata_opt(&self.name).await else { return };

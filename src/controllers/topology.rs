@@ -1,7 +1,7 @@
-//! Says on a claim that its class lets volumes be only where no node of this driver is.
+//! Reports claims whose class allows only topologies that no node of this driver has.
 //!
-//! The scheduler takes labels of nodes for topologies, and the provisioner refuses then what it has chosen: neither says
-//! which key there is.
+//! The scheduler takes labels of nodes for topologies, and the provisioner then rejects its
+//! selection. Neither reports which key exists.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::cluster::{
 use crate::controllers::{is_done, until};
 use crate::volume::{DRIVER, TOPOLOGY, few};
 
-/// Why the event is told.
+/// Reason of the event.
 pub const TOPOLOGY_KEY_UNKNOWN: &str = "UnknownTopologyKey";
 
 /// What panics are counted under.
@@ -83,7 +83,7 @@ impl Unbound {
         }
     }
 
-    /// Note whether the class of one was seen, if that is still there.
+    /// Notes whether the class of one was seen, if that is still there.
     fn note_judged(&mut self, uid: String, is_judged: bool) {
         if !self.claims.contains_key(&uid) {
             return;
@@ -100,7 +100,7 @@ impl Unbound {
         self.claims.keys().filter(|uid| !self.judged.contains(*uid)).cloned().collect()
     }
 
-    /// Whether one may be looked at now.
+    /// Returns whether one may be looked at now.
     fn is_due(&self, uid: &str, now: Instant) -> bool {
         self.put_off.get(uid).is_none_or(|at| *at <= now)
     }
@@ -111,7 +111,7 @@ impl Unbound {
     }
 }
 
-/// Say it once of each claim, until `stop`.
+/// Reports it once for each claim, until `stop`.
 pub async fn tell(client: &Client, claims: &Watched<ClaimSummary>, stop: CancellationToken) {
     let told = begun_again(LOOP, async || {
         claims.known().await;
@@ -146,7 +146,7 @@ fn uid(claim: &ClaimSummary) -> &str {
     &claim.names.uid
 }
 
-/// Judge one; whether that is done.
+/// Judges one; whether that is done.
 async fn is_judged(client: Client, claim: Arc<ClaimSummary>) -> bool {
     let place = format!("{}/{}", claim.names.namespace, claim.names.name);
     let mut has_class = false;
@@ -158,7 +158,7 @@ async fn is_judged(client: Client, claim: Arc<ClaimSummary>) -> bool {
     is_done && has_class
 }
 
-/// Write an event on a claim whose class no node can fit; false if it has no class yet, or that is not there.
+/// Writes an event on a claim whose class no node can fit; false if it has no class yet, or that is not there.
 async fn judge(client: &Client, claim: &ClaimSummary) -> Result<bool, kube::Error> {
     let (namespace, name) = claim.names.place();
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
@@ -187,9 +187,10 @@ fn unfit(class: &StorageClass) -> Option<String> {
     }
     let (name, instead) = (class.name_any(), topology::in_our_key(class, &[]));
     Some(format!(
-        "the allowedTopologies of class {name} name {}, and volumes of this driver have only the key {TOPOLOGY}, whose \
-         values are names of nodes, so no node fits; a class cannot be changed: make one with another name and \
-         {instead}, and this claim anew with it",
+        "the allowedTopologies of StorageClass {name} use {}, but volumes of this driver have only \
+         the key {TOPOLOGY}, with node names as values, so no node matches; a StorageClass cannot \
+         be changed: create one with another name and {instead}, and create this claim again with \
+         it",
         few(foreign)
     ))
 }

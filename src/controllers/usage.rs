@@ -1,4 +1,4 @@
-//! Tells how full volumes are, when that matters.
+//! Publishes the usage of volumes, when the change matters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::node::Node;
 use crate::panics::caught;
 use crate::volume::{Usage, VolumeId};
 
-/// The most often that a node is asked: the record is written at most once each time.
+/// Shortest period between two samples: the object is written at most once in each.
 pub const SHORTEST_PERIOD: Duration = Duration::from_secs(10);
 
-/// Shares of a file system, in percent, at which somebody may want to act.
+/// Shares of a file system, in percent, at which someone may want to act.
 const MARKS: [u64; 5] = [70, 80, 85, 90, 95];
 
 /// How far below a mark a volume has to come, in percent, to be told as below it.
@@ -30,7 +30,8 @@ const BACK: u64 = 2;
 /// An autoscaler relies on it that no more than this is unknown to it.
 const MOVED: u64 = 10;
 
-/// Ask the file systems of a node every `period`, and tell in its record what matters, until `stop`.
+/// Samples the file systems of a node every `period`, and publishes in its NodeStorage what
+/// matters, until `stop`.
 pub async fn tell(
     node: Arc<Node>,
     storage: Arc<StorageRecord>,
@@ -48,12 +49,12 @@ pub async fn tell(
                     Ok(usages) => storage.tell_usages(&usages).await,
                     Err(error) => {
                         let error = causes::in_full(&error);
-                        tracing::warn!(error, "how full volumes are can not be seen");
+                        tracing::warn!(error, "failed to read volume usage");
                     }
                 }
             };
             if let Err(panicked) = caught("usages", told).await {
-                tracing::error!(%panicked, "how full volumes are is not told for now");
+                tracing::error!(%panicked, "failed to publish volume usage; retrying");
                 tokio::time::sleep(AFTER_PANIC).await;
             }
         }
@@ -61,8 +62,8 @@ pub async fn tell(
     stop.run_until_cancelled(asked).await;
 }
 
-/// What is told next, in the order of the ids: of each volume that answered what was told before, or, if
-/// that differs by what matters, what was seen `at` this time.
+/// Computes the next list to publish, in the order of the ids. For each volume that responded it
+/// has the published value, or the value sampled `at` this time if the difference matters.
 pub(super) fn next(
     told: &[VolumeUsage],
     seen: &BTreeMap<VolumeId, Usage>,
@@ -108,7 +109,7 @@ fn has_moved(told: &UsageStatus, now: &UsageStatus) -> bool {
         || moved(count(told.inodes_used), count(now.inodes_used), count(now.inodes))
 }
 
-/// Whether a share, in hundredths of a percent, has come to a mark, or well below one.
+/// Returns whether a share, in hundredths of a percent, has come to a mark, or well below one.
 fn crosses(told: u64, now: u64) -> bool {
     let marks = |share: u64| MARKS.iter().filter(|mark| share >= *mark * 100).count();
     marks(now) > marks(told) || marks(now + BACK * 100) < marks(told)

@@ -1,4 +1,4 @@
-//! What is in a file: carried with its holes, and summed up.
+//! The content of a file: copied with its holes, and its checksum.
 
 use std::fs::File;
 use std::io;
@@ -17,7 +17,8 @@ use super::outcome::{At, CopyError};
 use super::progress::Progress;
 use super::summing::Summing;
 
-/// How much is read and written at a time: it stays in the cache of a processor, and more is no quicker.
+/// Number of bytes read and written at a time. This size stays in the cache of a processor, and a
+/// larger one is no faster.
 pub const PIECE: usize = 256 << 10;
 /// The grain of sums and of holes. No file system that Pliant makes has larger blocks, so the same
 /// content touches the same grains on each of them.
@@ -45,7 +46,7 @@ pub fn next_data(file: &File, from: u64, size: u64) -> io::Result<Option<Range<u
 /// Carries contents from file to file, and from device to device.
 pub struct Porter<'a> {
     hand: &'a Hand,
-    /// Who hears how far it is.
+    /// Receiver of the progress.
     pub tell: &'a mut Progress,
     /// Bytes that were written.
     pub written: u64,
@@ -57,10 +58,10 @@ pub struct Porter<'a> {
     theirs: Vec<u8>,
 }
 
-/// A file that shall have the content of another.
+/// A target file to be made equal to its source.
 #[derive(Clone, Copy)]
 pub struct Goal<'a> {
-    /// Where to.
+    /// The target file.
     pub target: &'a File,
     /// Bytes of the source.
     pub size: u64,
@@ -78,11 +79,11 @@ impl<'a> Porter<'a> {
         Porter { hand, tell, written: 0, source: None, kernel_copies, ours, theirs }
     }
 
-    /// Make the target's content that of the source: data as data, holes as holes. Where the target
-    /// has content already, only pieces that differ are written.
+    /// Makes the content of the target equal to that of the source: data as data, holes as holes.
+    /// Where the target has content already, only pieces that differ are written.
     ///
     /// # Errors
-    /// What the system says of either.
+    /// An error of the system on either.
     pub fn carry<C: Content>(&mut self, source: &mut C, goal: Goal) -> Result<(), CopyError> {
         let mut at = 0;
         if goal.before > goal.size {
@@ -104,12 +105,12 @@ impl<'a> Porter<'a> {
         let there = next_data(goal.target, hole.start, hole.end.min(goal.before));
         if there.at("reading", goal.path)?.is_some() {
             let length = hole.end - hole.start;
-            self.hand.punch(goal.target, hole.start, length).at("making a hole in", goal.path)?;
+            self.hand.punch(goal.target, hole.start, length).at("punching a hole in", goal.path)?;
         }
         self.tell.passed(0) // Holes are no work, and may be of any size.
     }
 
-    /// Carry a range; returns where it ended, which is before its end if the source was cut.
+    /// Carries a range; returns where it ended, which is before its end if the source was cut.
     fn carry_range<C: Content>(
         &mut self,
         source: &mut C,
@@ -201,7 +202,7 @@ impl<'a> Porter<'a> {
     }
 }
 
-/// Read until the buffer is full or the file ends.
+/// Reads until the buffer is full or the file ends.
 pub fn read_full(file: &File, buffer: &mut [u8], start: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
@@ -215,7 +216,7 @@ pub fn read_full(file: &File, buffer: &mut [u8], start: u64) -> io::Result<usize
     Ok(done)
 }
 
-/// What a file holds, in brief.
+/// Checksum of the content of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sum {
     /// The same for the same bytes: a hole and zeroes that were written are the same content.
@@ -224,13 +225,13 @@ pub struct Sum {
     pub stored: u64,
 }
 
-/// Sum up the first `size` bytes of a file or a device. Holes are not read.
+/// Computes the checksum of the first `size` bytes of a file or a device. Holes are not read.
 ///
-/// The sum is a SHA-256 over each grain that is not all zeroes, with its number before it, and over the
-/// size at the end.
+/// The checksum is a SHA-256 over each grain that is not all zeroes, with its number before it, and
+/// over the size at the end.
 ///
 /// # Errors
-/// What the system says, and what `tick` says, which is told how many bytes were read.
+/// Errors of the system, and of `tick`, which receives the number of bytes read.
 pub fn sum(
     (file, size): (&File, u64),
     path: &[u8],
@@ -259,7 +260,7 @@ pub fn sum(
     Ok(ended(hash, size, stored))
 }
 
-/// Add what begins there, at a grain.
+/// Adds what begins there, at a grain.
 pub(super) fn add(hash: &mut Sha256, bytes: &[u8], at: u64) {
     for (number, grain) in bytes.chunks(GRAIN).enumerate() {
         if *grain != ZEROES[..grain.len()] {

@@ -23,15 +23,15 @@ use super::progress::{Progress, Totals};
 use super::summing::Summing;
 use super::verify::Difference;
 
-/// Make the beginning of the target what the source is, durably. Only blocks that differ are written, so
-/// that zeroes take no room in a thin volume, and a run that was cut short is carried on. After a final round
-/// both are read again, at the same time, and compared: the source because nothing else tells that somebody
-/// has written to a device meanwhile, and the target because it has to come from the disk after all was
-/// written.
+/// Makes the beginning of the target equal to the source, durably. Only blocks that differ are
+/// written, so that zeroes take no space in a thin volume, and an interrupted run is resumed. After
+/// a final pass both are read again, at the same time, and compared. The source, because nothing
+/// else shows that something was written to a device meanwhile. The target, because its content has
+/// to come from the disk after everything was written.
 ///
 /// # Errors
-/// [`CopyError::Refused`] with numbers if the target is smaller, or somebody else has it open;
-/// [`CopyError::Changed`] and [`CopyError::Mismatch`] after a final round; what the system says.
+/// [`CopyError::Refused`] with numbers if the target is smaller, or another process has it open;
+/// [`CopyError::Changed`] and [`CopyError::Mismatch`] after a final round; errors of the system.
 pub fn copy_device(
     source: &Path,
     target: &Path,
@@ -82,14 +82,15 @@ pub fn copy_disk<D: Disk>(
     Ok(outcome)
 }
 
-/// Open a block device, or an image of one; the file and its size.
+/// Opens a block device, or an image of one; returns the file and its size.
 ///
 /// # Errors
 /// [`CopyError::Refused`] for another kind of thing, and for a device that is in use.
 pub fn open(path: &Path, flags: OFlags, write: bool) -> Result<(File, u64), CopyError> {
     let name = path.as_os_str().as_bytes();
     let kind = std::fs::metadata(path).at("opening", name)?.file_type();
-    // `O_EXCL` without `O_CREAT` means something for block devices alone: nobody else has claimed it.
+    // `O_EXCL` without `O_CREAT` means something for block devices alone: no one else has claimed
+    // it.
     let flags = if kind.is_block_device() { flags } else { OFlags::empty() };
     if !kind.is_block_device() && !kind.is_file() {
         return Err(CopyError::Refused(format!(
@@ -101,7 +102,7 @@ pub fn open(path: &Path, flags: OFlags, write: bool) -> Result<(File, u64), Copy
     let opened = OpenOptions::new().read(true).write(write).custom_flags(bits).open(path);
     let mut file = opened.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::BUSY) => CopyError::Refused(format!(
-            "{} is in use: it is mounted, or part of a volume group or a device of device-mapper",
+            "{} is in use: it is mounted, or part of a volume group or of a device-mapper device",
             path.display()
         )),
         _ => Err::<(), _>(error).at("opening", name).unwrap_err(),
@@ -110,7 +111,7 @@ pub fn open(path: &Path, flags: OFlags, write: bool) -> Result<(File, u64), Copy
     Ok((file, size))
 }
 
-/// Read both and compare them with what the source was when it was carried.
+/// Reads both and compare them with what the source was when it was carried.
 fn compare<D: Disk>(
     source: &D,
     target: (&File, &Path),

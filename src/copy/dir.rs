@@ -1,4 +1,4 @@
-//! Directories and what lies in them, reached by one name at a time and never through a link.
+//! Directories and their entries, accessed by one name at a time and never through a link.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -20,7 +20,7 @@ const NAMES_AT_ONCE: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Dir(OwnedFd);
 
-/// What kind of thing a name stands for.
+/// Type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A regular file.
@@ -48,34 +48,34 @@ pub struct Stamp {
     pub nanos: u32,
 }
 
-/// What the kernel says of a thing in a tree.
+/// Metadata of an entry, as the kernel reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
-    /// What it is.
+    /// Type of the entry.
     pub kind: Kind,
     /// The twelve bits of its mode.
     pub mode: u32,
-    /// Its owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Its group.
+    /// Group id of the owner.
     pub gid: u32,
     /// Bytes from its beginning to its end.
     pub size: u64,
     /// Bytes that its file system holds for it.
     pub allocated: u64,
-    /// How many names it has.
+    /// Number of hard links.
     pub links: u32,
-    /// Device and inode: which thing it is, whatever its name.
+    /// Device and inode, which identify the entry under any name.
     pub id: (u64, u64),
     /// The device that it stands for.
     pub device: (u32, u32),
-    /// When it was read.
+    /// Time of the last read access.
     pub read: Stamp,
-    /// When its content was changed, or what somebody set.
+    /// Time of the last change of the content, which anyone may set.
     pub modified: Stamp,
-    /// When anything of it was changed; nobody can set that.
+    /// Time of the last change of content or metadata, which no one can set.
     pub changed: Stamp,
-    /// Whether another file system is mounted there.
+    /// True if another file system is mounted there.
     pub is_mount: bool,
 }
 
@@ -87,33 +87,33 @@ impl Meta {
 }
 
 impl Dir {
-    /// Open the top of a tree. The path is the caller's own, so links in it count.
+    /// Opens the top of a tree. The path is the caller's own, so links in it count.
     pub fn open(path: &Path) -> io::Result<Dir> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Dir(rustix::fs::open(path, flags, Mode::empty())?))
     }
 
-    /// Open a directory in this one; a link is refused.
+    /// Opens a directory in this one; a link is refused.
     pub fn enter(&self, name: &CStr) -> rustix::io::Result<Dir> {
         self.open_quietly(name, OFlags::RDONLY | OFlags::DIRECTORY).map(Dir)
     }
 
-    /// Open the same directory once more.
+    /// Opens the same directory once more.
     pub fn again(&self) -> rustix::io::Result<Dir> {
         self.enter(c".")
     }
 
-    /// Open a regular file to read it; never waits, whatever somebody puts there.
+    /// Opens a regular file for reading. Never waits, whatever the entry is.
     pub fn read(&self, name: &CStr) -> rustix::io::Result<File> {
         self.open_quietly(name, OFlags::RDONLY | OFlags::NONBLOCK).map(File::from)
     }
 
-    /// Open a file to read and change it.
+    /// Opens a file to read and change it.
     pub fn change(&self, name: &CStr) -> rustix::io::Result<File> {
         self.open_at(name, OFlags::RDWR | OFlags::NONBLOCK).map(File::from)
     }
 
-    /// Open the thing itself, not what it holds: enough to name it to the kernel.
+    /// Opens the entry itself, not its content: enough to name it to the kernel.
     pub fn point(&self, name: &CStr) -> rustix::io::Result<OwnedFd> {
         self.open_at(name, OFlags::PATH)
     }
@@ -131,7 +131,7 @@ impl Dir {
         rustix::fs::openat(&self.0, name, flags, Mode::empty())
     }
 
-    /// What the kernel says of a name here; a link is told as itself.
+    /// Reads the metadata of a name here. A link is not followed.
     pub fn meta(&self, name: &CStr) -> rustix::io::Result<Meta> {
         meta(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
     }
@@ -145,12 +145,12 @@ impl Dir {
         }
     }
 
-    /// What the kernel says of this directory.
+    /// Reads the metadata of this directory.
     pub fn own_meta(&self) -> rustix::io::Result<Meta> {
         meta_of(&self.0)
     }
 
-    /// What a link says.
+    /// Reads the target of a link.
     pub fn link(&self, name: &CStr) -> rustix::io::Result<Vec<u8>> {
         rustix::fs::readlinkat(&self.0, name, Vec::new()).map(std::ffi::CString::into_bytes)
     }
@@ -186,7 +186,7 @@ impl Dir {
     }
 }
 
-/// What `mkfs` makes at the top of some file systems for what a repair finds.
+/// Directory that `mkfs` creates at the top of some file systems, for a repair.
 pub const LOST_AND_FOUND: &CStr = c"lost+found";
 
 impl AsFd for Dir {
@@ -201,7 +201,7 @@ impl From<Dir> for OwnedFd {
     }
 }
 
-/// What the kernel says of an open file.
+/// Reads the metadata of an open file.
 pub fn meta_of(fd: impl AsFd) -> rustix::io::Result<Meta> {
     meta(fd, c"", AtFlags::EMPTY_PATH)
 }
@@ -259,17 +259,17 @@ impl Names {
         self.starts.sort_unstable_by_key(|start| name_at(text, *start));
     }
 
-    /// How many there are.
+    /// Returns the number of names.
     pub fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.starts.is_empty()
     }
 
-    /// Whether this name is among them.
+    /// Returns whether this name is among them.
     pub fn contains(&self, name: &CStr) -> bool {
         self.place(name).is_some()
     }
@@ -327,7 +327,7 @@ impl fmt::Display for Stamp {
 }
 
 impl Kind {
-    /// What it is called.
+    /// Name of the type.
     pub fn word(self) -> &'static str {
         match self {
             Kind::File => "file",

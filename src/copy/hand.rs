@@ -23,8 +23,8 @@ pub struct Hand {
     dies_after: Option<u64>,
 }
 
-/// One thing in the target, or in the source: an open file or directory, or the bare thing where
-/// opening it would mean something else.
+/// One entry in the target or in the source: an open file or directory, or a bare name where
+/// opening it would have another meaning.
 #[derive(Debug)]
 pub struct Node {
     fd: OwnedFd,
@@ -41,22 +41,22 @@ impl Node {
     /// A link, a fifo or a device, which is not opened.
     ///
     /// # Errors
-    /// What the kernel says of the name.
+    /// An error of the kernel on the name.
     pub fn bare(dir: &Dir, name: &CStr) -> io::Result<Node> {
         let fd = dir.point(name)?;
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         Ok(Node { fd, path: Some(path) })
     }
 
-    /// Whether it can be asked by its descriptor, or its path if not.
+    /// Path to access it, if it cannot be accessed by its descriptor.
     pub(super) fn path(&self) -> Option<&str> {
         self.path.as_deref()
     }
 
-    /// What the kernel says of it.
+    /// Reads its metadata.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// An error of the kernel.
     pub fn meta(&self) -> rustix::io::Result<Meta> {
         meta_of(&self.fd)
     }
@@ -76,7 +76,7 @@ impl Hand {
         Hand { done: Cell::new(0), dies_after: Some(calls) }
     }
 
-    /// How many calls have changed something.
+    /// Number of calls that have changed something.
     pub fn calls(&self) -> u64 {
         self.done.get()
     }
@@ -89,13 +89,13 @@ impl Hand {
         Ok(())
     }
 
-    /// Make a directory that nobody else may look into yet.
+    /// Creates a directory that no one else may access yet.
     pub fn make_dir(&self, dir: &Dir, name: &CStr) -> Done {
         self.stroke()?;
         rustix::fs::mkdirat(dir, name, Mode::RWXU)
     }
 
-    /// Make a file that nobody else may look into yet; one that is there is an error.
+    /// Creates a file that no one else may access yet. An existing one is an error.
     pub fn make_file(&self, dir: &Dir, name: &CStr) -> Done<File> {
         self.stroke()?;
         let flags =
@@ -103,13 +103,13 @@ impl Hand {
         Ok(rustix::fs::openat(dir, name, flags, Mode::RUSR | Mode::WUSR)?.into())
     }
 
-    /// Make a link.
+    /// Creates a link.
     pub fn make_link(&self, dir: &Dir, name: &CStr, says: &[u8]) -> Done {
         self.stroke()?;
         rustix::fs::symlinkat(says, dir, name)
     }
 
-    /// Make a fifo or a device.
+    /// Creates a fifo or a device.
     pub fn make_node(&self, dir: &Dir, name: &CStr, meta: &Meta) -> Done {
         self.stroke()?;
         let kind = match meta.kind {
@@ -122,31 +122,31 @@ impl Hand {
         rustix::fs::mknodat(dir, name, kind, Mode::RUSR | Mode::WUSR, device)
     }
 
-    /// Give a thing one more name.
+    /// Adds a hard link to an entry.
     pub fn add_name(&self, from: (&Dir, &CStr), to: (&Dir, &CStr)) -> Done {
         self.stroke()?;
         rustix::fs::linkat(from.0, from.1, to.0, to.1, AtFlags::empty())
     }
 
-    /// Move a name to another directory; a name that is there already is an error.
+    /// Moves a name to another directory; a name that is there already is an error.
     pub fn rename(&self, from: (&Dir, &CStr), to: (&Dir, &CStr)) -> Done {
         self.stroke()?;
         rustix::fs::renameat_with(from.0, from.1, to.0, to.1, RenameFlags::NOREPLACE)
     }
 
-    /// Take away a name that is no directory.
+    /// Removes a name that is not a directory.
     pub fn remove(&self, dir: &Dir, name: &CStr) -> Done {
         self.stroke()?;
         rustix::fs::unlinkat(dir, name, AtFlags::empty())
     }
 
-    /// Take away an empty directory.
+    /// Removes an empty directory.
     pub fn remove_dir(&self, dir: &Dir, name: &CStr) -> Done {
         self.stroke()?;
         rustix::fs::unlinkat(dir, name, AtFlags::REMOVEDIR)
     }
 
-    /// Write bytes.
+    /// Writes bytes.
     pub fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         self.stroke()?;
         file.write_all_at(bytes, at)
@@ -159,20 +159,20 @@ impl Hand {
         rustix::fs::copy_file_range(from, Some(&mut read), to, Some(&mut written), length)
     }
 
-    /// Make a range a hole.
+    /// Punches a hole.
     pub fn punch(&self, file: &File, at: u64, length: u64) -> Done {
         self.stroke()?;
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         rustix::fs::fallocate(file, flags, at, length)
     }
 
-    /// Say where a file ends.
+    /// Sets the size of a file.
     pub fn set_size(&self, file: &File, size: u64) -> Done {
         self.stroke()?;
         rustix::fs::ftruncate(file, size)
     }
 
-    /// Say whose a thing is.
+    /// Sets the owner of an entry.
     pub fn set_owner(&self, node: &Node, uid: u32, gid: u32) -> Done {
         self.stroke()?;
         let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
@@ -182,7 +182,7 @@ impl Hand {
         }
     }
 
-    /// Say who may do what with a thing.
+    /// Sets the mode of an entry.
     pub fn set_mode(&self, node: &Node, mode: u32) -> Done {
         self.stroke()?;
         let mode = Mode::from_raw_mode(mode);
@@ -192,7 +192,7 @@ impl Hand {
         }
     }
 
-    /// Say when a thing was read and modified.
+    /// Sets access and modification time of an entry.
     pub fn set_times(&self, node: &Node, read: Stamp, modified: Stamp) -> Done {
         self.stroke()?;
         let times =
@@ -203,7 +203,7 @@ impl Hand {
         }
     }
 
-    /// Give a thing an extended attribute.
+    /// Sets an extended attribute of an entry.
     pub fn set_attribute(&self, node: &Node, name: &[u8], value: &[u8]) -> Done {
         self.stroke()?;
         match node.path() {
@@ -212,7 +212,7 @@ impl Hand {
         }
     }
 
-    /// Take an extended attribute away.
+    /// Removes an extended attribute.
     pub fn remove_attribute(&self, node: &Node, name: &[u8]) -> Done {
         self.stroke()?;
         match node.path() {
@@ -221,13 +221,13 @@ impl Hand {
         }
     }
 
-    /// Make all of a file system durable.
+    /// Makes a whole file system durable.
     pub fn flush_all(&self, dir: &Dir) -> Done {
         self.stroke()?;
         rustix::fs::syncfs(dir)
     }
 
-    /// Make a file or a device durable.
+    /// Makes a file or a device durable.
     pub fn flush(&self, file: &File) -> io::Result<()> {
         self.stroke()?;
         file.sync_all()

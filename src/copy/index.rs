@@ -1,18 +1,19 @@
-//! What an earlier round has compared, so that the last one need not read it again.
+//! The index of what an earlier pass has compared, so that the last pass need not read it again.
 //!
-//! It is a file at the top of the target, from the first round that compares to the end of the last one. For each
-//! file that was the same on both sides it says which two things these were, when each was changed last,
-//! and the sum of their content. A side that still is that thing, with that time of change, is not read
-//! again; the other one is, if it is not.
+//! It is a file at the top of the target, from the first pass that compares to the end of the last
+//! one. For each file that was the same on both sides it has the identity of both files, the change
+//! time of each, and the checksum of their content. A side that is still that file, with that
+//! change time, is not read again; the other one is, if it is not.
 //!
-//! What makes that a proof is the time of change, which the kernel sets at each write and nobody else can:
+//! What makes that a proof is the time of change, which the kernel sets at each write and no one
+//! else can:
 //! - A page that a program has mapped is written without a new time for as long as it is dirty. So the source is
 //!   flushed before it is read: the first store after that sets the time.
 //! - A write may take a while after it has set the time. So what changed shortly before is not kept here.
-//! - A directory that is moved leaves the times of its files alone. So the things are told, not only their
-//!   paths.
-//! - A power cut may leave what was written without the time of it. So nothing of this counts after a
-//!   start of the machine.
+//! - A directory that is moved leaves the times of its files alone. So the things are reported, not
+//!   only their paths.
+//! - A power cut may leave what was written without the time of it. So nothing of this counts after
+//!   a start of the host.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -42,30 +43,30 @@ const WRITTEN_AT_ONCE: usize = 256 << 10;
 const EXT4: u32 = 0xef53;
 const XFS: u32 = 0x5846_5342;
 const BTRFS: u32 = 0x9123_683e;
-/// Says which start of the machine this is.
+/// Says which start of the host this is.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Whether a name at the top of a target is that of an index.
+/// Returns whether a name at the top of a target is that of an index.
 pub fn is_index(name: &[u8]) -> bool {
     name == NAME.to_bytes() || name == NEXT.to_bytes()
 }
 
-/// The index of a copy on one machine.
+/// The index of a copy on one host.
 #[derive(Debug)]
 pub struct Index<'a> {
-    /// What is copied.
+    /// Source of the copy.
     pub source: &'a Dir,
     boot: String,
     /// What has changed less than so long before it was compared is compared once more.
     still_for: Duration,
 }
 
-/// Which thing of its file system something is, and since when it is as it is.
+/// Identity of a file in its file system, and its change time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thing {
     /// The number of its inode.
     pub inode: u64,
-    /// When anything of it was changed last.
+    /// Time of the last change.
     pub changed: Stamp,
 }
 
@@ -88,18 +89,19 @@ struct Record {
 }
 
 impl Thing {
-    /// Which one the kernel tells of.
+    /// The file that this metadata belongs to.
     pub fn of(meta: &Meta) -> Thing {
         Thing { inode: meta.id.1, changed: meta.changed }
     }
 }
 
 impl Index<'_> {
-    /// The one of a copy. None if the times of the source cannot be relied on, if it has something of that
-    /// name itself, or if the machine does not tell when it was started: then all is compared.
+    /// The index of a copy. `None` if the times of the source cannot be relied on, if the source
+    /// has a file with the name of the index, or if the host does not report its start time: then
+    /// everything is compared.
     ///
     /// # Errors
-    /// What the system says of the source.
+    /// An error of the system on the source.
     pub fn of(source: &Dir, changed: Changed) -> Result<Option<Index<'_>>, CopyError> {
         let Changed { still_for, anywhere } = changed;
         if !anywhere && !sets_times(source).at("measuring", b"")? {
@@ -115,7 +117,8 @@ impl Index<'_> {
         Ok(boot.map(|boot| Index { source, boot, still_for }))
     }
 
-    /// What was compared; nothing if no round has done so since the machine was started.
+    /// Opens the list of what was compared; `None` if no pass has done so since the host was
+    /// started.
     pub fn known(&self, target: &Dir) -> Option<Reader> {
         let mut records = BufReader::new(target.read(NAME).ok()?);
         let mut header = Vec::new();
@@ -127,10 +130,10 @@ impl Index<'_> {
         format!("{HEADER} {}\0", self.boot).into_bytes()
     }
 
-    /// Begin with a new one. All that the source has in memory is written to its disk first.
+    /// Begins a new index. First, all data of the source in memory is written to its disk.
     ///
     /// # Errors
-    /// What the system says, and [`CopyError::Refused`] if the target is full.
+    /// An error of the system, and [`CopyError::Refused`] if the target is full.
     pub fn begin<'w>(&self, target: &'w Dir, hand: &'w Hand) -> Result<Writer<'w>, CopyError> {
         let before = Stamp::now().earlier(self.still_for);
         rustix::fs::syncfs(self.source).at("flushing", b"")?;
@@ -140,10 +143,11 @@ impl Index<'_> {
     }
 }
 
-/// Take the index of a target away, and leave its top as it was: the times of that are those of the source.
+/// Removes the index of a target, and leaves its top as it was: the times of the top are those of
+/// the source.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the system.
 pub fn remove_index(target: &Dir, hand: &Hand) -> Result<(), CopyError> {
     let top = Node::open(target.again().at("reading", b"")?);
     let was = top.meta().at("reading", b"")?;
@@ -156,8 +160,8 @@ fn take_away(target: &Dir, hand: &Hand, name: &CStr) -> Result<(), CopyError> {
     remove_all(hand, target, name).map(drop).at("removing", name.to_bytes())
 }
 
-/// Whether the kernel sets the time of change at each write, and nobody but this machine writes: elsewhere a
-/// page that is mapped may change without it, or a server may set it by another clock.
+/// Returns whether the kernel sets the time of change at each write, and no one but this host writes:
+/// elsewhere a page that is mapped may change without it, or a server may set it by another clock.
 fn sets_times(dir: &Dir) -> rustix::io::Result<bool> {
     let kind = rustix::fs::fstatfs(dir)?.f_type;
     Ok([EXT4, XFS, BTRFS].iter().any(|known| i128::from(kind) == i128::from(*known)))
@@ -170,15 +174,15 @@ pub struct Writer<'a> {
     file: File,
     text: Vec<u8>,
     written: u64,
-    /// What has changed since is not kept.
+    /// What has changed after this time is not added.
     pub before: Stamp,
 }
 
 impl Writer<'_> {
-    /// Keep a file that is the same on both sides; others are passed over.
+    /// Adds a file that is the same on both sides; skips other entries.
     ///
     /// # Errors
-    /// What the system says, and [`CopyError::Refused`] if the target is full.
+    /// An error of the system, and [`CopyError::Refused`] if the target is full.
     pub fn keep(&mut self, source: &Entry, target: &Entry) -> Result<(), CopyError> {
         if let Some(record) = Record::of(source, target, self.before) {
             record.write(&mut self.text);
@@ -193,7 +197,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Put it into the place of the one before. It is not made durable: it counts until the machine ends.
+    /// Puts the index into the place of the one before. It is not made durable: it counts only
+    /// until the host stops.
     ///
     /// # Errors
     /// As for [`Self::keep`].
@@ -213,8 +218,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The sum of a file, if this very thing was compared and is as it was then. To be asked in the order of a
-    /// walk.
+    /// Returns the checksum of a file, if this file was compared and has not changed since. Call it
+    /// in the order of a walk.
     pub fn sum(&mut self, is_target: bool, path: &[u8], meta: &Meta) -> Option<Sum> {
         while self.next.as_ref().is_none_or(|record| is_before(&record.path, path)) {
             self.next = Some(self.read()?);

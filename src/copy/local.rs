@@ -1,4 +1,4 @@
-//! What is copied from this machine.
+//! Sources of a copy on this host.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -97,13 +97,13 @@ impl Steps for Walk {
         self.changed()
     }
 
-    /// One machine, one clock.
+    /// One host, one clock.
     fn as_of(&self, target: Stamp) -> Option<Stamp> {
         Some(target)
     }
 }
 
-/// An open file of this machine.
+/// An open file on this host.
 #[derive(Debug)]
 pub struct LocalFile {
     file: File,
@@ -111,10 +111,10 @@ pub struct LocalFile {
 }
 
 impl LocalFile {
-    /// One that is open for reading.
+    /// Wraps a file that is open for reading.
     ///
     /// # Errors
-    /// What the system says of it.
+    /// An error of the system on it.
     pub fn of(file: File) -> io::Result<LocalFile> {
         let was = meta_of(&file)?;
         Ok(LocalFile { file, was })
@@ -157,11 +157,11 @@ impl Opened for LocalFile {
     }
 }
 
-/// A block device of this machine, or an image of one, by its path.
+/// A block device on this host, or an image of one, by its path.
 #[derive(Debug, Clone, Copy)]
 pub struct LocalDisk<'a>(pub &'a Path);
 
-/// An open block device of this machine.
+/// An open block device on this host.
 #[derive(Debug)]
 pub struct DiskBytes(File);
 

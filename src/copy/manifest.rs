@@ -1,4 +1,5 @@
-//! What a tree holds, one line a thing: so that two machines can compare trees without their files.
+//! The manifest of a tree, one line an entry, so that two hosts can compare trees without their
+//! files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
@@ -25,26 +26,26 @@ pub const HEADER: &str = "pliant-manifest 1";
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Digest(pub [u8; 32]);
 
-/// One thing of a tree: all of it that a copy has to keep.
+/// One entry of a tree: everything that a copy has to preserve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// From the top; empty for the top itself.
+    /// Path from the top; empty for the top itself.
     pub path: Vec<u8>,
-    /// What it is.
+    /// Type of the entry.
     pub kind: Kind,
     /// The twelve bits of its mode; those of a link mean nothing.
     pub mode: u32,
     /// Owner and group.
     pub owner: (u32, u32),
-    /// When its content was changed.
+    /// Time of the last change of the content.
     pub modified: Stamp,
-    /// Bytes of a file or of what a link says; nothing for the others.
+    /// Size in bytes of a file or of the target of a link; zero for the others.
     pub size: u64,
-    /// Of the content of a file, or of what a link says.
+    /// Checksum of the content of a file, or of the target of a link.
     pub content: Option<Digest>,
     /// The device that it stands for.
     pub device: Option<(u32, u32)>,
-    /// The first path of the same thing, if this is not it.
+    /// The first path of the same file, if this is a further hard link to it.
     pub same_as: Option<Vec<u8>>,
     /// The extended attributes, ACLs among them, each with the digest of its value.
     pub attributes: BTreeMap<Vec<u8>, Digest>,
@@ -53,11 +54,11 @@ pub struct Entry {
     pub stored: u64,
     /// Bytes that the file system holds for it; not part of the text either.
     pub allocated: u64,
-    /// Which thing of this machine it is; not part of the text, and not told to other machines.
+    /// Identity of the file on this host. Not part of the text, and not sent to other hosts.
     pub thing: Option<Thing>,
 }
 
-/// Reads a tree, thing by thing, in an order that only its names determine.
+/// Reads a tree, entry by entry, in an order that only its names determine.
 pub struct Manifest<'a> {
     walk: Walk,
     reading: Reading,
@@ -70,36 +71,36 @@ pub struct Manifest<'a> {
     tick: &'a mut dyn FnMut(u64) -> Result<(), CopyError>,
 }
 
-/// What of a tree is read.
+/// What to read of a tree.
 #[derive(Debug)]
 pub struct Reading {
-    /// Which side it is.
+    /// Side of the copy.
     pub side: Side,
-    /// What need not be read, because it was compared before.
+    /// Index of what need not be read, because it was compared before.
     pub index: Option<Reader>,
     /// Contents that have changed since are not read; none are without this.
     pub before: Option<Stamp>,
 }
 
-/// Which side of a copy is read.
+/// A side of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// As it is.
+    /// The source, at rest.
     Source,
-    /// The same while somebody may be writing: what goes or changes meanwhile is left out.
+    /// The source while it may be written to: what vanishes or changes meanwhile is left out.
     Live,
-    /// What lies on the disk, and not what memory still holds of it.
+    /// The target: what is on the disk, and not what memory still holds of it.
     Target {
-        /// Whether what is called like an index is one, and no part of the tree.
+        /// True if a file with the name of an index is one, and not part of the tree.
         has_index: bool,
     },
 }
 
 impl<'a> Manifest<'a> {
-    /// Begin; `tick` hears how many bytes are behind.
+    /// Begins to read; `tick` receives the number of bytes that are done.
     ///
     /// # Errors
-    /// What the system says of the top.
+    /// An error of the system on the top.
     pub fn of(
         top: &Dir,
         reading: Reading,
@@ -113,10 +114,10 @@ impl<'a> Manifest<'a> {
         Ok(Manifest { walk, reading, known: 0, links, buffer, hash, tick })
     }
 
-    /// The next thing; none at the end.
+    /// Returns the next entry; `None` at the end.
     ///
     /// # Errors
-    /// What the system says, and [`CopyError::Changed`] if somebody writes there.
+    /// An error of the system, and [`CopyError::Changed`] if someone writes there.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, CopyError> {
         while let Some(found) = self.walk.step()? {
             if self.is_left_out(&found) {
@@ -146,7 +147,7 @@ impl<'a> Manifest<'a> {
         }
     }
 
-    /// What is to be told of all that was met until now.
+    /// Returns the result for everything read until now.
     pub fn verified(self) -> Verified {
         Verified { digest: Digest(self.hash.finalize().into()), known: self.known }
     }
@@ -241,7 +242,7 @@ impl Entry {
     }
 }
 
-/// Whether a thing has changed since it was met, or is gone.
+/// Returns whether an entry has changed since the walk reached it, or is gone.
 fn is_no_longer(error: &CopyError) -> bool {
     match error {
         CopyError::Changed { .. } => true,
@@ -290,7 +291,7 @@ impl FromStr for Digest {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Digest, String> {
-        let wrong = || format!("`{text}` is no SHA-256: write 64 hexadecimal digits");
+        let wrong = || format!("`{text}` is not a SHA-256: write 64 hexadecimal digits");
         let hex = text.strip_prefix("sha256:").unwrap_or(text).as_bytes();
         let (pairs, []) = hex.as_chunks::<2>() else { return Err(wrong()) };
         let digit = |digit: u8| char::from(digit).to_digit(16);

@@ -1,4 +1,4 @@
-//! What is done to one thing of the target so that it becomes what the source has.
+//! Operations on one entry of the target that make it equal to the source.
 
 use std::ffi::{CStr, CString};
 
@@ -11,11 +11,11 @@ use super::room::Reserved;
 use super::walk::Descent;
 use super::xattr::{Attributes, attributes, is_for_administrators};
 
-/// Give a thing of the target owner, mode and attributes of one of the source; what it has already is
-/// not set again. The times are left: they are set as the last thing.
+/// Sets owner, mode and attributes of a target entry to those of the source; values that are equal
+/// are not set again. The times are not set: they come last.
 ///
 /// # Errors
-/// What the system says of either.
+/// An error of the system on either.
 pub fn dress(
     hand: &Hand,
     (want, wanted): (&Attributes, &Meta),
@@ -28,7 +28,7 @@ pub fn dress(
     }
     let there = attributes(to).at("reading", path)?;
     for name in there.keys().filter(|name| !want.contains_key(*name)) {
-        hand.remove_attribute(to, name).at("taking an attribute from", path)?;
+        hand.remove_attribute(to, name).at("removing an attribute from", path)?;
     }
     // After the owner, because a new one takes setuid away; after a removed ACL, because that has a part
     // in the mode; and before an ACL is set, for the same reason.
@@ -44,10 +44,10 @@ pub fn dress(
     Ok(())
 }
 
-/// Give a thing an extended attribute, and say which one if that fails.
+/// Sets an extended attribute, and names it in the error.
 ///
 /// # Errors
-/// [`CopyError::Refused`] for one that only an administrator may set, and what the system says.
+/// [`CopyError::Refused`] for one that only an administrator may set, and errors of the system.
 pub fn set_attribute(
     hand: &Hand,
     to: &Node,
@@ -63,10 +63,10 @@ pub fn set_attribute(
     set.at("setting an attribute of", &what)
 }
 
-/// Set both times of a thing, if it has others.
+/// Sets both times of an entry, if they differ.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the system.
 pub fn stamp(hand: &Hand, to: &Node, times: (Stamp, Stamp), path: &[u8]) -> Result<(), CopyError> {
     let has = to.meta().at("reading", path)?;
     if (has.read, has.modified) == times {
@@ -75,10 +75,10 @@ pub fn stamp(hand: &Hand, to: &Node, times: (Stamp, Stamp), path: &[u8]) -> Resu
     hand.set_times(to, times.0, times.1).at("setting the times of", path)
 }
 
-/// Take away whatever a name stands for, with all below it.
+/// Removes an entry, with everything below it.
 ///
 /// # Errors
-/// What the system says; another file system that is mounted below is not entered, and refused.
+/// An error of the system; another file system that is mounted below is not entered, and refused.
 pub fn remove_all(hand: &Hand, dir: &Dir, name: &CStr) -> rustix::io::Result<u64> {
     let Some(meta) = dir.find(name)? else { return Ok(0) };
     if meta.kind != Kind::Directory {
@@ -90,7 +90,7 @@ pub fn remove_all(hand: &Hand, dir: &Dir, name: &CStr) -> rustix::io::Result<u64
     Ok(count + 1)
 }
 
-/// Take away all that is in a directory.
+/// Removes everything in a directory.
 ///
 /// # Errors
 /// As for [`remove_all`].

@@ -1,26 +1,26 @@
-//! What is asked of a copy of a tree, and what it did.
+//! The parameters of a copy of a tree, and its result.
 
 use std::path::Path;
 use std::time::Duration;
 
 use super::outcome::Outcome;
 
-/// What is copied, and how.
+/// What to copy, and how.
 #[derive(Debug, Clone, Copy)]
 pub struct Order<'a> {
     /// The directory whose content is copied.
     pub source: &'a Path,
     /// The directory that gets it.
     pub target: &'a Path,
-    /// Which copy of several.
+    /// Pass of the copy.
     pub round: Round,
-    /// What is done about sockets.
+    /// Handling of sockets.
     pub sockets: Sockets,
-    /// What is compared.
+    /// What to compare.
     pub compare: Compare,
 }
 
-/// What is compared of contents; all else is compared always.
+/// Which contents to compare; everything else is always compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compare {
     /// All of them, in the end.
@@ -29,53 +29,55 @@ pub enum Compare {
     Changed(Changed),
 }
 
-/// What is believed of times of change.
+/// Trust in change times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Changed {
-    /// What had changed less than so long before it was compared is compared once more.
+    /// A file that had changed less than this time before it was compared is compared again.
     pub still_for: Duration,
-    /// Whether they are believed also on file systems of which it is not known that each write sets them.
+    /// True if change times are trusted on all file systems, also on those that may not set them at
+    /// each write.
     pub anywhere: bool,
 }
 
 impl Compare {
-    /// With the time that each write is given to reach the file after it has set the time of change.
+    /// The default, with the time that each write is given to reach the file after it has set the
+    /// change time.
     pub const CHANGED: Compare =
         Compare::Changed(Changed { still_for: Duration::from_secs(60), anywhere: false });
 }
 
-/// Which copy of several it is.
+/// Pass of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Round {
-    /// One while somebody may be writing: what changes is left to the next.
+    /// A pass while the source may be written to: changes are left to the next pass.
     Hot,
-    /// The last, of a source that nobody writes to: a change is an error.
+    /// The last pass, of a source at rest: a change is an error.
     Final,
 }
 
-/// What is done about sockets, which mean nothing without the process that listens.
+/// Handling of sockets, which have no meaning without the process that listens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sockets {
-    /// They are left out and counted.
+    /// Sockets are left out and counted.
     Skip,
     /// The copy is refused.
     Refuse,
 }
 
-/// How a tree is copied.
+/// Options of a copy of a tree.
 #[derive(Debug, Clone, Copy)]
 pub struct How {
-    /// Which copy of several.
+    /// Pass of the copy.
     pub round: Round,
-    /// What is done about sockets.
+    /// Handling of sockets.
     pub sockets: Sockets,
-    /// Whether times and size of an earlier copy are believed, or its content is compared.
+    /// True if times and size of an earlier copy are trusted; otherwise its content is compared.
     pub trust: bool,
-    /// Whether the target has an index at its top, which is no part of the tree.
+    /// True if the target has an index at its top, which is not part of the tree.
     pub has_index: bool,
 }
 
-/// What was done.
+/// Counts of what was copied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Carried {
     /// Bytes written.
@@ -84,16 +86,16 @@ pub struct Carried {
     pub files: u64,
     /// Files of these that were believed to be there already.
     pub kept: u64,
-    /// Names taken away.
+    /// Number of names removed.
     pub removed: u64,
-    /// What changed or went away while it was read.
+    /// Number of entries that changed or vanished while they were read.
     pub changing: u64,
     /// Sockets and mounts.
     pub skipped: u64,
 }
 
 impl Carried {
-    /// How it ended.
+    /// The result of the copy.
     pub fn outcome(self) -> Outcome {
         let Carried { bytes, files, kept, removed, changing, skipped } = self;
         Outcome { bytes, files, kept, removed, changing, skipped, ..Outcome::default() }

@@ -1,4 +1,4 @@
-//! Where a copy comes from: a tree or a device of this machine, or one that another machine sends.
+//! Sources of a copy: a tree or a device on this host, or one that another host sends.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -16,35 +16,35 @@ use super::room::Needs;
 use super::walk::Found;
 use super::xattr::Attributes;
 
-/// Hears how many bytes are behind, and says when to stop.
+/// Receives the number of bytes done, and decides when to stop.
 pub type Tick<'a> = &'a mut dyn FnMut(u64) -> Result<(), CopyError>;
-/// Takes the things of a tree, one after the other.
+/// Receives the entries of a tree, one after the other.
 pub type Take<'a> = &'a mut dyn FnMut(Entry) -> Result<(), CopyError>;
 
 /// A tree that is copied.
 pub trait Origin: Sync {
-    /// One walk through it.
+    /// One walk through the tree.
     type Steps: Steps;
 
-    /// Count what it takes on a file system with blocks of so many bytes; `live` if somebody may be
-    /// writing.
+    /// Counts the space it needs on a file system with this block size; `live` if it may be written
+    /// to.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn needs(&self, live: bool, block: u64, tell: &mut Progress) -> Result<Needs, CopyError>;
 
-    /// Begin a walk. The target is for who wants to know ahead which contents it will be asked for.
+    /// Begins a walk. A source that prefetches contents reads in the target which ones are needed.
     ///
     /// # Errors
-    /// What the system says of the top.
+    /// An error of the system on the top.
     fn steps(&self, how: How, target: &Dir) -> Result<Self::Steps, CopyError>;
 
-    /// Read all of it, contents too, and hand over what it holds, at most `limit` bytes a second. What was
-    /// compared before need not be read again.
+    /// Reads everything, including contents, and passes on each entry, at most `limit` bytes a
+    /// second. What was compared before need not be read again.
     ///
     /// # Errors
-    /// What the system says and what is said of an entry or a tick, and [`CopyError::Changed`] if somebody
-    /// writes there.
+    /// Errors of the system, of `take` and of `tick`, and [`CopyError::Changed`] if the source is
+    /// written to.
     fn entries(
         &self,
         known: Option<Reader>,
@@ -59,73 +59,74 @@ pub trait Steps {
     /// A file of it.
     type File: Opened;
 
-    /// The next step; none at the end.
+    /// Returns the next step; `None` at the end.
     ///
     /// # Errors
-    /// What the system says, and [`CopyError::Changed`] where the tree was to be still and is not.
+    /// Errors of the system, and [`CopyError::Changed`] if the tree should be at rest and is not.
     fn next(&mut self) -> Result<Option<Found>, CopyError>;
 
     /// The path of what was met last, from the top; empty for the top itself.
     fn path(&self) -> &[u8];
 
-    /// Those of these names that the directory does not have which was entered by the last step.
+    /// Returns those of these names that are not in the directory that the last step entered.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn gone(&mut self, theirs: &Names) -> Result<Vec<CString>, CopyError>;
 
-    /// The directory that is left by the last step, as it is now.
+    /// Reads the current state of the directory that the last step leaves.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn leaving(&mut self) -> io::Result<(Meta, Attributes)>;
 
-    /// The attributes of the thing of the last step, which is no file, and what it says if it is a link.
+    /// Reads the attributes of the entry of the last step, which is not a file, and the target of a
+    /// link.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn look(&mut self, found: &Found) -> io::Result<(Attributes, Vec<u8>)>;
 
-    /// The file of the last step.
+    /// Opens the file of the last step.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn open(&mut self, found: &Found) -> io::Result<Self::File>;
 
-    /// What was gone when the walk came there.
+    /// Number of entries that had vanished when the walk reached them.
     fn vanished(&self) -> u64;
 
-    /// That what was met last is not as it was.
+    /// Returns the error that the last entry has changed.
     fn changed(&self) -> CopyError;
 
-    /// The time by the clocks of the source until which its changes were there to be read at this time of
-    /// the target; none if nobody can say.
+    /// Converts a time of the target to the clock of the source, up to which changes were visible
+    /// there; `None` if it is unknown.
     fn as_of(&self, target: Stamp) -> Option<Stamp>;
 }
 
 /// Bytes that are copied.
 pub trait Content {
-    /// The file itself, if it is one of this machine: the kernel may copy it.
+    /// Returns the file itself, if it is on this host: then the kernel may copy it.
     fn file(&self) -> Option<&File>;
 
-    /// The next range with data in it, up to `size`.
+    /// Returns the next range with data in it, up to `size`.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn next_data(&mut self, from: u64, size: u64) -> io::Result<Option<Range<u64>>>;
 
-    /// Read a piece until the buffer is full or the content ends. Who has to send it may first look what
-    /// the target has, of which so many bytes were there before.
+    /// Reads a piece until the buffer is full or the content ends. A sender may first check what
+    /// the target has, which had this many bytes before.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn piece(&mut self, buffer: &mut [u8], at: u64, there: (&File, u64)) -> io::Result<Piece>;
 }
 
 /// A piece of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece {
-    /// So many bytes were read.
+    /// Number of bytes that were read.
     Read(usize),
     /// The target has these bytes already, so many.
     Same(usize),
@@ -133,46 +134,46 @@ pub enum Piece {
 
 /// A file that is copied.
 pub trait Opened: Content {
-    /// Have its content at hand, of the thing that the walk has met; until then it may be the walk that
-    /// knows the rest.
+    /// Prepares the content of the entry that the walk has reached. Until then the walk may know
+    /// the rest.
     ///
     /// # Errors
-    /// What the system says; `ESTALE` if another thing is in its place.
+    /// Errors of the system; `ESTALE` if another file is in its place.
     fn begin(&mut self) -> io::Result<()>;
 
-    /// What was said of it when it was opened.
+    /// Metadata from the time when it was opened.
     fn meta(&self) -> &Meta;
 
-    /// Its attributes.
+    /// Reads its attributes.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn attributes(&mut self) -> io::Result<Attributes>;
 
-    /// Whether nothing of it has changed since it was opened.
+    /// Returns whether nothing of it has changed since it was opened.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn is_as_it_was(&mut self) -> io::Result<bool>;
 }
 
 /// A block device that is copied, or an image of one.
 pub trait Disk: Sync {
-    /// Its bytes.
+    /// Content of the device.
     type Bytes: Content;
 
-    /// Open it; its bytes, and how many they are.
+    /// Opens the device; returns its content and its size in bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// An error of the system.
     fn open(&self) -> Result<(Self::Bytes, u64), CopyError>;
 
-    /// Sum up its first bytes, reading at most `limit` a second.
+    /// Computes the checksum of its first bytes, reading at most `limit` a second.
     ///
     /// # Errors
-    /// What the system says and what is said of a tick.
+    /// Errors of the system and of `tick`.
     fn sum(&self, size: u64, limit: Option<u64>, tick: Tick) -> Result<Sum, CopyError>;
 
-    /// What it is called.
+    /// Name of the device, for messages.
     fn name(&self) -> String;
 }

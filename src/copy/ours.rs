@@ -1,4 +1,4 @@
-//! Which trees a copy may change: what a target has beside its source is removed.
+//! Marks the trees that a copy may change: what a target has in addition to its source is removed.
 
 use rustix::io::Errno;
 
@@ -6,34 +6,34 @@ use super::dir::Dir;
 use super::hand::{Hand, Node};
 use super::outcome::{At, CopyError};
 
-/// The attribute of a target that a copy has begun to fill, or has filled. It is not carried: a copy of a copy
-/// has its own.
+/// The attribute of a target to which a copy has begun or was completed. It is not copied: a copy
+/// of a copy has its own.
 pub const COPIED: &[u8] = b"user.pliant.copied";
-/// What it says once all was compared: from then on somebody may live on the target.
+/// What it says once all was compared: from then on someone may live on the target.
 const DONE: &[u8] = b"done";
 
-/// How far earlier copies to a target are.
+/// Progress of earlier copies to a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// It is ours to change.
+    /// A copy has begun: the target may be changed.
     Begun,
-    /// It was filled and compared, and is nobody's to change but its owner's.
+    /// A copy was completed and verified: only its owner may change the target.
     Done,
 }
 
-/// Mark a target as one of ours before anything in it is changed; again changes nothing.
+/// Marks a target before anything in it is changed. A repeated call changes nothing.
 ///
 /// # Errors
-/// [`CopyError::Refused`] for one that has content and no mark: it may be what somebody lives on, as the
-/// source is where the two were taken for each other.
+/// [`CopyError::Refused`] for a target that has content and no mark. Its content may be in use, for
+/// example if source and target were confused.
 pub fn mark(target: &Dir, hand: &Hand) -> Result<Mark, CopyError> {
     if let Some(mark) = find(target)? {
         return Ok(mark);
     }
     if let Some(name) = target.names_at_the_top().at("reading", b"")?.iter().next() {
         return Err(CopyError::Refused(format!(
-            "the target is not empty, and no copy was made to it before: it has {}; name an empty one, or \
-             take away what it has",
+            "the target is not empty, and no earlier copy was made to it: it contains {}; use an \
+             empty target, or remove its content",
             name.to_bytes().escape_ascii()
         )));
     }
@@ -41,21 +41,22 @@ pub fn mark(target: &Dir, hand: &Hand) -> Result<Mark, CopyError> {
     Ok(Mark::Begun)
 }
 
-/// Mark a target as filled and compared.
+/// Marks a target as completed and verified.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the system.
 pub fn mark_done(target: &Dir, hand: &Hand) -> Result<(), CopyError> {
     say(target, hand, DONE)?;
     hand.flush_all(target).at("flushing", b"")
 }
 
-/// Why nothing is copied to a target that was filled before.
+/// The error for a target to which an earlier copy was completed.
 pub fn lived_in() -> CopyError {
-    let (mark, why) = (String::from_utf8_lossy(COPIED), "so somebody may live on it since");
+    let (mark, why) = (String::from_utf8_lossy(COPIED), "so its content may be in use");
     CopyError::Refused(format!(
-        "an earlier copy to the target was completed, {why}, and it is not what the source is; name an \
-         empty one, or take the mark away if all of it may go: setfattr --remove {mark} TARGET"
+        "an earlier copy to the target was completed, {why}, and it differs from the source; use \
+         an empty target, or, if all of its content may be overwritten, remove the mark: setfattr \
+         --remove {mark} TARGET"
     ))
 }
 

@@ -1,4 +1,4 @@
-//! How a copy ends.
+//! The result of a copy.
 
 use std::io;
 
@@ -8,52 +8,52 @@ use serde::Serialize;
 use super::manifest::Digest;
 use super::verify::Difference;
 
-/// Why a copy was not done. Each kind has an exit code of its own, because its caller does something
-/// else about it.
+/// Error of a copy. Each kind has its own exit code, because its caller handles it differently.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// It cannot be done like this, and will not be the next time: there is no room, or what was asked
-    /// for makes no sense.
+    /// It cannot be done like this, and a retry cannot change that: there is not enough space, or
+    /// the request is invalid.
     #[error("{0}")]
     Refused(String),
     /// Source and target differ although all was carried.
     #[error("{}", told(*count, first))]
     Mismatch {
-        /// How many things differ.
+        /// Number of differences.
         count: u64,
         /// The first of them.
         first: Vec<Difference>,
     },
-    /// An archive is not the one that was asked for. Which sum it has is not told: who may name an address
-    /// may not be who may read it, and a sum confirms a guess of what is there.
-    #[error("{name} does not have the sha256 {wanted} that was asked for; nothing of it is kept")]
+    /// An archive does not have the requested checksum. Its actual checksum is not reported: a user
+    /// who may name an address may not be allowed to read it, and a checksum would confirm a guess
+    /// of its content.
+    #[error("{name} does not have the requested sha256 {wanted}; its content was discarded")]
     WrongSum {
-        /// Where it comes from.
+        /// Source of the archive.
         name: String,
-        /// What was asked for.
+        /// Requested checksum.
         wanted: Digest,
     },
-    /// Somebody writes to the source, which was said to be still.
+    /// The source was written to, although it should be at rest.
     #[error(
-        "{path} changed while it was read: somebody writes to the source; stop the writer, or make \
-         it a round that is not the last with --round"
+        "{path} changed while it was read: the source is being written to; stop the writer, or run \
+         a pass that is not the last with --round"
     )]
     Changed {
-        /// What changed, from the top of the tree.
+        /// Path of the changed entry, from the top of the tree.
         path: String,
     },
     /// The system refused something; it may work another time.
     #[error("{doing} {path}")]
     Failed {
-        /// What was tried, as in "reading".
+        /// Operation, such as "reading".
         doing: &'static str,
-        /// With what, from the top of the tree.
+        /// Path of the entry, from the top of the tree.
         path: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It was told to stop; what is there is carried on by the next run.
-    #[error("stopped before it was done; the next run carries on")]
+    /// It was stopped; the next run resumes it.
+    #[error("stopped before it was complete; the next run resumes it")]
     Stopped,
 }
 
@@ -85,7 +85,7 @@ impl CopyError {
     }
 }
 
-/// What a copy that was done says at its end.
+/// Summary that a completed copy prints at its end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Outcome {
     /// Bytes that were written into the target.
@@ -98,7 +98,8 @@ pub struct Outcome {
     /// Names that the source no longer had.
     #[serde(skip_serializing_if = "is_zero")]
     pub removed: u64,
-    /// Files that changed while they were read, and things that went away: for the next round.
+    /// Number of files that changed while they were read, and of entries that vanished: for the
+    /// next pass.
     #[serde(skip_serializing_if = "is_zero")]
     pub changing: u64,
     /// Sockets and other file systems, which are not carried.
@@ -107,7 +108,7 @@ pub struct Outcome {
     /// Files that were not read again in the end, because an earlier round had compared them.
     #[serde(skip_serializing_if = "is_zero")]
     pub known: u64,
-    /// Of all that both sides hold, if they were compared.
+    /// Checksum of everything that both sides have, if they were compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
 }
@@ -117,10 +118,10 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// Says of a failure what was tried, with what.
+/// Adds operation and path to a system error.
 pub trait At<T> {
     /// # Errors
-    /// [`CopyError::Refused`] if there is no room, because no other try makes any; else
+    /// [`CopyError::Refused`] if there is not enough space, because no other try makes any; else
     /// [`CopyError::Failed`].
     fn at(self, doing: &'static str, path: &[u8]) -> Result<T, CopyError>;
 }

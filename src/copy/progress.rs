@@ -1,4 +1,4 @@
-//! How far a copy is: told as JSON lines, held to a rate, and stopped on demand.
+//! Progress of a copy: reported as JSON lines, rate-limited, and stopped on request.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use super::outcome::CopyError;
 
-/// How often it is told at most.
+/// How often it is reported at most.
 const EVERY: Duration = Duration::from_secs(1);
-/// The longest that it sleeps without looking whether it shall stop.
+/// The longest that it sleeps without looking whether it must stop.
 const NAP: Duration = Duration::from_millis(200);
 
 /// A count of what there is to do, or of what is done.
@@ -23,7 +23,7 @@ pub struct Totals {
     pub files: u64,
 }
 
-/// Tells how far it is.
+/// Reports progress.
 pub struct Progress {
     out: Box<dyn Write + Send>,
     limit: Option<u64>,
@@ -53,34 +53,34 @@ struct Line {
 }
 
 impl Progress {
-    /// Tell it to `out`; no faster than `limit` bytes a second; to its end, until `stop` is set.
+    /// Reports to `out`, at most `limit` bytes a second, until the end or until `stop` is set.
     pub fn new(out: Box<dyn Write + Send>, limit: Option<u64>, stop: Arc<AtomicBool>) -> Progress {
         let (now, none) = (Instant::now(), Totals::default());
         let (began, told) = (now, now);
         Progress { out, limit, stop, phase: "start", all: none, done: none, paid: 0, began, told }
     }
 
-    /// Tell nobody, at any speed, to the end.
+    /// Reports nothing, without a limit.
     pub fn silent() -> Progress {
         Progress::new(Box::new(std::io::sink()), None, Arc::default())
     }
 
-    /// One for somebody who works beside: as fast, to the same end, and it tells nobody.
+    /// A silent copy for a concurrent operation, with the same limit and stop flag.
     pub fn beside(&self) -> Progress {
         Progress::new(Box::new(std::io::sink()), self.limit, self.stop.clone())
     }
 
-    /// How many bytes a second it lets pass.
+    /// Maximum number of bytes a second.
     pub fn limit(&self) -> Option<u64> {
         self.limit
     }
 
-    /// What is set when the work shall stop.
+    /// The flag that stops the work.
     pub fn stop(&self) -> Arc<AtomicBool> {
         self.stop.clone()
     }
 
-    /// Begin with a part of the work.
+    /// Begins with a part of the work.
     pub fn begin(&mut self, phase: &'static str, all: Totals) {
         (self.phase, self.all, self.done, self.paid) = (phase, all, Totals::default(), 0);
         self.began = Instant::now();
@@ -100,7 +100,7 @@ impl Progress {
         Ok(())
     }
 
-    /// Bytes are behind that nobody had to read.
+    /// Counts bytes that did not have to be read.
     ///
     /// # Errors
     /// [`CopyError::Stopped`] if that was demanded.
@@ -118,7 +118,7 @@ impl Progress {
         self.look()
     }
 
-    /// How far it is.
+    /// Returns the progress so far.
     #[cfg(test)]
     pub fn done(&self) -> Totals {
         self.done

@@ -1,4 +1,4 @@
-//! Whether the target has room for the source, before a byte is written.
+//! Checks the free space of the target before a byte is written.
 
 use std::collections::HashSet;
 
@@ -11,40 +11,40 @@ use super::progress::{Progress, Totals};
 use super::walk::{Found, Step, Walk};
 use super::xattr::is_for_administrators;
 
-/// What stays free besides: for what a file system needs for itself that nobody can foretell.
+/// What stays free besides: for what a file system needs for itself that no one can foretell.
 const MARGIN: Bytes = Bytes::mib(1);
 /// One part in so many, on top of that.
 const MARGIN_PART: u64 = 50;
 
-/// What a tree takes.
+/// Space that a tree needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Bytes that its files hold, each in whole blocks of the file system that they are for.
     pub bytes: Bytes,
     /// Files, directories and all else.
     pub inodes: u64,
-    /// What there is to carry.
+    /// Totals of what has to be copied.
     pub totals: Totals,
-    /// The first thing, and the attribute of it, that only an administrator may give to a copy.
+    /// The first entry with an attribute that only an administrator may set on a copy.
     pub reserved: Option<Reserved>,
 }
 
 /// An extended attribute that only `CAP_SYS_ADMIN` may set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reserved {
-    /// The path of the thing that has it.
+    /// Path of the entry that has it.
     pub path: Vec<u8>,
-    /// Its name.
+    /// Name of the attribute.
     pub name: Vec<u8>,
 }
 
 impl Reserved {
-    /// That a copy may not give it to what it makes.
+    /// Returns the error that a copy may not set the attribute.
     pub fn refusal(&self) -> CopyError {
         let (path, name) = (shown(&self.path), shown(&self.name));
         CopyError::Refused(format!(
-            "{path} has the attribute {name}, which only a process with CAP_SYS_ADMIN may set, and this \
-             one has not: take it off at the source (setfattr --remove {name} FILE) if it can go, or copy \
+            "{path} has the attribute {name}, which only a process with CAP_SYS_ADMIN may set: \
+             remove it at the source (setfattr --remove {name} FILE) if it is not needed, or copy \
              as root on a node"
         ))
     }
@@ -58,11 +58,11 @@ struct Room {
     inodes: Option<u64>,
 }
 
-/// Count what the source needs.
+/// Counts what the source needs.
 ///
 /// # Errors
-/// [`CopyError::Refused`], with numbers, if the target has no room for it; what the target has already is
-/// replaced and counts as room.
+/// [`CopyError::Refused`], with numbers, if the target has not enough free space. Existing content
+/// of the target is replaced and counts as free.
 pub fn room_for<O: Origin>(
     source: &O,
     target: &Dir,
@@ -84,10 +84,10 @@ pub fn room_for<O: Origin>(
 }
 
 impl Needs {
-    /// Count what a tree takes; `tick` hears of each thing that is no directory.
+    /// Counts what a tree needs; `tick` is called for each entry that is not a directory.
     ///
     /// # Errors
-    /// What the system says, and what `tick` says.
+    /// Errors of the system and of `tick`.
     pub fn of(
         top: &Dir,
         live: bool,
@@ -143,7 +143,7 @@ impl Needs {
     }
 }
 
-/// Whether this process may set attributes of security modules, as the kernel tells of it.
+/// Returns whether this process may set attributes of security modules, as the kernel tells of it.
 fn may_administrate() -> bool {
     const SYS_ADMIN: u64 = 1 << 21;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -158,15 +158,15 @@ fn fits(needs: &Needs, room: &Room) -> Result<(), CopyError> {
     if with_margin > room.bytes {
         let (bytes, has, short) = (needs.bytes, room.bytes, with_margin - room.bytes);
         return Err(CopyError::Refused(format!(
-            "the target is too small: the source holds {bytes}, the target has room for {has}, and \
-             with a margin of {} that is {short} short; make it at least that much larger",
+            "the target is too small: the source has {bytes}, the target has {has} of free space, \
+             and with a margin of {} it is {short} short; make it at least that much larger",
             with_margin - bytes
         )));
     }
     match room.inodes {
         Some(has) if has < needs.inodes => Err(CopyError::Refused(format!(
             "the target has too few inodes: the source needs {} and the target has {has}; make it \
-             larger, or make its file system with more inodes",
+             larger, or create its file system with more inodes",
             needs.inodes
         ))),
         _ => Ok(()),
@@ -192,13 +192,14 @@ mod tests {
         assert_eq!(said(&needs(0, 1), 1, None), "fits");
         assert_eq!(
             said(&needs(100, 9), 102, None),
-            "the target is too small: the source holds 100 MiB, the target has room for 102 MiB, and \
-             with a margin of 3 MiB that is 1 MiB short; make it at least that much larger"
+            "the target is too small: the source has 100 MiB, the target has 102 MiB of free \
+             space, and with a margin of 3 MiB it is 1 MiB short; make it at least that much \
+             larger"
         );
         assert_eq!(
             said(&needs(100, 9), 200, Some(8)),
-            "the target has too few inodes: the source needs 9 and the target has 8; make it larger, \
-             or make its file system with more inodes"
+            "the target has too few inodes: the source needs 9 and the target has 8; make it \
+             larger, or create its file system with more inodes"
         );
     }
 }

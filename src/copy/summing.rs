@@ -14,7 +14,7 @@ const WAITING: usize = 4;
 /// A sum that is made by a thread of its own, so that no disk waits for it.
 pub struct Summing {
     pieces: SyncSender<(Vec<u8>, u64)>,
-    /// What was added, to be filled anew.
+    /// What was added, to be filled again.
     used: Receiver<Vec<u8>>,
     thread: JoinHandle<Sha256>,
 }
@@ -35,7 +35,7 @@ impl Summing {
         Summing { pieces, used, thread }
     }
 
-    /// Add what comes next and begins there; it waits if that thread is far behind.
+    /// Adds what comes next and begins there; it waits if that thread is far behind.
     pub fn add(&mut self, bytes: &[u8], at: u64) {
         let mut piece = self.used.try_recv().unwrap_or_default();
         piece.clear();

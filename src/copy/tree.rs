@@ -41,12 +41,12 @@ struct Tree<'a, S> {
     done: Carried,
 }
 
-/// Make the target what the source is, and make that durable. A run that was cut short is carried on by
-/// the next one; what the source does not have is taken away.
+/// Makes the target equal to the source, durably. An interrupted run is resumed by the next one.
+/// What the source does not have is removed.
 ///
 /// # Errors
-/// [`CopyError::Changed`] if the source changes in a final round, [`CopyError::Refused`] if there is no room,
-/// and what the system says.
+/// [`CopyError::Changed`] if the source changes in a final pass, [`CopyError::Refused`] if there is
+/// not enough space, and errors of the system.
 pub fn copy_tree<O: Origin>(
     source: &O,
     target: &Dir,
@@ -92,7 +92,7 @@ impl<S: Steps> Tree<'_, S> {
         self.way.depth() == 1
     }
 
-    /// Whether a name here is not part of the tree, but ours.
+    /// Returns whether a name here is not part of the tree, but ours.
     fn is_index(&self, name: &CStr) -> bool {
         self.how.has_index && self.is_at_the_top() && is_index(name.to_bytes())
     }
@@ -248,7 +248,7 @@ impl<S: Steps> Tree<'_, S> {
                 || self.here().link(&found.name).is_ok_and(|said| said == says))
     }
 
-    /// Whether what is there under this name has no name that belongs to something else.
+    /// Returns whether the file under this name has no other hard link that belongs to another entry.
     fn may_stay(&self, wanted: &Meta, there: &Meta) -> bool {
         there.links == 1 || wanted.links > 1 && !self.taken.contains(&there.id)
     }
@@ -274,7 +274,7 @@ impl<S: Steps> Tree<'_, S> {
         self.finish_file(source, target, is_there)
     }
 
-    /// Whether a file was carried whole, and the source has not changed since: see [`super`].
+    /// Returns whether a file was carried whole, and the source has not changed since: see [`super`].
     fn is_whole(&self, source: &Meta, target: &Meta) -> bool {
         self.how.trust && is_whole(source, target, |at| self.walk.as_of(at))
     }
@@ -304,7 +304,7 @@ impl<S: Steps> Tree<'_, S> {
         let was = source.meta();
         dress(self.hand, (&attributes, was), &target, path)?;
         if is_kept {
-            // To note that somebody has read it would have all of it compared anew.
+            // To note that someone has read it would have all of it compared again.
             if !self.how.has_index {
                 stamp(self.hand, &target, (was.read, was.modified), path)?;
             }
@@ -329,7 +329,7 @@ impl<S: Steps> Tree<'_, S> {
         Ok(())
     }
 
-    /// Give what was carried under another name this one too.
+    /// Gives what was carried under another name this one too.
     fn is_one_more_name(&mut self, found: &Found) -> Result<bool, CopyError> {
         let Some(first) = self.links.get_mut(&found.meta.id) else { return Ok(false) };
         first.left = first.left.saturating_sub(1);
@@ -359,27 +359,27 @@ impl<S: Steps> Tree<'_, S> {
     }
 }
 
-/// Whether a file was carried whole, and the source has not changed since: see [`super`]. Two machines
-/// have two clocks; `as_of` knows both.
+/// Returns whether a file was copied completely, and the source has not changed since: see
+/// [`super`]. Two hosts have two clocks; `as_of` converts.
 pub fn is_whole(source: &Meta, target: &Meta, as_of: impl FnOnce(Stamp) -> Option<Stamp>) -> bool {
     (source.size, source.modified) == (target.size, target.modified)
         && as_of(target.changed).is_some_and(|then| source.changed < then)
 }
 
-/// Whether something is not there any more.
+/// Returns whether the error means that an entry no longer exists.
 pub fn is_gone(error: &std::io::Error) -> bool {
     let gone = [Errno::NOENT, Errno::STALE, Errno::LOOP, Errno::NXIO, Errno::NOTDIR];
     error.raw_os_error().is_some_and(|code| gone.iter().any(|one| one.raw_os_error() == code))
 }
 
-/// Whether something else stands where the walk has met a thing.
+/// Returns whether another entry is in the place of the one that the walk reached.
 fn is_another(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(Errno::STALE.raw_os_error())
 }
 
 fn refuse_socket(path: &[u8]) -> CopyError {
     CopyError::Refused(format!(
-        "{} is a socket; take it away, or leave sockets out with --sockets skip",
+        "{} is a socket; remove it, or leave sockets out with --sockets skip",
         shown(path)
     ))
 }

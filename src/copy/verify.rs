@@ -1,4 +1,4 @@
-//! Reads both trees and tells where they differ.
+//! Reads both trees and reports their differences.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -17,17 +17,17 @@ use super::outcome::{CopyError, shown};
 use super::progress::Progress;
 use super::walk::in_a_walk;
 
-/// How many differences are told.
+/// How many differences are reported.
 const TOLD: usize = 8;
 /// How far the reader of the source may be ahead.
 const AHEAD: usize = 256;
 
-/// One thing that is not the same on both sides.
+/// One difference between the two sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// Its path, as it is shown to people.
+    /// Path of the entry, as printed for people.
     pub path: String,
-    /// What differs, and how.
+    /// What differs, with both values.
     pub what: String,
 }
 
@@ -37,23 +37,24 @@ impl fmt::Display for Difference {
     }
 }
 
-/// What a comparison has found to be the same.
+/// Result of a comparison without differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verified {
-    /// Of both sides: another machine gets it from the same tree.
+    /// Checksum of both sides: another host computes the same for the same tree.
     pub digest: Digest,
     /// Files of the target that were not read, because an earlier round had compared them.
     pub known: u64,
 }
 
-/// Compare two trees: content, mode, owner, modification times, extended attributes with ACLs, links and
-/// holes. Contents that an earlier round has compared are not read again, if there is an index of them.
+/// Compares two trees: content, mode, owner, modification times, extended attributes with ACLs,
+/// links and holes. Contents that an earlier pass has compared are not read again, if there is an
+/// index of them.
 ///
 /// A target may be less dense than its source, never denser: each file system that Pliant makes has holes.
 ///
 /// # Errors
-/// [`CopyError::Mismatch`] with the first differences, [`CopyError::Changed`] if somebody writes, and what
-/// the system says.
+/// [`CopyError::Mismatch`] with the first differences, [`CopyError::Changed`] if the source is
+/// written to, and errors of the system.
 pub fn verify<O: Origin>(
     source: &O,
     target: &Dir,
@@ -73,12 +74,12 @@ pub fn verify<O: Origin>(
     seen.none().map(|()| verified)
 }
 
-/// Compare contents while somebody may be writing to the source, and keep what is the same: a last round need
-/// not read that again. What differs is left to that, and so is all if this cannot be done: then there is no
-/// index, which is no error.
+/// Compares contents while the source may be written to, and adds those that are equal to the
+/// index, so that the last pass need not read them again. Differences are left to the last pass,
+/// and so is everything if there can be no index, which is not an error.
 ///
 /// # Errors
-/// [`CopyError::Stopped`] if that was demanded, and what the system says of the index.
+/// [`CopyError::Stopped`] if that was demanded, and errors of the system of the index.
 pub fn compare_ahead(
     index: &Index,
     target: &Dir,
@@ -125,7 +126,7 @@ enum Pair<'a> {
     Target(&'a Entry),
 }
 
-/// Read both at the same time, and see each thing of either.
+/// Reads both at the same time, and see each thing of either.
 fn meet(
     read: impl FnOnce(Tick, Take) -> Result<(), CopyError> + Send,
     target: &Dir,
@@ -262,7 +263,7 @@ fn differences(source: &Entry, target: &Entry) -> Vec<String> {
     }
     if is_denser(target, source) {
         let (ours, theirs) = (target.stored, source.stored);
-        found.push(format!("holes are filled: {ours} bytes are stored, {theirs} in the source"));
+        found.push(format!("holes are allocated: {ours} bytes are stored, {theirs} in the source"));
     }
     found
 }

@@ -20,18 +20,18 @@ pub struct Descent {
 }
 
 impl Descent {
-    /// Begin at the top.
+    /// Begins at the top.
     pub fn from(top: Dir) -> rustix::io::Result<Descent> {
         let id = top.own_meta()?.id;
         Ok(Descent { open: VecDeque::from([top]), ids: vec![id] })
     }
 
-    /// Where it is.
+    /// The current directory.
     pub fn here(&self) -> &Dir {
         &self.open[self.open.len() - 1]
     }
 
-    /// How far down it is; 1 at the top.
+    /// Depth of the current directory; 1 at the top.
     pub fn depth(&self) -> usize {
         self.ids.len()
     }
@@ -45,10 +45,10 @@ impl Descent {
         self.ids.push(id);
     }
 
-    /// Go up by one; at the top, nothing.
+    /// Goes up by one; does nothing at the top.
     ///
     /// # Errors
-    /// `ESTALE` if somebody has moved the directory elsewhere meanwhile.
+    /// `ESTALE` if the directory was moved elsewhere meanwhile.
     pub fn leave(&mut self) -> rustix::io::Result<()> {
         let [.., above, _] = self.ids[..] else { return Ok(()) };
         if self.open.len() == 1 {
@@ -64,7 +64,7 @@ impl Descent {
     }
 }
 
-/// Whether a walk meets the first of two paths before the other one.
+/// Returns whether a walk reaches the first of two paths before the other one.
 pub fn is_before(path: &[u8], other: &[u8]) -> bool {
     in_a_walk(path).lt(in_a_walk(other))
 }
@@ -74,7 +74,7 @@ pub fn in_a_walk(path: &[u8]) -> impl Iterator<Item = u8> + '_ {
     path.iter().map(|byte| if *byte == b'/' { 0 } else { *byte })
 }
 
-/// What a walk meets.
+/// Kind of a step of a walk.
 #[derive(Debug)]
 pub enum Step {
     /// A directory; what is in it follows. The first is the top itself.
@@ -88,11 +88,11 @@ pub enum Step {
 /// One step of a walk.
 #[derive(Debug)]
 pub struct Found {
-    /// What kind of step.
+    /// Kind of the step.
     pub step: Step,
     /// The last name of its path; empty for the top.
     pub name: CString,
-    /// What the kernel said of it when the walk came there.
+    /// Metadata from the time when the walk reached it.
     pub meta: Meta,
 }
 
@@ -111,19 +111,19 @@ pub struct Walk {
     way: Descent,
     levels: Vec<Level>,
     path: Vec<u8>,
-    /// Whether somebody may be writing: then what is gone is no error.
+    /// Whether someone may be writing: then what is gone is no error.
     live: bool,
     begun: bool,
     leaving: bool,
-    /// What was gone when the walk came to it.
+    /// Number of entries that had vanished when the walk reached them.
     pub vanished: u64,
 }
 
 impl Walk {
-    /// Begin at the top of a tree; `live` says that somebody may be writing there.
+    /// Begins at the top of a tree; `live` if it may be written to.
     ///
     /// # Errors
-    /// What the system says of the top.
+    /// An error of the system on the top.
     pub fn over(top: Dir, live: bool) -> Result<Walk, CopyError> {
         let meta = top.own_meta().at("reading", b"")?;
         let names = top.names_at_the_top().at("reading", b"")?;
@@ -148,10 +148,10 @@ impl Walk {
         &self.levels[self.levels.len() - 1].names
     }
 
-    /// The next step; none at the end.
+    /// Returns the next step; `None` at the end.
     ///
     /// # Errors
-    /// What the system says, and [`CopyError::Changed`] where the tree was to be still and is not.
+    /// Errors of the system, and [`CopyError::Changed`] if the tree should be at rest and is not.
     pub fn step(&mut self) -> Result<Option<Found>, CopyError> {
         if !self.begun {
             self.begun = true;
@@ -174,7 +174,7 @@ impl Walk {
         Ok(Some(self.found(Step::Leave)))
     }
 
-    /// That what was met last is not as it was.
+    /// Returns the error that the last entry has changed.
     pub fn changed(&self) -> CopyError {
         CopyError::Changed { path: shown(&self.path) }
     }

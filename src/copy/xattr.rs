@@ -8,15 +8,16 @@ use rustix::io::Errno;
 use super::hand::Node;
 use super::ours::COPIED;
 
-/// The attributes of a thing by name.
+/// Extended attributes of an entry by name.
 pub type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
 
 /// The kernel's own limit for one value, and for the list of names.
 const LONGEST: usize = 64 << 10;
 
-/// Whether an attribute belongs to the thing, and not to the machine or the file system that it lies on.
+/// Returns whether an attribute belongs to the entry, and not to the host or the file system on
+/// which it is.
 ///
-/// `SELinux` labels are given by the machine that runs the pod; xfs shows each ACL twice.
+/// `SELinux` labels are set by the host that runs the pod; xfs shows each ACL twice.
 pub fn is_carried(name: &[u8]) -> bool {
     let acl = [b"system.posix_acl_access".as_slice(), b"system.posix_acl_default"].contains(&name);
     let kept = [b"user.".as_slice(), b"security.", b"trusted."];
@@ -25,24 +26,24 @@ pub fn is_carried(name: &[u8]) -> bool {
         && !left.iter().any(|start| name.starts_with(start))
 }
 
-/// Whether only `CAP_SYS_ADMIN` may set an attribute: those of security modules, of which the kernel gives
-/// other rights to none but capabilities. Pods that copy do not have it.
+/// Returns whether only `CAP_SYS_ADMIN` may set an attribute: those of security modules, for which
+/// the kernel grants access by capabilities only. Pods that copy do not have it.
 pub fn is_for_administrators(name: &[u8]) -> bool {
     is_carried(name) && name.starts_with(b"security.") && name != b"security.capability"
 }
 
-/// Read all attributes that are carried; a file system without any has none.
+/// Reads all attributes that are copied; a file system without any has none.
 ///
 /// # Errors
-/// What the kernel says.
+/// An error of the kernel.
 pub fn attributes(node: &Node) -> rustix::io::Result<Attributes> {
     attributes_of(node.as_fd(), node.path())
 }
 
-/// The same of an open file, or of what lies at a path.
+/// Reads the same of an open file, or of what is at a path.
 ///
 /// # Errors
-/// What the kernel says.
+/// An error of the kernel.
 pub fn attributes_of(fd: BorrowedFd, path: Option<&str>) -> rustix::io::Result<Attributes> {
     let names = match list(fd, path) {
         Ok(names) => names,

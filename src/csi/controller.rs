@@ -1,4 +1,4 @@
-//! Serves volumes as things to make, find, grow and remove: over whoever can do that.
+//! The Controller service: creates, finds, expands and deletes volumes of any [`Volumes`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::csi::rpc::open;
 use crate::csi::{pb, reply};
 use crate::volume::{CapacityQuery, NewVolume, VolumeError, VolumeId, VolumeStatus, Volumes};
 
-/// How long an expansion waits for other work on its volume: half of what its caller waits. A
-/// refusal would double that caller's pause each time, up to minutes.
+/// Time that an expansion waits for other operations on its volume: half of what its caller waits.
+/// An error would double that caller's pause each time, up to minutes.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The Controller service.
@@ -26,7 +26,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Serve these volumes. `busy` is shared with all who work on them.
+    /// Serves these volumes. `busy` is shared with all who work on them.
     pub fn new(volumes: Arc<dyn Volumes>, busy: Busy, defaults: Defaults) -> Self {
         Controller { volumes, busy, defaults }
     }
@@ -45,7 +45,7 @@ impl fmt::Debug for Controller {
 
 #[async_trait]
 impl pb::controller_server::Controller for Controller {
-    /// Make the volume exist and say where it lives. Asking again returns the same volume.
+    /// Creates the volume and returns its topology. A repeated call returns the same volume.
     async fn create_volume(
         &self,
         request: Request<pb::CreateVolumeRequest>,
@@ -57,7 +57,7 @@ impl pb::controller_server::Controller for Controller {
         Ok(Response::new(reply::created(&volume)))
     }
 
-    /// Make the volume gone. Already gone is success, and so is an id that was never ours.
+    /// Deletes the volume. Success if it does not exist, also for an id that is not of this driver.
     async fn delete_volume(
         &self,
         request: Request<pb::DeleteVolumeRequest>,
@@ -72,7 +72,7 @@ impl pb::controller_server::Controller for Controller {
         Ok(gone)
     }
 
-    /// Say whether the volume can be used as the capabilities describe.
+    /// Returns whether the volume can be used as the capabilities describe.
     async fn validate_volume_capabilities(
         &self,
         request: Request<pb::ValidateVolumeCapabilitiesRequest>,
@@ -82,7 +82,7 @@ impl pb::controller_server::Controller for Controller {
         Ok(Response::new(reply::validated(validation, &found.volume)))
     }
 
-    /// List the volumes, in pages, in the order of their ids.
+    /// Lists the volumes, in pages, in the order of their ids.
     async fn list_volumes(
         &self,
         request: Request<pb::ListVolumesRequest>,
@@ -91,7 +91,7 @@ impl pb::controller_server::Controller for Controller {
         Ok(Response::new(reply::listed(&self.volumes.list(&page).await?)))
     }
 
-    /// Tell all of one volume.
+    /// Returns one volume.
     async fn controller_get_volume(
         &self,
         request: Request<pb::ControllerGetVolumeRequest>,
@@ -101,7 +101,7 @@ impl pb::controller_server::Controller for Controller {
         Ok(Response::new(reply::found(&volume)))
     }
 
-    /// List what is wrong with volumes, in pages; healthy ones are left out.
+    /// Lists what is wrong with volumes, in pages; healthy ones are left out.
     async fn controller_list_volume_health(
         &self,
         request: Request<pb::ControllerListVolumeHealthRequest>,
@@ -110,7 +110,7 @@ impl pb::controller_server::Controller for Controller {
         Ok(Response::new(reply::listed_health(&self.volumes.list(&page).await?)))
     }
 
-    /// Tell what is wrong with one volume.
+    /// Returns the health of one volume.
     async fn controller_get_volume_health(
         &self,
         request: Request<pb::ControllerGetVolumeHealthRequest>,
@@ -120,7 +120,7 @@ impl pb::controller_server::Controller for Controller {
         Ok(Response::new(reply::controller_health(&volume)))
     }
 
-    /// Say what could still be made.
+    /// Returns the available capacity.
     async fn get_capacity(
         &self,
         request: Request<pb::GetCapacityRequest>,
@@ -130,7 +130,7 @@ impl pb::controller_server::Controller for Controller {
         Ok(Response::new(reply::capacity(capacity)))
     }
 
-    /// Grow the volume, and its file system where that can be done from here.
+    /// Grows the volume, and its file system where that can be done from here.
     async fn controller_expand_volume(
         &self,
         request: Request<pb::ControllerExpandVolumeRequest>,
@@ -142,7 +142,7 @@ impl pb::controller_server::Controller for Controller {
         Ok(Response::new(reply::grown(grown)))
     }
 
-    /// Say what this service can do.
+    /// Returns the capabilities of this service.
     async fn controller_get_capabilities(
         &self,
         _: Request<pb::ControllerGetCapabilitiesRequest>,

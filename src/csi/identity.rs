@@ -12,7 +12,7 @@ pub struct Identity;
 
 #[async_trait]
 impl pb::identity_server::Identity for Identity {
-    /// Tell the driver's name and version.
+    /// Returns the name and version of the driver.
     async fn get_plugin_info(
         &self,
         _: Request<pb::GetPluginInfoRequest>,
@@ -20,7 +20,7 @@ impl pb::identity_server::Identity for Identity {
         Ok(Response::new(reply::plugin_info()))
     }
 
-    /// Tell what the driver as a whole can do.
+    /// Returns the capabilities of the driver.
     async fn get_plugin_capabilities(
         &self,
         _: Request<pb::GetPluginCapabilitiesRequest>,
@@ -28,7 +28,7 @@ impl pb::identity_server::Identity for Identity {
         Ok(Response::new(reply::plugin_capabilities()))
     }
 
-    /// Tell that the driver lives.
+    /// Returns that the driver is ready.
     async fn probe(
         &self,
         _: Request<pb::ProbeRequest>,

@@ -1,7 +1,8 @@
-//! The directory of the kubelet, as the kubelet names it and as it is here.
+//! The directory of the kubelet, as the kubelet names it and as it is on this host.
 //!
-//! Mounts are compared by their paths, and the kernel tells of a mount the path without symbolic links. So a link of
-//! the administrator to the kubelet's directory is followed once, at the start; links below it are never.
+//! Mounts are compared by their paths, and the kernel reports the path of a mount without symbolic
+//! links. So a link of the administrator to the kubelet's directory is resolved once, at the start;
+//! links below it never are.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
@@ -32,7 +33,7 @@ impl KubeletDir {
         KubeletDir { named, real }
     }
 
-    /// Where a path of the kubelet is here.
+    /// Converts a path of the kubelet to one on this host.
     pub(super) fn here(&self, field: &str, path: PathBuf) -> Result<PathBuf, ParseError> {
         if let Ok(rest) = path.strip_prefix(&self.named) {
             return Ok(self.real.join(rest));
@@ -42,7 +43,7 @@ impl KubeletDir {
         }
         let root = root_of(&path).map(|root| {
             format!(
-                "; the kubelet of this node names its own {}: set the value kubeletDir to that",
+                "; the kubelet of this node uses {}: set the chart value kubeletDir to it",
                 root.display()
             )
         });
@@ -98,13 +99,14 @@ mod tests {
             for root in ["/var/snap/microk8s/common/var/lib/kubelet", "/var/lib/kubelet2"] {
                 let told = here(&format!("{root}/{below}")).unwrap_err().to_string();
                 let expected = format!(
-                    "target_path: {root}/{below} is not in /var/lib/kubelet, where the directory of the kubelet is \
-                     expected; the kubelet of this node names its own {root}: set the value kubeletDir to that"
+                    "target_path: {root}/{below} is not below /var/lib/kubelet, the expected \
+                     directory of the kubelet; the kubelet of this node uses {root}: set the chart \
+                     value kubeletDir to it"
                 );
                 assert_eq!(told, expected);
             }
         }
         let told = here("/tmp/x").unwrap_err().to_string();
-        assert!(told.ends_with("where the directory of the kubelet is expected"), "{told}");
+        assert!(told.ends_with("the expected directory of the kubelet"), "{told}");
     }
 }

@@ -1,4 +1,4 @@
-//! Serves volumes as the workloads of this machine see them.
+//! The Node service: volumes for the workloads of this host.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ pub struct Node {
 }
 
 impl Node {
-    /// Serve this machine. `busy` is shared with all who work on its volumes.
+    /// Creates the service. `busy` is shared with everything else that operates on its volumes.
     pub fn new(machine: Arc<crate::node::Node>, busy: Busy) -> Self {
         Node { machine, busy, kubelet: None }
     }
 
-    /// Serve this kubelet, which names places in its directory alone. Without one any path is taken.
+    /// Serves this kubelet, which names places in its directory alone. Without one any path is taken.
     #[must_use]
     pub fn of_kubelet(self, dir: KubeletDir) -> Self {
         Node { kubelet: Some(dir), ..self }
@@ -45,7 +45,7 @@ impl Node {
 
 #[async_trait]
 impl pb::node_server::Node for Node {
-    /// Make the volume usable at its staging path.
+    /// Stages the volume.
     async fn node_stage_volume(
         &self,
         request: Request<pb::NodeStageVolumeRequest>,
@@ -58,7 +58,7 @@ impl pb::node_server::Node for Node {
         Ok(Response::new(pb::NodeStageVolumeResponse {}))
     }
 
-    /// Undo the staging. Not staged is success.
+    /// Undoes the staging. Not staged is success.
     async fn node_unstage_volume(
         &self,
         request: Request<pb::NodeUnstageVolumeRequest>,
@@ -71,7 +71,7 @@ impl pb::node_server::Node for Node {
         Ok(Response::new(pb::NodeUnstageVolumeResponse {}))
     }
 
-    /// Show a staged volume to a workload.
+    /// Publishes a staged volume to a workload.
     async fn node_publish_volume(
         &self,
         request: Request<pb::NodePublishVolumeRequest>,
@@ -85,7 +85,7 @@ impl pb::node_server::Node for Node {
         Ok(Response::new(pb::NodePublishVolumeResponse {}))
     }
 
-    /// Undo the publishing. Not published is success.
+    /// Undoes the publishing. Not published is success.
     async fn node_unpublish_volume(
         &self,
         request: Request<pb::NodeUnpublishVolumeRequest>,
@@ -98,7 +98,7 @@ impl pb::node_server::Node for Node {
         Ok(Response::new(pb::NodeUnpublishVolumeResponse {}))
     }
 
-    /// Tell how full a volume is.
+    /// Returns the usage of a volume.
     async fn node_get_volume_stats(
         &self,
         request: Request<pb::NodeGetVolumeStatsRequest>,
@@ -109,7 +109,7 @@ impl pb::node_server::Node for Node {
         Ok(Response::new(reply::stats(&stats)))
     }
 
-    /// Tell what is wrong with a volume, as seen from here.
+    /// Returns the health of a volume, as seen from this node.
     async fn node_get_volume_health(
         &self,
         request: Request<pb::NodeGetVolumeHealthRequest>,
@@ -119,7 +119,7 @@ impl pb::node_server::Node for Node {
         Ok(Response::new(reply::node_health(&id.to_string(), &ailments)))
     }
 
-    /// Tell what is wrong with the pools of this machine.
+    /// Returns the health of the pools of this node.
     async fn node_get_storage_health(
         &self,
         _: Request<pb::NodeGetStorageHealthRequest>,
@@ -128,7 +128,7 @@ impl pb::node_server::Node for Node {
         Ok(Response::new(reply::storage_health(&ailments)))
     }
 
-    /// Grow the file system to its volume.
+    /// Grows the file system to its volume.
     async fn node_expand_volume(
         &self,
         request: Request<pb::NodeExpandVolumeRequest>,
@@ -141,7 +141,7 @@ impl pb::node_server::Node for Node {
         Ok(Response::new(reply::expanded(size)))
     }
 
-    /// Say what this service can do.
+    /// Returns the capabilities of this service.
     async fn node_get_capabilities(
         &self,
         _: Request<pb::NodeGetCapabilitiesRequest>,
@@ -149,7 +149,7 @@ impl pb::node_server::Node for Node {
         Ok(Response::new(reply::node_capabilities()))
     }
 
-    /// Tell which node this is, from memory.
+    /// Returns the information about this node, from memory.
     async fn node_get_info(
         &self,
         _: Request<pb::NodeGetInfoRequest>,

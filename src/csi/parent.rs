@@ -7,12 +7,13 @@ use opentelemetry::propagation::{Extractor, TextMapPropagator};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use tonic::codegen::http::HeaderMap;
 
-/// The headers that are read, each with the lengths that are believed. Anybody may write them; as the standard has
-/// them, a parent is this long, and a state longer than this may be left out.
+/// The headers that are read, each with the lengths that are believed. Anyone may write them; as
+/// the standard has them, a parent is this long, and a state longer than this may be left out.
 const READ: [(&str, RangeInclusive<usize>); 2] =
     [("traceparent", 55..=55), ("tracestate", 0..=512)];
 
-/// Where the span of a call begins: at that of its caller, or anew if none is named as the standard has it.
+/// Returns the parent of the span of a call: the one in its headers, or a new root if they name
+/// none in the standard's form.
 pub(super) fn of(headers: &HeaderMap) -> Context {
     TraceContextPropagator::new().extract_with_context(&Context::new(), &Read(headers))
 }

@@ -28,7 +28,7 @@ const LARGEST_MAP: usize = 4096;
 /// Longest path in bytes, without the closing zero (`PATH_MAX`).
 const LONGEST_PATH: usize = 4095;
 
-/// What the driver assumes where a request says nothing.
+/// Defaults for fields that a request does not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Defaults {
     /// The file system, where neither the request nor its class names one.
@@ -43,7 +43,7 @@ impl Default for Defaults {
     }
 }
 
-/// Why a request cannot be taken. Each variant has a code of its own.
+/// Reason why a request is invalid. Each variant has its own code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// A field is missing, or can never be served as it is.
@@ -51,31 +51,31 @@ pub enum ParseError {
     Invalid {
         /// The field, as csi.proto spells it.
         field: String,
-        /// What is wrong and what would be right.
+        /// What is wrong, and what is valid.
         reason: String,
     },
     /// Nothing can be published at the path.
     #[error("nothing is published there: {reason}")]
     Nowhere {
-        /// What the path is not.
+        /// Why the path is invalid.
         reason: String,
     },
-    /// The kubelet has its directory elsewhere: nobody would see what is mounted there.
-    #[error("{field}: {} is not in {}, where the directory of the kubelet is expected{todo}", path.display(), dir.display())]
+    /// The kubelet has its directory elsewhere, so mounts there would not be visible.
+    #[error("{field}: {} is not below {}, the expected directory of the kubelet{todo}", path.display(), dir.display())]
     NotOfKubelet {
-        /// As in the protocol.
+        /// Name of the field in the protocol.
         field: String,
-        /// What it says.
+        /// Value of the field.
         path: PathBuf,
-        /// Where the kubelet was expected.
+        /// Expected directory of the kubelet.
         dir: PathBuf,
-        /// What to set, where that can be told.
+        /// The setting to change, if it is known.
         todo: String,
     },
     /// No volume of this driver can have the id.
-    #[error("there is no volume {id:?}: this driver never gave out such an id")]
+    #[error("volume {id:?} does not exist: this is not a volume id of this driver")]
     Foreign {
-        /// Its beginning, as the caller wrote it.
+        /// Beginning of the id, as the caller wrote it.
         id: String,
     },
     /// The sizes contradict each other.
@@ -108,7 +108,7 @@ impl From<ClassError> for ParseError {
     }
 }
 
-/// Parse a volume id: a missing one is invalid, one of another shape names no volume.
+/// Parses a volume id: a missing one is invalid, one of another shape names no volume.
 fn id(text: &str) -> Result<VolumeId, ParseError> {
     if text.is_empty() {
         return Err(ParseError::missing("volume_id"));
@@ -116,7 +116,7 @@ fn id(text: &str) -> Result<VolumeId, ParseError> {
     text.parse().map_err(|_| ParseError::Foreign { id: text.chars().take(64).collect() })
 }
 
-/// Parse the name of a volume to be made: 1 to 128 characters, and none of those that CSI forbids.
+/// Parses the name of a volume to be made: 1 to 128 characters, and none of those that CSI forbids.
 fn name(text: &str) -> Result<String, ParseError> {
     let forbidden = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
     if text.is_empty() {
@@ -127,12 +127,12 @@ fn name(text: &str) -> Result<String, ParseError> {
         return Err(ParseError::invalid("name", reason));
     }
     if text.contains(forbidden) {
-        return Err(ParseError::invalid("name", "holds a control character"));
+        return Err(ParseError::invalid("name", "contains a control character"));
     }
     Ok(text.to_owned())
 }
 
-/// Parse a path that is made, mounted at or removed: absolute, one file below the root, plain.
+/// Parses a path that is made, mounted at or removed: absolute, one file below the root, plain.
 fn path(field: &str, text: &str) -> Result<PathBuf, ParseError> {
     let plain = |part: Component| matches!(part, Component::RootDir | Component::Normal(_));
     let path = PathBuf::from(text);
@@ -144,13 +144,13 @@ fn path(field: &str, text: &str) -> Result<PathBuf, ParseError> {
         return Err(ParseError::invalid(field, reason));
     }
     if text.len() > LONGEST_PATH || text.contains(char::is_control) {
-        let reason = format!("longer than {LONGEST_PATH} bytes, or holds a control character");
+        let reason = format!("longer than {LONGEST_PATH} bytes, or contains a control character");
         return Err(ParseError::invalid(field, reason));
     }
     Ok(path)
 }
 
-/// Refuse a map beyond the size that CSI allows.
+/// Refuses a map beyond the size that CSI allows.
 fn bounded<'a>(
     field: &str,
     map: &'a BTreeMap<String, String>,
@@ -163,7 +163,7 @@ fn bounded<'a>(
     Ok(map)
 }
 
-/// Parse the topology of one node; `None` where it says nothing.
+/// Parses the topology of one node; `None` where it says nothing.
 fn node_of(field: &str, topology: &pb::Topology) -> Result<Option<String>, ParseError> {
     if let Some(key) = topology.segments.keys().find(|key| *key != TOPOLOGY) {
         let reason = format!("key {key:?} is unknown; only {TOPOLOGY} is known");

@@ -1,4 +1,4 @@
-//! Tells the kubelet that the driver is there: what else a sidecar would do.
+//! Registers the driver with the kubelet, in place of the node-driver-registrar sidecar.
 
 use std::path::{Path, PathBuf};
 
@@ -26,14 +26,14 @@ struct Registrar {
     refused: CancellationToken,
 }
 
-/// Serve at `socket` until `stop`: the driver that is reached at `endpoint`, a path on the node.
+/// Serves at `socket` until `stop`, for the driver at `endpoint`, a path on the node.
 ///
-/// A kubelet that starts anew finds the socket and asks again. The file's name has to contain an `@`:
-/// the kubelet sends the path with its slashes written `%2F` as the authority of each call, and HTTP/2
-/// here takes such signs only before an `@`, as a user's name.
+/// A kubelet that restarts finds the socket and connects again. The file's name has to contain an
+/// `@`: the kubelet sends the path with its slashes written `%2F` as the authority of each call,
+/// and HTTP/2 here allows such characters only before an `@`, as a user's name.
 ///
 /// # Errors
-/// [`ServeError`]; also if the kubelet refuses the driver, so that the next start tries once more.
+/// [`ServeError`]; also if the kubelet rejects the driver, so that the next start tries again.
 pub async fn register(
     socket: &Path,
     endpoint: &Path,
@@ -82,7 +82,7 @@ impl Registration for Registrar {
         if told.plugin_registered {
             tracing::info!("registered with the kubelet");
         } else {
-            tracing::error!(error = told.error, "the kubelet refuses the driver");
+            tracing::error!(error = told.error, "the kubelet rejected the driver");
             self.refused.cancel();
         }
         Ok(Response::new(pb::RegistrationStatusResponse {}))

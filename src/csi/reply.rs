@@ -13,7 +13,7 @@ use crate::volume::{
     TOPOLOGY, Volume, VolumeStatus,
 };
 
-/// Who the driver is.
+/// Name and version of the driver.
 pub(super) fn plugin_info() -> pb::GetPluginInfoResponse {
     pb::GetPluginInfoResponse {
         name: DRIVER.to_owned(),
@@ -22,7 +22,7 @@ pub(super) fn plugin_info() -> pb::GetPluginInfoResponse {
     }
 }
 
-/// What the driver as a whole can do.
+/// Capabilities of the driver.
 pub(super) fn plugin_capabilities() -> pb::GetPluginCapabilitiesResponse {
     use service::Type::{ControllerService, VolumeAccessibilityConstraints};
     use volume_expansion::Type::{Offline, Online};
@@ -36,10 +36,10 @@ pub(super) fn plugin_capabilities() -> pb::GetPluginCapabilitiesResponse {
     }
 }
 
-/// What the controller can do.
+/// Capabilities of the Controller service.
 ///
-/// `LIST_VOLUMES_PUBLISHED_NODES` is not among it, although the nodes are told: the standard binds
-/// it to `PUBLISH_UNPUBLISH_VOLUME`, and a local volume needs no attaching.
+/// `LIST_VOLUMES_PUBLISHED_NODES` is not among them, although the nodes are returned: the standard
+/// binds it to `PUBLISH_UNPUBLISH_VOLUME`, and a local volume is not attached.
 ///
 /// # Source
 /// CSI 1.13, `ControllerServiceCapability`.
@@ -62,7 +62,7 @@ pub(super) fn controller_capabilities() -> pb::ControllerGetCapabilitiesResponse
     pb::ControllerGetCapabilitiesResponse { capabilities: all.map(capability).to_vec() }
 }
 
-/// What the node can do.
+/// Capabilities of the Node service.
 pub(super) fn node_capabilities() -> pb::NodeGetCapabilitiesResponse {
     use node::rpc::Type;
     let all = [
@@ -96,7 +96,7 @@ pub(super) fn found(found: &VolumeStatus) -> pb::ControllerGetVolumeResponse {
     }
 }
 
-/// One page of volumes, and the token of the next.
+/// Returns one page of volumes, and the token of the next.
 pub(super) fn listed(listing: &Listing) -> pb::ListVolumesResponse {
     use pb::list_volumes_response::Entry;
     let entry = |one: &VolumeStatus| Entry {
@@ -112,7 +112,7 @@ pub(super) fn listed(listing: &Listing) -> pb::ListVolumesResponse {
     }
 }
 
-/// One page of what is wrong with volumes, and the token of the next.
+/// Returns one page of the health of volumes, and the token of the next.
 pub(super) fn listed_health(listing: &Listing) -> pb::ControllerListVolumeHealthResponse {
     let health = |one: &VolumeStatus| health(&one.volume.id.to_string(), &one.ailments);
     pb::ControllerListVolumeHealthResponse {
@@ -126,14 +126,14 @@ fn token(listing: &Listing) -> String {
     listing.next.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// What is wrong with a volume, as the controller sees it.
+/// Health of a volume, as the controller sees it.
 pub(super) fn controller_health(found: &VolumeStatus) -> pb::ControllerGetVolumeHealthResponse {
     pb::ControllerGetVolumeHealthResponse {
         volume_health: Some(health(&found.volume.id.to_string(), &found.ailments)),
     }
 }
 
-/// Whether a volume can be used as was asked, and if not, why.
+/// Returns whether a volume supports the requested access, and if not, why.
 pub(super) fn validated(
     validation: Validation,
     volume: &Volume,
@@ -141,7 +141,7 @@ pub(super) fn validated(
     let objection = match validation.asked {
         Err(error) => Some(error.to_string()),
         Ok(workload) if serves(volume.mode, workload) => None,
-        Ok(_) => Some(format!("the volume was made as {}", volume.mode)),
+        Ok(_) => Some(format!("the volume was created as {}", volume.mode)),
     };
     let elsewhere = validation.pools.iter().find(|pool| **pool != volume.pool.as_str());
     let objection = objection.or_else(|| {
@@ -161,7 +161,7 @@ fn serves(mode: Mode, workload: Workload) -> bool {
     }
 }
 
-/// What can still be made.
+/// Returns the available capacity.
 pub(super) fn capacity(capacity: Capacity) -> pb::GetCapacityResponse {
     pb::GetCapacityResponse {
         available_capacity: capacity.free.to_i64(),
@@ -178,12 +178,13 @@ pub(super) fn grown(grown: Grown) -> pb::ControllerExpandVolumeResponse {
     }
 }
 
-/// A volume whose file system fills it.
+/// Returns the size of a volume whose file system covers it.
 pub(super) fn expanded(size: Bytes) -> pb::NodeExpandVolumeResponse {
     pb::NodeExpandVolumeResponse { capacity_bytes: size.to_i64() }
 }
 
-/// How full a volume is: bytes, and inodes where its file system counts them; a device has its size.
+/// Returns the usage of a volume: bytes, and inodes where its file system counts them; a raw block
+/// volume has its size.
 pub(super) fn stats(stats: &Stats) -> pb::NodeGetVolumeStatsResponse {
     use pb::volume_usage::Unit;
     let size = pb::VolumeUsage {
@@ -214,12 +215,12 @@ fn count(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// What is wrong with a volume, as the node sees it.
+/// Health of a volume, as the node sees it.
 pub(super) fn node_health(id: &str, ailments: &[Ailment]) -> pb::NodeGetVolumeHealthResponse {
     pb::NodeGetVolumeHealthResponse { volume_health: Some(health(id, ailments)) }
 }
 
-/// What is wrong with the pools, each pair of status and reason once.
+/// Health of the pools, each pair of status and reason once.
 pub(super) fn storage_health(ailments: &[PoolAilment]) -> pb::NodeGetStorageHealthResponse {
     let mut told: BTreeMap<(bool, &str), Vec<String>> = BTreeMap::new();
     for PoolAilment { pool, ailment, unreachable } in ailments {
@@ -242,7 +243,7 @@ pub(super) fn storage_health(ailments: &[PoolAilment]) -> pb::NodeGetStorageHeal
     pb::NodeGetStorageHealthResponse { backend_health: told.into_iter().map(entry).collect() }
 }
 
-/// What the node tells of itself.
+/// Returns the information about the node.
 pub(super) fn node_info(info: NodeInfo) -> pb::NodeGetInfoResponse {
     pb::NodeGetInfoResponse {
         accessible_topology: Some(topology(&info.name)),

@@ -1,5 +1,5 @@
-//! What happens round every call: a number, a span, one line in the log, one observation, and a
-//! reply even if the handler panics.
+//! Middleware of every call: a number, a span, one line in the log, one observation, and a reply
+//! even if the handler panics.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,16 +20,16 @@ use crate::panics::caught;
 /// Longest name or id in a log line, in characters.
 const LONGEST_NAME: usize = 128;
 
-/// Is told of every call when it ends.
+/// Observes the end of every call.
 pub trait RpcObserver: Send + Sync + 'static {
-    /// Take note of one call.
+    /// Records one call.
     ///
     /// `method` is `Service/Method`, or `unserved` where the driver does not have it, so that a
     /// caller cannot make up new ones; `code` is the name of the gRPC code, e.g. `NOT_FOUND`.
     fn observe(&self, method: &str, code: &'static str, took: Duration);
 }
 
-/// Open a request: note the volume that it is about for the call's log line, take the message.
+/// Opens a request: note the volume that it is about for the call's log line, take the message.
 pub(super) fn open<T: AboutVolume>(request: Request<T>) -> T {
     let message = request.into_inner();
     let volume: String = message.volume().chars().take(LONGEST_NAME).collect();
@@ -156,7 +156,7 @@ impl Call {
             method,
             begun: Instant::now(),
             code: Code::Cancelled,
-            error: "the caller has left".to_owned(),
+            error: "the caller cancelled the call".to_owned(),
             span,
             observer: layer.observer.clone(),
         }
@@ -194,14 +194,14 @@ fn code_of(reply: &http::Response<Body>) -> Code {
     header.map_or(Code::Ok, |code| Code::from_bytes(code.as_bytes()))
 }
 
-/// What the caller was told of its error; empty without one.
+/// The error that the caller got; empty without one.
 fn message_of(reply: &http::Response<Body>) -> String {
     let status = Status::from_header_map(reply.headers());
     status.map_or_else(String::new, |status| status.message().to_owned())
 }
 
-/// Whether a method was asked for that nobody serves: the words are those of the generated stubs, and
-/// none for a method of another protocol.
+/// Returns whether a method was asked for that no one serves: the words are those of the generated stubs,
+/// and none for a method of another protocol.
 fn is_unserved(reply: &http::Response<Body>) -> bool {
     let unimplemented = code_of(reply) == Code::Unimplemented;
     unimplemented && matches!(message_of(reply).as_str(), "" | "Not yet implemented")

@@ -1,4 +1,4 @@
-//! Serves the protocol on a Unix socket until it is told to stop.
+//! Serves the protocol on a Unix socket until it is stopped.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -18,48 +18,46 @@ use crate::csi::{Controller, Identity, Node};
 /// No request of CSI comes near this; larger ones are refused before they are read.
 const LARGEST_MESSAGE: usize = 4 << 20;
 
-/// What is served on one socket.
+/// Services on one socket.
 #[derive(Debug)]
 pub struct Services {
-    /// Who the driver is: on every socket.
+    /// The Identity service: on every socket.
     pub identity: Identity,
-    /// Volumes as things to make and grow, if this process is a controller.
+    /// The Controller service, if this process is a controller.
     pub controller: Option<Controller>,
     /// Volumes as workloads see them, if this process runs on a node.
     pub node: Option<Node>,
 }
 
-/// Why the protocol is not served.
+/// Reason why the protocol is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// Another process answers there.
-    #[error("another driver already answers at {socket}; stop it, or use another --endpoint")]
+    #[error("another driver already listens on {socket}; stop it, or use another --endpoint")]
     Taken {
-        /// Where.
+        /// Path of the socket.
         socket: PathBuf,
     },
     /// The socket cannot be made.
-    #[error("cannot listen at {socket}")]
+    #[error("failed to listen on {socket}")]
     Socket {
-        /// Where.
+        /// Path of the socket.
         socket: PathBuf,
-        /// Why.
+        /// Cause.
         source: std::io::Error,
     },
     /// The kubelet does not take the driver.
-    #[error(
-        "the kubelet refuses the driver that registered itself at {socket}; its reason is in the log"
-    )]
+    #[error("the kubelet rejected the driver that registered at {socket}; the log has the reason")]
     Refused {
-        /// Where.
+        /// Path of the socket.
         socket: PathBuf,
     },
     /// The server ended on its own.
-    #[error("the server at {socket} failed")]
+    #[error("the server on {socket} failed")]
     Server {
-        /// Where.
+        /// Path of the socket.
         socket: PathBuf,
-        /// Why.
+        /// Cause.
         source: tonic::transport::Error,
     },
 }
@@ -68,7 +66,7 @@ pub enum ServeError {
 /// closes, and nothing tells it from one that waits for its answer.
 const LAST_CALLS: Duration = Duration::from_secs(25);
 
-/// Serve at the socket until `shutdown` is done, then answer the calls that are under way and return,
+/// Serves at the socket until `shutdown` is done, then answer the calls that are under way and return,
 /// after 25 seconds at the latest.
 ///
 /// The socket file has mode 0600 and is removed as soon as the shutdown begins, so that the next
@@ -109,7 +107,7 @@ pub async fn serve(
             served.map_err(|source| ServeError::Server { socket: socket.to_owned(), source })
         }
         () = too_late => {
-            tracing::warn!("a connection does not close; it is left");
+            tracing::warn!("abandoning a connection that does not close");
             Ok(())
         }
     }

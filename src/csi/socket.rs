@@ -1,4 +1,4 @@
-//! Where the driver is reached: the file of a Unix socket, and who else may be there.
+//! The Unix socket of the driver: its file, and another process that may listen there.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -14,16 +14,16 @@ pub(super) struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Nobody can act on a failure: the next driver replaces a file that nobody answers at.
+        // No one can act on a failure: the next driver replaces a file that no one answers at.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// Listen at the path, for this user only; a socket file that nobody answers at is replaced.
+/// Listens at the path, for this user only. A socket file on which no process listens is replaced.
 ///
 /// # Errors
-/// [`ServeError::Taken`] if another process answers there, [`ServeError::Socket`] if the file is
-/// something else or cannot be made.
+/// [`ServeError::Taken`] if another process listens there, [`ServeError::Socket`] if the file is
+/// not a socket or cannot be created.
 pub(super) async fn listen(at: &Path) -> Result<(UnixListener, SocketFile), ServeError> {
     make_room(at).await?;
     let bound = UnixListener::bind(at);

@@ -1,9 +1,13 @@
-//! The one place that chooses gRPC codes.
+//! The only module that chooses gRPC codes. `docs/src/reference/errors.md` describes the effect of
+//! each code on each caller. Two rules stand out. Insufficient capacity is RESOURCE_EXHAUSTED when
+//! a volume is created, so that its pod is scheduled again, but OUT_OF_RANGE when it is expanded,
+//! so that the user can lower the request. And a code after which a caller assumes that an
+//! operation may still run is returned only if it may.
 //!
-//! What each code makes each caller do is the subject of `docs/src/reference/errors.md`. Two rules stand out: no
-//! room is RESOURCE_EXHAUSTED when a volume is made, so that its pod is scheduled anew, but
-//! OUT_OF_RANGE when it grows, so that the user can lower the request; and a code after which a
-//! caller believes that work may still run is given only if it may.
+//! What each code makes each caller do is the subject of `docs/src/reference/errors.md`. Two rules
+//! stand out: not enough space is RESOURCE_EXHAUSTED when a volume is made, so that its pod is
+//! scheduled again, but OUT_OF_RANGE when it grows, so that the user can lower the request; and a
+//! code after which a caller believes that work may still run is given only if it may.
 
 #![expect(clippy::disallowed_methods, reason = "this is the one file that makes them")]
 
@@ -73,14 +77,15 @@ impl From<BusyError<VolumeError>> for Status {
 
 /// The status of a call whose handler panicked.
 pub(super) fn fault() -> Status {
-    let message = "the operation ended in a fault of the driver; its log says where";
+    let message = "the operation ended in an internal error of the driver; see its log";
     Status::new(Code::Internal, message)
 }
 
 /// The status of a call that the driver does not have.
 pub(super) fn unserved(method: &str) -> Status {
     let message = format!(
-        "{method} is not supported, and no capability for it is declared: ask for those that are"
+        "{method} is not supported, and the driver declares no capability for it: call only what \
+         it declares"
     );
     Status::new(Code::Unimplemented, message)
 }

@@ -1,4 +1,4 @@
-//! What lies behind a file system's end, on a device that is larger.
+//! Stale signatures beyond a file system's end, on a device that is larger.
 
 use std::ops::Range;
 use std::path::Path;
@@ -17,8 +17,8 @@ fn end_behind(superblock: &Superblock, size: Bytes) -> Range<u64> {
     superblock.covers.get().clamp(size.saturating_sub(END), size)..size
 }
 
-/// Wipe the device's end as far as it lies behind its file system, which may grow into it: what a
-/// former tenant left there could be taken for the device's own signature.
+/// Wipes the device beyond the end of its file system, which may grow into it: what a former tenant
+/// left there could be taken for the device's own signature.
 ///
 /// `mounted` is any of its mount points; the kernel confirms the size then. A file system that is
 /// mounted nowhere has just been checked, so that its journal holds no other size. A device that ends
@@ -41,12 +41,12 @@ pub(super) async fn wipe_behind(
         confirm_size(host, mounted, superblock).await?;
     }
     host.write_zeroes(device, end).await?;
-    // Durable before the file system owns it: from then on nobody may wipe it.
+    // Durable before the file system owns it: from then on no one may wipe it.
     Ok(host.flush(device).await?)
 }
 
-/// Let the kernel confirm the size of a mounted file system by growing it to just that: it refuses if
-/// the size is another, or while an earlier growth that nobody waits for any more is under way.
+/// Lets the kernel confirm the size of a mounted file system by growing it to just that: it refuses
+/// if the size is another, or while an earlier growth that no one waits for any more is under way.
 async fn confirm_size(
     host: &dyn Host,
     mounted: &Path,

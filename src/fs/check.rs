@@ -6,7 +6,7 @@ use crate::fs::{FsError, failed, tools};
 use crate::host::{Cmd, Host, Output};
 use crate::volume::FsKind;
 
-/// What a check may do.
+/// Permissions of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Check {
     /// Look, write nothing.
@@ -16,7 +16,7 @@ pub enum Check {
     Repair,
 }
 
-/// Check a file system that is not mounted; success means that it is sound now.
+/// Checks a file system that is not mounted; success means that it is sound now.
 ///
 /// A file system that waits for its journal to be replayed is not sound for [`Check::Look`].
 ///
@@ -69,8 +69,8 @@ fn verdict(kind: FsKind, output: &Output) -> Verdict {
         // which an unmounted file system has not.
         (_, 0) | (true, 1..=3) => Verdict::Sound,
         // Bits: 4 uncorrected, 8 operational error, 16 usage, 32 cancelled, 128 library.
-        (true, 4..=7) => damaged("errors were found that cannot be corrected without a person"),
-        (false, 1) => damaged("the checker has found corruption"),
+        (true, 4..=7) => damaged("errors were found that must be repaired manually"),
+        (false, 1) => damaged("the check found corruption"),
         (false, 2) if kind == FsKind::Xfs => damaged("its log is dirty and was not replayed"),
         _ => Verdict::Unknown,
     }

@@ -17,17 +17,17 @@ const MOST_COPIES: u64 = 1024;
 /// Bytes of a copy of a superblock that are read.
 const COPY: usize = 4096;
 
-/// How much of its device a file system covers, before and after a growth.
+/// Size that a file system covers, before and after a growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grew {
     /// Before.
     pub from: Bytes,
-    /// After; the same if it did fill its device already.
+    /// Size afterwards; the same if it covered its device already.
     pub to: Bytes,
 }
 
-/// Grow a mounted file system to its device; filling it already is success. The device's end is wiped
-/// before, and also where the file system cannot use it.
+/// Grows a mounted file system to the size of its device; does nothing if it has that size. The
+/// device's end is wiped before, and also where the file system cannot use it.
 ///
 /// Decides by the superblock and the device, never by statfs, which leaves out metadata. The kernel
 /// is asked directly.
@@ -67,12 +67,13 @@ pub async fn grow_mounted(
     filled(device, size, &before, &after)
 }
 
-/// Grow a file system that is mounted nowhere to its device; filling it already is success.
+/// Grows an unmounted file system to the size of its device; does nothing if it has that size.
 ///
-/// It is mounted at `private_mount_dir` for that moment, because the kernel's growth goes through the
-/// journal; a `resize2fs` that is killed leaves an ext that a person must repair. That tool is only
-/// run where the kernel cannot grow. ext is checked before and after. The directory is made and
-/// removed here, and what a cut-off call has left mounted there is unmounted first.
+/// It is mounted at `private_mount_dir` for that moment, because the kernel's growth goes through
+/// the journal; a `resize2fs` that is killed leaves an ext that needs a manual repair. That tool is
+/// only run where the kernel cannot grow the file system. ext is checked before and after. The
+/// directory is created and removed here, and a mount that an interrupted call has left there is
+/// unmounted first.
 ///
 /// # Errors
 /// [`FsError::Damaged`] if the check leaves errors: nothing is grown then. Else as [`grow_mounted`].
@@ -106,7 +107,7 @@ pub async fn grow_unmounted(
     filled(device, size, &before, &after)
 }
 
-/// Mount a file system where nobody sees it, to resize it; [`leave`] ends that.
+/// Mounts a file system at a private path, to resize it; [`leave`] unmounts it.
 pub(super) async fn mount_privately(
     host: &dyn Host,
     device: &Path,
@@ -123,7 +124,7 @@ pub(super) async fn mount_privately(
     .await
 }
 
-/// Unmount and remove a private mount, also one that an earlier resize has left; none is success.
+/// Unmounts and remove a private mount, also one that an earlier resize has left; none is success.
 pub async fn leave(host: &dyn Host, private_mount_dir: &Path) -> Result<(), HostError> {
     let mounts = host.mounts().await?;
     for _ in mounts.iter().filter(|mount| mount.target == private_mount_dir) {
@@ -155,8 +156,8 @@ pub(super) async fn seen(
     Ok(Superblock { covers, ..written })
 }
 
-/// Whether a file system uses a device of this size as far as it can, and its copies of the superblock
-/// tell so.
+/// Returns whether a file system covers a device of this size as far as it can, and its copies of
+/// the superblock agree.
 ///
 /// # Errors
 /// [`HostError`] if the copies could not be read.
@@ -169,11 +170,11 @@ pub async fn fills(
     Ok(superblock.fills(size) && !copies_lag(host, device, superblock).await?)
 }
 
-/// Whether copies of the superblock do not tell of the last growth.
+/// Returns whether copies of the superblock lack the last growth.
 ///
-/// xfs writes them after the growth itself, so a power cut may come between. The kernel never looks at
-/// them again, but a repair does. Asked to grow to the size that it has, xfs writes them all anew.
-/// Where there are very many, writing them is cheaper than a look at each.
+/// xfs writes them after the growth itself, so a power cut may come between. The kernel never looks
+/// at them again, but a repair does. Asked to grow to the size that it has, xfs writes them all
+/// again. Where there are very many, writing them is cheaper than a look at each.
 ///
 /// # Source
 /// `xfs_growfs_data` and `xfs_update_secondary_sbs` in the kernel's `fs/xfs`.
@@ -200,8 +201,8 @@ async fn copies_lag(
 fn recorded_errors(kind: FsKind, device: &Path) -> FsError {
     FsError::Damaged {
         device: device.to_owned(),
-        meaning: "the kernel has recorded errors in it, and does not grow it until it is checked; stop the \
-                  workload, and it is checked before the next use"
+        meaning: "the kernel found errors in it, and does not grow it until it is checked; stop \
+                  the workload, and it is checked before the next use"
             .to_owned(),
         repair: tools::repair_by_hand(kind, device),
     }

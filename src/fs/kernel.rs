@@ -1,4 +1,4 @@
-//! What a kernel mounts of what mkfs makes: pure.
+//! The features that a kernel can mount: pure.
 //!
 //! The tools come with the driver, the kernel with the node. `docs/src/reference/kernels.md` has the same table, with
 //! its sources.
@@ -91,7 +91,7 @@ impl Feature {
         }
     }
 
-    /// Whether options switch it on or off; `None` if they do not name it.
+    /// Returns whether options switch it on or off; `None` if they do not name it.
     fn chosen(&self, options: &MkfsOptions) -> Option<bool> {
         let of_option = |flag: &str| flag == self.option || LONG.contains(&(flag, self.option));
         let values = options.words().chunks_exact(2).filter(|pair| of_option(&pair[0]));
@@ -124,14 +124,14 @@ fn lacking(kind: FsKind, release: &str) -> impl Iterator<Item = &'static Feature
     FEATURES.iter().filter(lacks)
 }
 
-/// What has to be switched off, so that the kernel mounts what mkfs makes without being asked for more. A mkfs that is
-/// too old to know one of them does not make it either.
+/// Returns the features that mkfs has to switch off, so that the kernel mounts its result. A mkfs
+/// that is too old to know one of them does not create it either.
 pub fn switches(kind: FsKind, kernel: &Kernel) -> Vec<Switch> {
     let lacking = lacking(kind, &kernel.release).filter(|one| one.is_default);
     lacking.map(|one| Switch { option: one.option, value: one.off() }).collect()
 }
 
-/// Those of them that options do not name.
+/// Returns those that the options do not name.
 pub(super) fn not_named<'a>(
     kind: FsKind,
     switches: &'a [Switch],
@@ -147,7 +147,8 @@ pub(super) fn not_named<'a>(
     switches.iter().zip(named).filter(|(_, is_named)| !is_named).map(|(switch, _)| switch)
 }
 
-/// Why a kernel would not mount what mkfs makes with these options, if it would not.
+/// Returns why the kernel would not mount the result of mkfs with these options; `None` if it
+/// would.
 pub fn refusal(kind: FsKind, options: &MkfsOptions, kernel: &Kernel) -> Option<String> {
     let Kernel { release, page_size } = kernel;
     if let Some(one) = lacking(kind, release).find(|one| one.chosen(options) == Some(true)) {
@@ -160,11 +161,12 @@ pub fn refusal(kind: FsKind, options: &MkfsOptions, kernel: &Kernel) -> Option<S
     let block = block_size(kind, options).filter(|block| block > page_size)?;
     match kind {
         FsKind::Xfs if is_old => Some(format!(
-            "blocks of {block} are larger than the pages of the node, {page_size}: Linux {release} mounts no such \
-             xfs, {LARGE_BLOCKS} does"
+            "blocks of {block} are larger than the page size of the node, {page_size}: Linux \
+             {release} cannot mount such an xfs, {LARGE_BLOCKS} can"
         )),
         FsKind::Btrfs => Some(format!(
-            "sectors of {block} are larger than the pages of the node, {page_size}: it mounts no such btrfs"
+            "sectors of {block} are larger than the page size of the node, {page_size}: it cannot \
+             mount such a btrfs"
         )),
         FsKind::Xfs | FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => None,
     }
@@ -194,7 +196,8 @@ fn size_of(text: &str) -> Option<Bytes> {
     Some(Bytes::new(digits.parse::<u64>().ok()?.checked_mul(1 << shift)?))
 }
 
-/// What file systems are made without on a kernel, for people, such as `xfs without nrext64 (Linux 5.19)`.
+/// Returns the features that file systems are created without on a kernel, for people, such as `xfs
+/// without nrext64 (Linux 5.19)`.
 pub fn made_without(release: &str) -> Vec<String> {
     let of = |kind: FsKind| {
         let lacking = lacking(kind, release).filter(|one| one.is_default);

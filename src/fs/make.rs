@@ -14,19 +14,19 @@ const NO_UUID: &str = "6ba7b810-9dad-11d1-80b4-00c04fd430c8";
 /// What [`known_of`] tries on: every kind can be made on it.
 const SMALL: Bytes = Bytes::gib(1);
 
-/// What mkfs says of options.
+/// Result of a test of mkfs options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tried {
-    /// It takes them.
+    /// mkfs accepts them.
     Taken,
-    /// It does not, for this reason, in its own words.
+    /// mkfs rejects them, with this message.
     Refused(String),
 }
 
-/// Have mkfs try options on an image of this size, which is in memory and gone afterwards.
+/// Tests options of mkfs on an image of this size, in memory.
 ///
 /// # Errors
-/// [`HostError`] if it could not be run, which says nothing of the options.
+/// [`HostError`] if it could not be run, which says nothing about the options.
 pub async fn tried(
     host: &dyn Host,
     kind: FsKind,
@@ -46,16 +46,16 @@ pub async fn tried(
     let said = reason(&output.stderr);
     let line = said.lines().next().unwrap_or_default().trim();
     Ok(Tried::Refused(if line.is_empty() {
-        format!("mkfs ended with {}", output.code)
+        format!("mkfs exited with {}", output.code)
     } else {
         line.to_owned()
     }))
 }
 
-/// That mkfs takes a device of this size without options.
+/// Checks that mkfs accepts a device of this size without options.
 ///
 /// # Errors
-/// [`HostError`] if it does not, so that a refusal of options would say nothing of them.
+/// [`HostError`] if it does not, in which case a rejection of options says nothing about them.
 pub async fn taken_without(
     host: &dyn Host,
     kind: FsKind,
@@ -71,7 +71,7 @@ pub async fn taken_without(
     }
 }
 
-/// Those of some switches that the mkfs of this machine knows: of an older one there is nothing to switch off.
+/// Returns those switches that the mkfs of this host knows: an older one has nothing to switch off.
 ///
 /// # Errors
 /// As of [`tried`].
@@ -94,7 +94,7 @@ pub async fn known_of(
     Ok(known)
 }
 
-/// Make a file system of this uuid over whatever the device carries, without what is switched off, durable when this
+/// Creates a file system of this uuid over whatever the device carries, without what is switched off, durable when this
 /// returns; a second look has seen it whole.
 ///
 /// # Errors

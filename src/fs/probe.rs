@@ -1,5 +1,5 @@
-//! What a device carries. The answer decides whether a group may be made on it, so that doubt is never
-//! blankness.
+//! Detects the content of a device. The result decides whether a volume group may be created on it,
+//! so in doubt a device is not blank.
 
 use std::path::Path;
 
@@ -9,18 +9,18 @@ use crate::host::{Cmd, Host};
 /// How much of the device must be zeroes before it counts as blank.
 const MUST_BE_ZERO: u64 = 1 << 20;
 
-/// What a device carries.
+/// Content of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probe {
     /// Nothing.
     Blank,
     /// A file system that this driver knows.
     Known(Superblock),
-    /// Something else, as far as it can be named; nobody may write over it.
+    /// Other content, as far as it can be named; it must not be overwritten.
     Foreign(String),
 }
 
-/// Say what a device carries.
+/// Detects the content of a device.
 ///
 /// Reads the device itself, past every cache. [`Probe::Blank`] needs three witnesses: no superblock
 /// known here, no signature known to `blkid`, and zeroes in the first MiB.
@@ -34,7 +34,7 @@ pub async fn probe(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
     host.device_size(device).await?;
     if let Some(superblock) = superblock_of(host, device).await? {
         return Ok(if superblock.half_made() {
-            Probe::Foreign(format!("{} whose format did not end", superblock.kind))
+            Probe::Foreign(format!("{} whose formatting did not complete", superblock.kind))
         } else {
             Probe::Known(superblock)
         });
@@ -43,7 +43,7 @@ pub async fn probe(host: &dyn Host, device: &Path) -> Result<Probe, FsError> {
         return Ok(Probe::Foreign(found));
     }
     if !host.is_zero(device, 0..MUST_BE_ZERO).await? {
-        let unexplained = "bytes that no known signature explains".to_owned();
+        let unexplained = "data without a known signature".to_owned();
         return Ok(Probe::Foreign(unexplained));
     }
     Ok(Probe::Blank)
@@ -57,7 +57,7 @@ async fn signature(host: &dyn Host, device: &Path) -> Result<Option<String>, FsE
     match output.code {
         0 => Ok(Some(named(&output.stdout))),
         2 => Ok(None),
-        8 => Ok(Some("signatures that contradict each other".to_owned())),
+        8 => Ok(Some("contradictory signatures".to_owned())),
         _ => Err(failed(command, &output)),
     }
 }

@@ -10,11 +10,11 @@ use crate::fs::{Check, FsError, check, known, run_to_success, tools};
 use crate::host::Host;
 use crate::volume::{FsKind, Shrinks};
 
-/// How much of its device a file system needs at most, now and after a power cut; `mounted` is any of its
-/// mount points.
+/// Returns the size that a file system needs at most, now and after a power failure; `mounted` is
+/// any of its mount points.
 ///
-/// While btrfs shrinks the kernel tells the new size from the beginning, and what lies behind it is still
-/// being moved: what is on the disk is the old size until all of that is durable.
+/// While btrfs shrinks, the kernel reports the new size from the beginning, and the data beyond it
+/// is still being moved. On the disk it has the old size until all of that is durable.
 ///
 /// # Errors
 /// [`FsError::Unexpected`] if the device carries something else, [`FsError::Host`].
@@ -28,11 +28,11 @@ pub async fn covers(
     Ok(seen(host, device, mounted, kind).await?.covers.max(written))
 }
 
-/// Shrink a mounted file system; at or below the size already is success. What lies behind it is moved.
+/// Shrinks a mounted file system; does nothing at or below the size. The data beyond it is moved.
 ///
 /// # Errors
-/// [`FsError::CannotShrink`] if it is none that [shrinks while it is mounted](Shrinks::Mounted), or if
-/// what it holds does not fit: it is as large as before then.
+/// [`FsError::CannotShrink`] if its type cannot [shrink while it is mounted](Shrinks::Mounted), or
+/// if its content does not fit: it is unchanged then.
 pub async fn shrink_mounted(
     host: &dyn Host,
     mounted: &Path,
@@ -44,16 +44,16 @@ pub async fn shrink_mounted(
         return Ok(());
     }
     if kind.shrinks() != Shrinks::Mounted {
-        return Err(cannot(device, to, format!("{kind} does not shrink while it is mounted")));
+        return Err(cannot(device, to, format!("{kind} cannot shrink while it is mounted")));
     }
     host.btrfs_shrink(mounted, to).await.map_err(|error| match error.errno() {
-        Some(ENOSPC) => cannot(device, to, "what it holds does not fit".to_owned()),
+        Some(ENOSPC) => cannot(device, to, "its content does not fit".to_owned()),
         _ => FsError::Host(error),
     })?;
     shrunk(device, to, covers(host, device, Some(mounted), kind).await?)
 }
 
-/// Shrink a file system that is mounted nowhere; at or below the size already is success.
+/// Shrinks a file system that is mounted nowhere; at or below the size already is success.
 ///
 /// ext is checked before and after. What shrinks while it is mounted is mounted at `private_mount_dir`
 /// for that moment, as for a [growth](crate::fs::grow_unmounted).
@@ -74,7 +74,7 @@ pub async fn shrink_unmounted(
         return Ok(());
     }
     match kind.shrinks() {
-        Shrinks::Never => return Err(cannot(device, to, format!("{kind} never shrinks"))),
+        Shrinks::Never => return Err(cannot(device, to, format!("{kind} cannot shrink"))),
         Shrinks::Mounted => {
             mount_privately(host, device, kind, private_mount_dir).await?;
             let shrunk = shrink_mounted(host, private_mount_dir, device, kind, to).await;
@@ -95,7 +95,7 @@ fn shrunk(device: &Path, to: Bytes, covers: Bytes) -> Result<(), FsError> {
     if covers <= to {
         return Ok(());
     }
-    Err(cannot(device, to, format!("it covers {covers} still")))
+    Err(cannot(device, to, format!("it still covers {covers}")))
 }
 
 fn cannot(device: &Path, to: Bytes, why: String) -> FsError {

@@ -1,4 +1,4 @@
-//! Superblocks: what the first bytes of a device say about the file system on it.
+//! Superblocks: what the first bytes of a device contain about the file system on it.
 //!
 //! The bytes belong to tenants, so the parsers are total: any input gives an answer, and every
 //! number is checked before something is computed from it. They read and compare; nothing else.
@@ -10,28 +10,28 @@ mod btrfs;
 mod ext;
 mod xfs;
 
-/// How many bytes at the start of a device hold every superblock that is known here.
+/// Number of bytes at the start of a device that hold every known superblock.
 pub const HEAD: usize = 68 << 10;
 
 /// A file system as its superblock describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// Which file system.
+    /// Type of the file system.
     pub kind: FsKind,
-    /// Its unit of allocation.
+    /// Block size.
     pub block_size: Bytes,
-    /// How much of the device it believes to own, from the device's start.
+    /// Size of the device that the file system covers, from the device's start.
     pub covers: Bytes,
-    /// What the end of the device may be longer by, exclusive, without the file system being able
-    /// to use it: a block, or at a group's end the tables that another group would need.
+    /// Number of bytes, exclusive, that the device may be longer without the file system being able
+    /// to use them: a block, or at a group's end the tables that another group would need.
     pub slack: Bytes,
     /// Its uuid in the usual notation with four hyphens.
     pub uuid: String,
-    /// What only this kind has.
+    /// Facts that only this type has.
     pub facts: Facts,
 }
 
-/// What the kinds of file systems say beyond their size.
+/// Facts of a file system beyond its size, by type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Facts {
     /// ext2, ext3 and ext4.
@@ -42,19 +42,20 @@ pub enum Facts {
         in_progress: bool,
         /// The superblock has gone through the log, as it does at the latest at the first unmount.
         log_used: bool,
-        /// From the start of one allocation group, with its copy of the superblock, to the next.
+        /// Distance from the start of one allocation group, with its copy of the superblock, to the
+        /// next.
         group: Bytes,
     },
     /// btrfs.
     Btrfs {
-        /// How many devices it spans.
+        /// Number of devices that it spans.
         devices: u64,
-        /// How many transactions it has seen; mkfs itself needs some.
+        /// Number of transactions; mkfs itself needs some.
         generation: u64,
     },
 }
 
-/// What a superblock of the ext family says beyond its size.
+/// Facts of a superblock of the ext family beyond its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // They are flags of the format.
 pub struct ExtFacts {
@@ -62,18 +63,18 @@ pub struct ExtFacts {
     pub sparse_super2: bool,
     /// Made with `64bit`: may grow beyond 2³² blocks.
     pub wide: bool,
-    /// Its journal waits to be replayed.
+    /// True if its journal has to be replayed.
     pub needs_recovery: bool,
     /// Unmounted in order and without known errors.
     pub clean: bool,
     /// The kernel has found errors in it.
     pub errors: bool,
-    /// It has been mounted for writing at least once.
+    /// True if it was mounted for writing at least once.
     pub mounted_before: bool,
 }
 
 impl Superblock {
-    /// Whether it has been mounted for writing since it was made, so that it may hold data.
+    /// Returns whether it was mounted for writing since it was created, so that it may hold data.
     ///
     /// `true` may be wrong for btrfs, where another version of mkfs may count further. `false` is
     /// certain for ext alone: xfs and btrfs show no trace of a first mount that was cut off early.
@@ -85,32 +86,34 @@ impl Superblock {
         }
     }
 
-    /// Whether its making was cut off; only xfs says so, ext and btrfs write their superblock last.
+    /// Returns whether its creation was interrupted; only xfs shows it, ext and btrfs write their
+    /// superblock last.
     pub fn half_made(&self) -> bool {
         matches!(self.facts, Facts::Xfs { in_progress: true, .. })
     }
 
-    /// Whether the kernel has recorded errors in it; only ext does so.
+    /// Returns whether the kernel has found errors in it; only ext shows it.
     pub fn has_errors(&self) -> bool {
         matches!(self.facts, Facts::Ext(ext) if ext.errors)
     }
 
-    /// Whether it uses a device of this size as far as it can.
+    /// Returns whether it covers a device of this size as far as it can.
     ///
-    /// A superblock that claims more than the device has counts as filled: growing does not help it.
+    /// A superblock that claims more than the device has counts as covering it: growing does not
+    /// help.
     pub fn fills(&self, device_size: Bytes) -> bool {
         device_size.saturating_sub(self.covers) < self.slack
     }
 }
 
-/// Recognise a file system by the first bytes of its device; [`HEAD`] of them are enough, with fewer
-/// it sees fewer kinds.
+/// Detects a file system by the first bytes of its device. [`HEAD`] bytes are enough; with fewer it
+/// detects fewer types.
 ///
-/// `None` if there is none, if its numbers cannot be true, or if two kinds claim the same bytes.
+/// `None` if there is none, if its numbers cannot be valid, or if two types claim the same bytes.
 ///
 /// # Source
-/// The kernel's `Documentation/filesystems/ext4/super.rst`, `xfs_format.h` and `btrfs_tree.h`; kinds
-/// within the ext family are told apart by their features as `blkid` does.
+/// The kernel's `Documentation/filesystems/ext4/super.rst`, `xfs_format.h` and `btrfs_tree.h`;
+/// kinds within the ext family are distinguished by their features as `blkid` does.
 pub fn parse(head: &[u8]) -> Option<Superblock> {
     let mut found = [ext::parse(head), xfs::parse(head), btrfs::parse(head)].into_iter().flatten();
     let superblock = found.next()?;

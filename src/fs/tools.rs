@@ -39,7 +39,7 @@ pub const fn always_mounted_with(_kind: FsKind) -> &'static [&'static str] {
     &["nodev"]
 }
 
-/// Whether this file system can grow while it is mounted with its [`driver`].
+/// Returns whether this file system can grow while it is mounted with its [`driver`].
 pub fn grows_online(superblock: &Superblock) -> bool {
     !matches!(superblock.facts, Facts::Ext(ext) if ext.sparse_super2)
 }
@@ -75,7 +75,7 @@ pub(super) fn mkfs(kind: FsKind, options: &MkfsOptions, switches: &[Switch], uui
     cmd.limit(MAKE_LIMIT)
 }
 
-/// The same command, so that it makes nothing where it can be told so: that of btrfs writes some MiB.
+/// The same command as a dry run where mkfs has one: that of btrfs writes some MiB.
 pub(super) fn try_mkfs(
     kind: FsKind,
     options: &MkfsOptions,
@@ -106,7 +106,7 @@ pub(super) fn repair(kind: FsKind, device: &Path) -> Option<Cmd> {
     kind.is_ext().then(|| Cmd::new("e2fsck").args(["-f", "-p"]).arg(device).limit(CHECK_LIMIT))
 }
 
-/// What a person types to repair what [`repair`] may not.
+/// Returns the command for a manual repair of what [`repair`] may not repair.
 pub(super) fn repair_by_hand(kind: FsKind, device: &Path) -> String {
     let device = device.display();
     match kind {

@@ -23,7 +23,7 @@ pub(super) fn size(device: &Path) -> io::Result<u64> {
     ioctl::size(&File::open(device)?)
 }
 
-/// Read past the page cache, which may hold what another node or LVM has since written over.
+/// Reads past the page cache, which may hold what another node or LVM has since written over.
 pub(super) fn read_at(device: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     past_the_cache(device, |file| {
         let mut memory = Vec::new();
@@ -31,8 +31,8 @@ pub(super) fn read_at(device: &Path, offset: u64, length: usize) -> io::Result<V
     })
 }
 
-/// Whether a range holds nothing but zeroes, read past the page cache; what lies behind the device's
-/// end does not count.
+/// Returns whether a range contains only zeroes, read past the page cache; bytes beyond the
+/// device's end do not count.
 pub(super) fn is_zero(device: &Path, range: &Range<u64>) -> io::Result<bool> {
     past_the_cache(device, |file| {
         let mut memory = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn is_zero(device: &Path, range: &Range<u64>) -> io::Result<bool> {
     })
 }
 
-/// Read with `O_DIRECT`, and where a device does not know it, without.
+/// Reads with `O_DIRECT`, and where a device does not know it, without.
 fn past_the_cache<T>(device: &Path, read: impl Fn(&File) -> io::Result<T>) -> io::Result<T> {
     let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(device);
     match direct.and_then(|file| read(&file)) {
@@ -60,7 +60,7 @@ fn past_the_cache<T>(device: &Path, read: impl Fn(&File) -> io::Result<T>) -> io
     }
 }
 
-/// Write zeroes over a range of whole sectors.
+/// Writes zeroes over a range of whole sectors.
 pub(super) fn write_zeroes(device: &Path, range: &Range<u64>) -> io::Result<()> {
     write_zeroes_to(&OpenOptions::new().write(true).open(device)?, range)
 }
@@ -76,7 +76,7 @@ pub(super) fn write_zeroes_to(file: &File, range: &Range<u64>) -> io::Result<()>
     }
 }
 
-/// Discard a range of whole sectors.
+/// Discards a range of whole sectors.
 pub(super) fn discard(device: &Path, range: &Range<u64>) -> io::Result<()> {
     discard_of(&OpenOptions::new().write(true).open(device)?, range)
 }
@@ -86,7 +86,8 @@ pub(super) fn discard_of(file: &File, range: &Range<u64>) -> io::Result<()> {
     ioctl::discard(file, range.start, length(range)?)
 }
 
-/// Whether the kernel keeps a device for somebody: it is then not opened to have it alone.
+/// Returns whether the kernel has claimed a device for exclusive use: it is then not opened
+/// exclusively.
 pub(super) fn is_claimed(device: &Path) -> io::Result<bool> {
     match OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(device) {
         Ok(_) => Ok(false),
@@ -95,7 +96,7 @@ pub(super) fn is_claimed(device: &Path) -> io::Result<bool> {
     }
 }
 
-/// Write back the page cache of a device and its own.
+/// Writes back the page cache of a device and its own.
 pub(super) fn flush(device: &Path) -> io::Result<()> {
     File::open(device)?.sync_all()
 }
@@ -105,7 +106,7 @@ fn length(range: &Range<u64>) -> io::Result<u64> {
     length.ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-/// Read the whole blocks around a range into memory, which is used again, and cut the range out.
+/// Reads the whole blocks around a range into memory, which is used again, and cut the range out.
 fn read_aligned<'a>(
     file: &File,
     offset: u64,
@@ -126,7 +127,7 @@ fn read_aligned<'a>(
     Ok(aligned.get(before..end).unwrap_or_default())
 }
 
-/// Read until the buffer is full or the device ends.
+/// Reads until the buffer is full or the device ends.
 fn read_full(file: &File, buffer: &mut [u8], start: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {

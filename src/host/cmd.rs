@@ -4,16 +4,16 @@ use std::ffi::OsString;
 use std::fmt;
 use std::time::Duration;
 
-/// One command line: a program and its arguments, never a shell.
+/// One command: a program and its arguments, never a shell.
 ///
 /// Prints as one would type it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Cmd {
     /// The program's name, looked up in a fixed `PATH`.
     pub program: &'static str,
-    /// Its arguments, each passed as it is.
+    /// Arguments, each passed as it is.
     pub args: Vec<OsString>,
-    /// How long the caller waits; the program is never killed when it passes.
+    /// Time that the caller waits; the program is not killed after it.
     pub limit: Duration,
 }
 
@@ -23,21 +23,21 @@ impl Cmd {
         Cmd { program, args: Vec::new(), limit: Duration::from_secs(60) }
     }
 
-    /// Append one argument.
+    /// Appends one argument.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// Append arguments in order.
+    /// Appends arguments in order.
     #[must_use]
     pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
-    /// Wait this long instead of a minute.
+    /// Waits this long instead of a minute.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -67,7 +67,7 @@ impl fmt::Debug for Cmd {
     }
 }
 
-/// How a program ended.
+/// Result of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
     /// The exit code; 128 + the signal's number if a signal ended it.

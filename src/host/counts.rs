@@ -1,4 +1,4 @@
-//! How often each kind of call was made.
+//! Counts the calls to the host by kind.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +35,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Count one call.
+    /// Counts one call.
     pub(super) fn add(&self, name: &'static str) {
         let counter = self.0.get(name);
         debug_assert!(counter.is_some(), "{name} is not a counter");
@@ -44,7 +44,7 @@ impl Counts {
         }
     }
 
-    /// Read them all.
+    /// Reads them all.
     pub(super) fn read(&self) -> BTreeMap<&'static str, u64> {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         self.0.iter().map(|(name, counter)| (*name, read(counter))).collect()

@@ -17,7 +17,7 @@ const ROOM: usize = 16 << 10;
 /// Where the doubling ends: a million devices.
 const MOST_ROOM: usize = 256 << 20;
 
-/// List all devices; none where the kernel has no device-mapper.
+/// Lists all devices; none where the kernel has no device-mapper.
 pub(super) fn list() -> io::Result<Vec<DmDevice>> {
     let Some(control) = control()? else {
         return Ok(Vec::new());
@@ -39,28 +39,28 @@ pub(super) fn list() -> io::Result<Vec<DmDevice>> {
     Ok(devices)
 }
 
-/// Find a device.
+/// Finds a device.
 pub(super) fn info(uuid: &str) -> io::Result<Option<DmInfo>> {
     Ok(about(uuid, Command::Status, 0, 0)?.map(|reply| reply.info()))
 }
 
-/// Find a device with its live table, in one call.
+/// Finds a device with its live table, in one call.
 pub(super) fn table(uuid: &str) -> io::Result<Option<(DmInfo, Vec<DmTarget>)>> {
     let reply = about(uuid, Command::Table, STATUS_TABLE, ROOM)?;
     reply.map(|reply| Ok((reply.info(), reply.targets()?))).transpose()
 }
 
-/// Drop the table that waits.
+/// Drops the table that waits.
 pub(super) fn clear(uuid: &str) -> io::Result<()> {
     there(about(uuid, Command::Clear, 0, 0)?.as_ref())
 }
 
-/// Let I/O go on.
+/// Lets I/O go on.
 pub(super) fn resume(uuid: &str) -> io::Result<()> {
     there(about(uuid, Command::Resume, 0, 0)?.as_ref())
 }
 
-/// Remove a device that nobody has open.
+/// Removes a device that is not open.
 pub(super) fn remove(uuid: &str) -> io::Result<()> {
     about(uuid, Command::Remove, 0, 0).map(drop)
 }
@@ -69,7 +69,7 @@ fn there(reply: Option<&Buffer>) -> io::Result<()> {
     reply.map(drop).ok_or_else(|| Errno::ENXIO.into())
 }
 
-/// Ask about one device; `None` if it, or device-mapper, is not there.
+/// Asks about one device; `None` if it, or device-mapper, is not there.
 fn about(uuid: &str, command: Command, flags: u32, room: usize) -> io::Result<Option<Buffer>> {
     match control()? {
         Some(control) => ask(&control, command, Key::Uuid(uuid), flags, room),
@@ -77,7 +77,7 @@ fn about(uuid: &str, command: Command, flags: u32, room: usize) -> io::Result<Op
     }
 }
 
-/// Ask with more room until the reply fits; `None` for a device that is not there.
+/// Asks with more room until the reply fits; `None` for a device that is not there.
 fn ask(
     control: &File,
     command: Command,
@@ -96,7 +96,7 @@ fn ask(
     }
 }
 
-/// Open the control node, made if it is missing; `None` where the kernel has no device-mapper.
+/// Opens the control node, made if it is missing; `None` where the kernel has no device-mapper.
 fn control() -> io::Result<Option<File>> {
     let open = || File::options().read(true).write(true).open(CONTROL);
     match open() {
@@ -115,7 +115,7 @@ fn control() -> io::Result<Option<File>> {
     }
 }
 
-/// Make the control node; `false` where the kernel has no device-mapper.
+/// Creates the control node; `false` where the kernel has no device-mapper.
 fn make_control() -> io::Result<bool> {
     let majors = fs::read_to_string("/proc/devices")?;
     let minors = fs::read_to_string("/proc/misc")?;

@@ -1,4 +1,4 @@
-//! The disks of the machine, from sysfs: no device is opened but loop devices, which alone do not tell
+//! The disks of the host, from sysfs. No device is opened but loop devices, which alone do not show
 //! there what is below them.
 
 use std::collections::BTreeMap;
@@ -10,18 +10,19 @@ use std::path::{Component, Path, PathBuf};
 use super::{DeviceNumber, Disk, Mount, Source, ioctl, mounts};
 use crate::bytes::Bytes;
 
-/// Where the kernel lists its block devices.
+/// Directory in which the kernel lists its block devices.
 pub(super) const SYS_BLOCK: &str = "/sys/block";
 /// sysfs counts in these, whatever the disk's own sectors are.
 const SECTOR: u64 = 512;
 /// What the device-mapper names of the volumes of this driver have behind the name of their group.
 const OURS: &str = "-pliant--";
-/// Devices of drivers that bring in what another machine or another storage system keeps.
+/// Devices of drivers that bring in what another host or another storage system keeps.
 const FOREIGN: [&str; 6] = ["nbd", "rbd", "rnbd", "drbd", "ublkb", "zd"];
-/// How a disk of NVMe over fabrics is reached; `pcie` is in the machine.
+/// How a disk of NVMe over fabrics is reached; `pcie` is in the host.
 const FABRICS: [&str; 4] = ["tcp", "rdma", "fc", "loop"];
-/// How disks of the block storage of clouds call themselves, which look as if they were in the machine: EBS, Google's
-/// persistent disks by NVMe and by SCSI, and Azure's managed disks. What such a machine has itself has other names.
+/// How disks of the block storage of clouds call themselves, which look as if they were in the
+/// host: EBS, Google's persistent disks by NVMe and by SCSI, and Azure's managed disks. What such a
+/// host has itself has other names.
 const CLOUD_DISKS: [&str; 4] =
     ["Amazon Elastic Block Store", "nvme_card-pd", "PersistentDisk", "MSFT NVMe Accelerator v1.0"];
 
@@ -32,14 +33,15 @@ pub(super) enum Backing {
     Device,
     /// A file of the file system on the device with this number.
     File(DeviceNumber),
-    /// A file of a file system on a volume of this driver, or of one that cannot be told from it.
+    /// A file of a file system on a volume of this driver, or of one that cannot be distinguished
+    /// from it.
     Volume,
 }
 
 /// What is below loop devices, by their paths.
 pub(super) type Backings = BTreeMap<PathBuf, Backing>;
 
-/// The paths of the loop devices of which sysfs alone does not say that a workload writes them.
+/// Returns the paths of the loop devices that, by sysfs alone, a workload may write to.
 pub(super) fn loops(sys_block: &Path) -> io::Result<Vec<PathBuf>> {
     let mut loops = names(sys_block)?;
     loops.retain(|name| {
@@ -50,7 +52,7 @@ pub(super) fn loops(sys_block: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(loops.iter().map(|name| node(name)).collect())
 }
 
-/// Ask a loop device what is below it. The path that sysfs tells may be that of another namespace.
+/// Queries what is below a loop device. The path in sysfs may be that of another namespace.
 pub(super) fn backing(device: &Path) -> io::Result<Backing> {
     let info = ioctl::loop_info(&File::open(device)?)?;
     let [file_system, _, of_device, ..] = info;
@@ -61,29 +63,30 @@ pub(super) fn backing(device: &Path) -> io::Result<Backing> {
     places().settle(device, number(file_system), number_of)
 }
 
-/// Where the kernel says what a file is on whose file system has a number and no device.
+/// Where the kernel shows the device of a file whose file system has a number and no device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places<'a> {
     /// The kernel's list of block devices.
     pub block: &'a Path,
-    /// What btrfs says of the file systems that are mounted, in whatever namespace.
+    /// Directory of btrfs in sysfs, with the file systems that are mounted, in any namespace.
     pub btrfs: &'a Path,
     /// The mount table.
     pub mounts: &'a Path,
 }
 
-/// The places of this machine.
+/// The places on this host.
 pub(super) fn places() -> Places<'static> {
     let [block, btrfs] = [SYS_BLOCK, "/sys/fs/btrfs"].map(Path::new);
     Places { block, btrfs, mounts: Path::new(mounts::TABLE) }
 }
 
 impl Places<'_> {
-    /// What is below a loop device over a file of a file system with this number.
+    /// Returns what is below a loop device over a file of a file system with this number.
     ///
-    /// The files of btrfs have a number for each subvolume, which is that of no device, and which the mount table does
-    /// not have either. So it is looked for among the files at the places where btrfs is mounted. One that is found
-    /// nowhere, as that of a subvolume inside another one, is taken for one on a volume while there is such a volume.
+    /// The files of btrfs have a number for each subvolume, which is that of no device, and which
+    /// the mount table does not have either. So the file is looked for at the places where btrfs is
+    /// mounted. If it is not found, as that of a subvolume inside another one, it counts as one on
+    /// a volume while there is such a volume.
     pub fn settle(
         &self,
         device: &Path,
@@ -130,14 +133,14 @@ impl Places<'_> {
     }
 }
 
-/// Whether the source of a mount is one of these volumes.
+/// Returns whether the source of a mount is one of these volumes.
 fn is_of_a_volume(source: &str, volumes: &[String]) -> bool {
     let real = Path::new(source).canonicalize().unwrap_or_else(|_| PathBuf::from(source));
     let name = real.file_name().unwrap_or_default().to_string_lossy();
     name.contains(OURS) || volumes.iter().any(|volume| *volume == name)
 }
 
-/// Whether a block device is a volume of this driver.
+/// Returns whether a block device is a volume of this driver.
 fn is_ours(device: &Path) -> bool {
     let name = attribute(device, "dm/name").unwrap_or_default();
     is_logical_volume(device) && name.contains(OURS)
@@ -152,7 +155,7 @@ pub(super) fn number(packed: u64) -> DeviceNumber {
     }
 }
 
-/// Whether a file is in the kubelet's directory, wherever that is: for each raw volume of a pod it has a
+/// Returns whether a file is in the kubelet's directory, wherever that is: for each raw volume of a pod it has a
 /// loop device made over the volume, or over the file that stands for it.
 fn is_of_the_kubelet(file: &Path) -> bool {
     let known = |name: &str| name == "kubelet" || name.starts_with("kubernetes.io");
@@ -160,8 +163,8 @@ fn is_of_the_kubelet(file: &Path) -> bool {
     parts.any(|part| matches!(part, Component::Normal(name) if known(&name.to_string_lossy())))
 }
 
-/// List the disks and partitions that could carry a physical volume, by path. A loop device of which
-/// `backings` says nothing is none.
+/// Lists the disks and partitions that could carry a physical volume, by path. A loop device that
+/// is not in `backings` is left out.
 pub(super) fn list(sys_block: &Path, backings: &Backings) -> io::Result<Vec<Disk>> {
     let sys = Sys { block: sys_block, backings };
     let mut disks = Vec::new();
@@ -204,7 +207,7 @@ struct Sys<'a> {
 }
 
 impl Sys<'_> {
-    /// Whether it is a logical volume or lies on one: what is on it is its tenant's business, and could
+    /// Returns whether it is a logical volume or lies on one: what is on it is its tenant's business, and could
     /// be a copy of a label. Other device-mapper devices, multipath and encryption, carry groups.
     fn is_volume(&self, device: &Path) -> io::Result<bool> {
         if is_logical_volume(device) || self.is_loop_of_a_workload(device) {
@@ -218,7 +221,7 @@ impl Sys<'_> {
         Ok(false)
     }
 
-    /// Whether it is a loop device over what a workload may write. The kernel calls no loop device the
+    /// Returns whether it is a loop device over what a workload may write. The kernel calls no loop device the
     /// holder of the device below it.
     fn is_loop_of_a_workload(&self, device: &Path) -> bool {
         let Some(file) = attribute(device, "loop/backing_file") else { return false };
@@ -230,7 +233,7 @@ impl Sys<'_> {
         }
     }
 
-    /// Whether a file system is on a volume of this driver.
+    /// Returns whether a file system is on a volume of this driver.
     fn is_volume_of_ours(&self, number: DeviceNumber) -> bool {
         let device = self.block.join(format!("dm-{}", number.minor));
         let same = attribute(&device, "dev").is_some_and(|dev| dev == number.to_string());
@@ -278,12 +281,12 @@ fn own_source(device: &Path) -> io::Result<Source> {
     Ok(if foreign { Source::Foreign } else { Source::Local })
 }
 
-/// Whether it is a disk of the block storage of a cloud.
+/// Returns whether it is a disk of the block storage of a cloud.
 fn is_in_a_cloud(device: &Path) -> bool {
     attribute(device, "device/model").is_some_and(|model| CLOUD_DISKS.contains(&model.as_str()))
 }
 
-/// Whether it is a disk of an iSCSI session or of a port of a fibre channel.
+/// Returns whether it is a disk of an iSCSI session or of a port of a fibre channel.
 fn is_behind_a_session(device: &Path) -> bool {
     let Ok(place) = device.canonicalize() else { return false };
     let remote = |name: &str| {
@@ -295,7 +298,7 @@ fn is_behind_a_session(device: &Path) -> bool {
     parts.any(|part| matches!(part, Component::Normal(name) if remote(&name.to_string_lossy())))
 }
 
-/// Whether it is a disk of NVMe over fabrics. With several paths its `device` is a subsystem, in which
+/// Returns whether it is a disk of NVMe over fabrics. With several paths its `device` is a subsystem, in which
 /// the controllers are.
 fn is_behind_a_fabric(device: &Path) -> io::Result<bool> {
     let owner = device.join("device");
@@ -310,7 +313,7 @@ fn is_logical_volume(device: &Path) -> bool {
     attribute(device, "dm/uuid").is_some_and(|uuid| uuid.starts_with("LVM-"))
 }
 
-/// Whether it has a node in `/dev`, and a file behind it if it is a loop device.
+/// Returns whether it has a node in `/dev`, and a file behind it if it is a loop device.
 fn is_there(device: &Path) -> bool {
     let is_loop = device.join("loop").is_dir();
     let hidden = attribute(device, "hidden").is_some_and(|hidden| hidden != "0");
@@ -318,7 +321,7 @@ fn is_there(device: &Path) -> bool {
     !hidden && (!is_loop || bound)
 }
 
-/// Whether a device that is no logical volume holds it, such as an md array, a multipath map, bcache or
+/// Returns whether a device that is no logical volume holds it, such as an md array, a multipath map, bcache or
 /// drbd: that one shows what is on it, and only the top of a stack is looked at.
 fn is_member(device: &Path, sys_block: &Path) -> io::Result<bool> {
     let holders = names(&device.join("holders"))?;

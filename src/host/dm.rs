@@ -1,7 +1,7 @@
 //! The structures that device-mapper's ioctls exchange, packed and parsed. Pure.
 //!
 //! # Source
-//! `linux/dm-ioctl.h`, interface version 4. Numbers are in the machine's byte order.
+//! `linux/dm-ioctl.h`, interface version 4. Numbers are in the host's byte order.
 
 use std::io;
 
@@ -56,10 +56,10 @@ pub(super) enum Command {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Buffer(Vec<u8>);
 
-/// How a request names its device.
+/// How a request identifies its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key<'a> {
-    /// It is about none.
+    /// No device.
     None,
     /// By uuid.
     Uuid(&'a str),
@@ -91,17 +91,17 @@ impl Buffer {
         Ok(Buffer(bytes))
     }
 
-    /// For the kernel to read and write; its length is what the header says.
+    /// The buffer for the kernel to read and write, with the length in its header.
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
 
-    /// Whether the reply wanted more room.
+    /// Returns whether the reply did not fit into the buffer.
     pub(super) fn full(&self) -> bool {
         self.flags() & BUFFER_FULL != 0
     }
 
-    /// The state that the header of a reply tells.
+    /// Returns the state in the header of a reply.
     pub(super) fn info(&self) -> DmInfo {
         let flags = self.flags();
         DmInfo {
@@ -119,7 +119,7 @@ impl Buffer {
         text(&self.0[UUID])
     }
 
-    /// The devices of a list, each with its uuid where the kernel's interface tells it.
+    /// Returns the devices of a list, each with its uuid where the kernel's interface has it.
     pub(super) fn devices(&self) -> io::Result<Vec<Listed>> {
         let tells = word(&self.0, 4).ok_or_else(malformed)? >= UUIDS_SINCE;
         let mut devices = Vec::new();
@@ -173,9 +173,9 @@ impl Buffer {
 pub(super) struct Listed {
     /// The dm name.
     pub(super) name: String,
-    /// Its number.
+    /// Number of the device.
     pub(super) number: DeviceNumber,
-    /// Its uuid; `None` if the list does not tell.
+    /// Uuid of the device; `None` if the list does not have it.
     pub(super) uuid: Option<String>,
 }
 

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use super::image::Image;
 use super::{Cmd, HostError, Output};
 
-/// How much of a program's output is taken before the answer is an error.
+/// Maximum size of a program's output; more is an error.
 pub(super) const OUTPUT_LIMIT: usize = 64 << 20;
 /// How much of standard error is kept.
 const TAIL: usize = 4 << 10;
@@ -25,7 +25,7 @@ const TAIL: usize = 4 << 10;
 /// Where programs are looked for, and where they look for others.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Whether a program is there to be run.
+/// Returns whether a program is installed.
 pub fn is_installed(program: &str) -> bool {
     file_of(program).is_absolute()
 }
@@ -37,7 +37,7 @@ fn file_of(program: &str) -> PathBuf {
     files.find(|file| file.is_file()).unwrap_or_else(|| program.into())
 }
 
-/// What every program sees of its surroundings: this and nothing else.
+/// Environment of every program: this and nothing else.
 #[derive(Debug, Clone)]
 pub(super) struct Environment {
     /// The directory with our `lvm.conf`.
@@ -48,7 +48,11 @@ impl Environment {
     /// A program with this environment, nothing on its standard input, in a process group of its
     /// own: a Ctrl-C at our terminal does not end an LVM command half-way.
     pub(super) fn command(&self, program: &str) -> Command {
-        #[expect(clippy::disallowed_methods, reason = "this is the door")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the host interface is the only place that \
+                                                       starts processes"
+        )]
         let mut command = Command::new(file_of(program));
         command
             .env_clear()
@@ -76,14 +80,15 @@ impl Environment {
     }
 }
 
-/// Start a program.
+/// Starts a program.
 pub(super) fn start(mut command: Command, what: &str) -> Result<Child, HostError> {
     command.spawn().map_err(|source| HostError::NotStarted { what: what.to_owned(), source })
 }
 
-/// Run a program to its end; when the limit passes only the waiting ends.
+/// Runs a program to its end; when the limit passes, only the waiting ends.
 ///
-/// It has these files open too, to its end: also when nobody waits for it any more, or the driver has died.
+/// It also has these files open, to its end: even if no caller waits for it any more, or the driver
+/// was killed.
 pub(super) async fn run(
     env: &Environment,
     cmd: Cmd,
@@ -99,7 +104,7 @@ pub(super) async fn run(
     within(cmd.limit, &what, output(child, what.clone())).await
 }
 
-/// Run a program on an image, which it has as its last argument and inherits; else as [`run`].
+/// Runs a program on an image, which it has as its last argument and inherits; else as [`run`].
 pub(super) async fn run_on(env: &Environment, cmd: Cmd, image: Image) -> Result<Output, HostError> {
     let cmd = cmd.arg(image.path());
     let what = cmd.to_string();
@@ -109,7 +114,7 @@ pub(super) async fn run_on(env: &Environment, cmd: Cmd, image: Image) -> Result<
     within(cmd.limit, &what, output(child, what.clone())).await
 }
 
-/// Run one LVM command as its own process and return a report such as the shell's.
+/// Runs one LVM command as its own process and return a report such as the shell's.
 pub(super) async fn run_reporting(env: &Environment, cmd: Cmd) -> Result<String, HostError> {
     let what = cmd.to_string();
     let (mut command, report) = env.reporting_lvm().map_err(system(&what))?;
@@ -163,7 +168,7 @@ fn ended_report(report: &str, command: &str, output: &Output) -> String {
     report.to_string()
 }
 
-/// Do the work in a task that nobody cancels, and wait for it this long.
+/// Does the work in a task that is never cancelled, and waits for it this long.
 pub(super) async fn within<T: Send + 'static>(
     limit: Duration,
     what: &str,
@@ -182,7 +187,7 @@ pub(super) fn receiver(pipe: PipeReader) -> io::Result<tokio::net::unix::pipe::R
     tokio::net::unix::pipe::Receiver::from_owned_fd(pipe.into())
 }
 
-/// A failed call as an error of the door.
+/// Converts a failed call to an error of the host interface.
 pub(super) fn system(what: &str) -> impl FnOnce(io::Error) -> HostError + use<> {
     let what = what.to_owned();
     |source| HostError::System { what, source }

@@ -1,4 +1,4 @@
-//! Block devices that are kept open.
+//! Block devices that are held open.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,7 +17,7 @@ use super::counts::Counts;
 use super::waiting::Waiting;
 use super::{DeviceNumber, HeldDevice, HeldFor, HostError, block};
 
-/// Open the device node, if it is that of the device with this number.
+/// Opens the device node, if it is that of the device with this number.
 pub(super) fn open(path: &Path, number: DeviceNumber, held_for: HeldFor) -> io::Result<File> {
     let file = File::options().read(true).write(held_for == HeldFor::Writing).open(path)?;
     let found = file.metadata()?;
@@ -40,10 +40,11 @@ impl AllHeld {
         all.push((path.to_owned(), Arc::downgrade(file)));
     }
 
-    /// Those that are among the arguments of a program. It holds them too: it may outlive who holds them now.
+    /// Returns those that are among the arguments of a program. It holds them too, as it may
+    /// outlive the other holders.
     ///
     /// # Errors
-    /// That there are too many open files.
+    /// Too many open files.
     pub(super) fn among(&self, args: &[OsString]) -> io::Result<Vec<OwnedFd>> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let given = all.iter().filter(|(path, _)| args.iter().any(|arg| arg == path.as_os_str()));

@@ -1,4 +1,5 @@
-//! What the kernel stacks on a block device: arrays, device-mapper devices, loop devices.
+//! The devices that the kernel has stacked on a block device: arrays, device-mapper devices, loop
+//! devices.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -7,7 +8,7 @@ use std::path::Path;
 
 use super::{DeviceNumber, Holder, disks, ioctl};
 
-/// Where the kernel describes its devices.
+/// Directory in which the kernel describes its devices.
 pub(super) const SYS: &str = "/sys";
 
 /// Loop devices that have a block device behind them, and which: the kernel links no holder for those.
@@ -26,7 +27,7 @@ pub(super) fn behind(device: &Path) -> io::Result<Option<DeviceNumber>> {
     Ok((of_device != 0).then(|| disks::number(of_device)))
 }
 
-/// List what is stacked on a device, the topmost first: in this order it can be stopped.
+/// Lists what is stacked on a device, the topmost first: in this order it can be stopped.
 pub(super) fn above(sys: &Path, device: DeviceNumber, loops: Loops) -> io::Result<Vec<Holder>> {
     let mut found = Stack { sys, loops, met: BTreeSet::new(), holders: Vec::new() };
     found.climb(device)?;

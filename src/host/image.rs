@@ -14,7 +14,7 @@ use crate::bytes::Bytes;
 #[derive(Debug)]
 pub(super) struct Image(OwnedFd);
 
-/// Make an image that holds nothing but zeroes, and takes no memory for them.
+/// Creates an image that holds nothing but zeroes, and takes no memory for them.
 pub(super) fn make(size: Bytes) -> io::Result<Image> {
     let file = memfd_create(c"pliant", MFdFlags::MFD_CLOEXEC)?;
     let size = i64::try_from(size.get()).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -23,7 +23,8 @@ pub(super) fn make(size: Bytes) -> io::Result<Image> {
 }
 
 impl Image {
-    /// Where a program that inherits it finds it: no other file, whatever this process opens meanwhile.
+    /// Path at which a program that inherits it finds it: no other file, whatever this process
+    /// opens meanwhile.
     pub(super) fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.0.as_raw_fd()))
     }

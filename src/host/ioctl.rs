@@ -100,7 +100,7 @@ pub(super) fn xfs_grow(mounted: &File, blocks: u64, inode_max_percent: u32) -> i
     Ok(())
 }
 
-/// `BTRFS_IOC_RESIZE`; a number that is no error says that another one is under way.
+/// `BTRFS_IOC_RESIZE`; a positive result means that another resize is in progress.
 pub(super) fn btrfs_resize(mounted: &File, volume: &BtrfsVolume) -> io::Result<()> {
     // SAFETY: the kernel reads 4096 bytes and keeps no pointer.
     match unsafe { raw::btrfs_resize(mounted.as_raw_fd(), volume) }? {
@@ -109,7 +109,7 @@ pub(super) fn btrfs_resize(mounted: &File, volume: &BtrfsVolume) -> io::Result<(
     }
 }
 
-/// `BTRFS_IOC_DEV_INFO` of the device whose id stands in `device`.
+/// `BTRFS_IOC_DEV_INFO` of the device with the id in `device`.
 pub(super) fn btrfs_device(mounted: &File, device: &mut BtrfsDevice) -> io::Result<()> {
     // SAFETY: the kernel reads and writes 4096 bytes.
     unsafe { raw::btrfs_device(mounted.as_raw_fd(), device) }?;

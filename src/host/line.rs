@@ -1,8 +1,8 @@
-//! Which commands can be said to the `lvm` shell on one line, and how.
+//! Quotes commands for one line of the `lvm` shell, where that is possible.
 //!
 //! The shell splits a line at blanks; a quote counts only as the first character of a word and
-//! nothing escapes it; `#` starts a comment. A line that it finds nothing in, or too much, gets no
-//! report at all, and whoever waits for one would wait for ever.
+//! nothing escapes it; `#` starts a comment. A line in which it finds no command, or too many
+//! words, gets no report at all, and a caller that waits for one would wait for ever.
 
 use super::Cmd;
 
@@ -11,7 +11,7 @@ const MAX_WORDS: usize = 63;
 /// Below the size of a pipe, so that a line is taken whole or not at all.
 const MAX_BYTES: usize = 60_000;
 
-/// Why a command cannot be said on a line.
+/// Reason why a command cannot be written on a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unsayable {
     /// No command.
@@ -28,7 +28,7 @@ pub(super) enum Unsayable {
     Word,
 }
 
-/// The line that says this command, its newline included.
+/// Returns the line for this command, with its newline.
 pub(super) fn line(cmd: &Cmd) -> Result<String, Unsayable> {
     if cmd.program.is_empty() {
         return Err(Unsayable::Empty);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::GroupLock;
 
-/// Where LVM keeps its lock files.
+/// Directory of LVM's lock files.
 pub(super) const LOCK_DIR: &str = "/run/lock/lvm";
 
 /// The lock, held: dropped, the file is unlinked and released, as LVM does.
@@ -25,7 +25,7 @@ impl Drop for Held {
     }
 }
 
-/// Take the lock of a group, or `None` while an LVM command holds it.
+/// Takes the lock of a group, or `None` while an LVM command holds it.
 pub(super) fn try_lock(lock_dir: &Path, group: &str) -> io::Result<Option<Box<dyn GroupLock>>> {
     if group.is_empty() || group.contains(['/', '\0']) {
         return Err(io::ErrorKind::InvalidInput.into());

@@ -61,7 +61,7 @@ const KEPT: [(FsFlags, MsFlags); 4] = [
 /// Our mount namespace's table.
 pub(super) const TABLE: &str = "/proc/self/mountinfo";
 
-/// Read the mount table.
+/// Reads the mount table.
 pub(super) fn list(table: &Path) -> io::Result<Vec<Mount>> {
     let table = std::fs::read(table)?;
     let lines = table.split(|byte| *byte == b'\n');
@@ -71,7 +71,8 @@ pub(super) fn list(table: &Path) -> io::Result<Vec<Mount>> {
         .collect()
 }
 
-/// Where the kernel tells about mounted file systems of the ext family, by the names of their devices.
+/// Directory in which the kernel describes mounted file systems of the ext family, by the names of
+/// their devices.
 pub(super) const SYS_EXT: &str = "/sys/fs/ext4";
 
 /// The device-mapper devices among these in whose ext file system there are errors, and how many.
@@ -130,7 +131,7 @@ fn text(field: &[u8]) -> String {
     String::from_utf8_lossy(&decode(field)).into_owned()
 }
 
-/// Undo the kernel's `\ooo` for blanks, tabs, newlines, hashes and backslashes.
+/// Undoes the kernel's `\ooo` for blanks, tabs, newlines, hashes and backslashes.
 fn decode(field: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -177,7 +178,7 @@ pub(super) fn mount(mount: &NewMount) -> io::Result<()> {
     Ok(())
 }
 
-/// Bind, then set the flags; a bind whose flags could not be set is undone.
+/// Binds, then set the flags; a bind whose flags could not be set is undone.
 pub(super) fn bind(source: &Path, target: &Path, flags: &[String]) -> io::Result<()> {
     let (flags, unknown) = split_options(flags);
     if unknown.is_some() {
@@ -188,12 +189,12 @@ pub(super) fn bind(source: &Path, target: &Path, flags: &[String]) -> io::Result
         return Ok(());
     }
     set_flags(target, flags).inspect_err(|_| {
-        // Nobody may find it writable who asked for a read-only one.
+        // No one may find it writable who asked for a read-only one.
         let _ = unmount(target);
     })
 }
 
-/// Give a bind mount flags beside those that it has from its source.
+/// Gives a bind mount flags beside those that it has from its source.
 fn set_flags(target: &Path, flags: MsFlags) -> io::Result<()> {
     let top = hold(target)?; // Opened again: now it is the new mount's root.
     let has = fstatvfs(&top)?.flags();
@@ -202,8 +203,8 @@ fn set_flags(target: &Path, flags: MsFlags) -> io::Result<()> {
     attach(Path::new(""), &held(&top), MsFlags::MS_REMOUNT | MsFlags::MS_BIND | flags)
 }
 
-/// Make a file system writable, and the mount of it that is at a path. The kernel takes away what is not
-/// among the flags; options of the file system stay.
+/// Makes a file system writable, and its mount at a path. The kernel removes flags that are not
+/// listed; options of the file system stay.
 pub(super) fn mount_writable(target: &Path, flags: &[String]) -> io::Result<()> {
     let (flags, _) = split_options(flags);
     let flags = flags.difference(MsFlags::MS_RDONLY);
@@ -216,10 +217,10 @@ fn attach(source: &Path, target: &Path, flags: MsFlags) -> io::Result<()> {
     Ok(())
 }
 
-/// Unmount the topmost mount at a path.
+/// Unmounts the topmost mount at a path.
 ///
-/// Named by its last name below the directory that is held: holding the mount itself would keep it
-/// busy. `EINVAL` if nothing is mounted there.
+/// It is named by its last name below the directory that is held: holding the mount itself would
+/// make it busy. `EINVAL` if nothing is mounted there.
 pub(super) fn unmount(target: &Path) -> io::Result<()> {
     let (above, name) = split(target)?;
     let above = hold(above)?;

@@ -1,4 +1,4 @@
-//! Where a JSON object ends in a stream of bytes.
+//! Finds the end of a JSON object in a stream of bytes.
 //!
 //! `lvm` prints no end mark: a command has ended when the braces of its report have closed.
 
@@ -15,7 +15,7 @@ pub(super) struct ObjectEnd {
 pub(super) struct NotAnObject;
 
 impl ObjectEnd {
-    /// Take the next bytes. `Some(n)`: the object ends with the n-th of them.
+    /// Takes the next bytes. `Some(n)`: the object ends with the n-th of them.
     ///
     /// Blanks before the object are passed over. After the end, start with a new one.
     pub(super) fn feed(&mut self, bytes: &[u8]) -> Result<Option<usize>, NotAnObject> {

@@ -19,7 +19,7 @@ use crate::bytes::Bytes;
 const DIRECTORY_MODE: Mode = Mode::from_bits_truncate(0o750);
 const FILE_MODE: Mode = Mode::from_bits_truncate(0o640);
 
-/// Open a path; a symbolic link on the way is `ELOOP`.
+/// Opens a path; a symbolic link on the way is `ELOOP`.
 pub(super) fn open(path: &Path, flags: OFlag) -> io::Result<OwnedFd> {
     Ok(open_below(AT_FDCWD, path, flags)?)
 }
@@ -30,7 +30,7 @@ fn open_below(from: impl std::os::fd::AsFd, path: &Path, flags: OFlag) -> nix::R
     openat2(from, path, how)
 }
 
-/// Hold on to what a path is, without access to its content.
+/// Holds on to what a path is, without access to its content.
 pub(super) fn hold(path: &Path) -> io::Result<OwnedFd> {
     open(path, OFlag::O_PATH)
 }
@@ -40,7 +40,7 @@ pub(super) fn held(fd: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
-/// What a path is; a link at its end is told as what it is, not followed.
+/// Returns the type of a path; a link at its end is not followed.
 pub(super) fn kind(path: &Path) -> io::Result<Option<PathKind>> {
     let fd = match open_below(AT_FDCWD, path, OFlag::O_PATH | OFlag::O_NOFOLLOW) {
         Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
@@ -56,7 +56,7 @@ pub(super) fn kind(path: &Path) -> io::Result<Option<PathKind>> {
     }))
 }
 
-/// Where a path of the administrator leads; the only call that follows links.
+/// Resolves a path of the administrator; the only call that follows links.
 pub(super) fn real(path: &Path) -> io::Result<Option<PathBuf>> {
     match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -64,12 +64,12 @@ pub(super) fn real(path: &Path) -> io::Result<Option<PathBuf>> {
     }
 }
 
-/// Make a directory and those above it.
+/// Creates a directory and those above it.
 pub(super) fn make_dir(path: &Path) -> io::Result<()> {
     directory(path).map(drop)
 }
 
-/// Open a directory that is made if it is missing.
+/// Opens a directory that is made if it is missing.
 fn directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY;
     match open_below(AT_FDCWD, path, flags) {
@@ -84,7 +84,7 @@ fn directory(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Make an empty file; there already is success, a bound device node on it included.
+/// Creates an empty file; there already is success, a bound device node on it included.
 pub(super) fn make_file(path: &Path) -> io::Result<()> {
     let (above, name) = split(path)?;
     let above = hold(above)?;
@@ -99,7 +99,7 @@ pub(super) fn make_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Remove what the driver makes, an empty directory or an empty file, or a link; nothing else.
+/// Removes what the driver makes, an empty directory or an empty file, or a link; nothing else.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     let (above, name) = split(path)?;
     let above = match open_below(AT_FDCWD, above, OFlag::O_PATH) {
@@ -126,11 +126,11 @@ fn refuse_content(above: &OwnedFd, name: &Path) -> io::Result<()> {
     match SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits()) {
         SFlag::S_IFDIR | SFlag::S_IFLNK => Ok(()),
         SFlag::S_IFREG if stat.st_size == 0 => Ok(()),
-        _ => Err(io::Error::other("it is no empty file, so this driver did not make it")),
+        _ => Err(io::Error::other("it is not an empty file, so this driver did not create it")),
     }
 }
 
-/// How full the file system at a path is.
+/// Reads the usage of the file system at a path.
 pub(super) fn usage(path: &Path) -> io::Result<Usage> {
     let stat = fstatvfs(File::from(hold(path)?))?;
     let bytes = |blocks: u64| Bytes::new(blocks.saturating_mul(stat.fragment_size()));

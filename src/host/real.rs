@@ -1,4 +1,4 @@
-//! The machine that this process runs on.
+//! The host on which this process runs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -36,9 +36,9 @@ const MOVING: Duration = Duration::from_secs(3600);
 /// The lane of commands that concern no group: it sees no disk.
 const OWN_LANE: &str = "-";
 
-/// The machine that this process runs on.
+/// The host on which this process runs.
 ///
-/// Needs root. Its waits are tokio's, so it lives inside a runtime; a runtime that is dropped waits for
+/// Needs root. Its waits are tokio's, so it needs a runtime. A runtime that is dropped waits for
 /// threads that hang in the kernel unless it is shut down in the background.
 #[derive(Debug)]
 pub struct RealHost {
@@ -52,10 +52,11 @@ pub struct RealHost {
 }
 
 impl RealHost {
-    /// Make the state directory with LVM's private configuration, and open the door.
+    /// Creates the state directory with LVM's private configuration.
     ///
     /// `state_dir` is absolute, on a file system of the host (`/run/pliant`); nothing in it must
-    /// outlive a boot. Again with the same directory changes nothing. No program is started.
+    /// outlive a boot. A repeated call with the same directory changes nothing. No program is
+    /// started.
     ///
     /// # Errors
     /// [`HostError::System`] if the directory cannot be made or written.
@@ -83,7 +84,7 @@ impl RealHost {
         })
     }
 
-    /// Count a blocking call on a path and make it; its name and the path say what it was.
+    /// Counts a blocking call on a path and make it; its name and the path say what it was.
     async fn call<T: Send + 'static>(
         &self,
         count: &'static str,
@@ -98,8 +99,8 @@ impl RealHost {
         self.waiting.call(what, path, limit, move || call(&owned)).await
     }
 
-    /// What is below these loop devices, each asked apart: a file on a server that is away must not
-    /// hide the disks. One that does not tell is none.
+    /// What is below these loop devices, each asked apart: a file on a server that is missing must
+    /// not hide the disks. One that does not tell is none.
     async fn backings(&self, loops: Vec<PathBuf>) -> Backings {
         let asks = loops.into_iter().map(|device| async move {
             let what = "LOOP_GET_STATUS64";

@@ -11,7 +11,7 @@ use super::XfsGeometry;
 use super::ioctl::{self, BtrfsDevice};
 use super::paths::open;
 
-/// Grow ext3 or ext4 to this many blocks.
+/// Grows ext3 or ext4 to this many blocks.
 pub(super) fn ext_resize(mounted: &Path, blocks: u64) -> io::Result<()> {
     ioctl::ext_resize(&directory(mounted)?, blocks)
 }
@@ -26,23 +26,23 @@ pub(super) fn xfs_geometry(mounted: &Path) -> io::Result<XfsGeometry> {
     })
 }
 
-/// Grow an xfs to this many data blocks.
+/// Grows an xfs to this many data blocks.
 pub(super) fn xfs_grow(mounted: &Path, blocks: u64, inode_max_percent: u32) -> io::Result<()> {
     ioctl::xfs_grow(&directory(mounted)?, blocks, inode_max_percent)
 }
 
-/// How many bytes a btrfs uses of its only device.
+/// Returns the number of bytes that a btrfs uses of its only device.
 pub(super) fn btrfs_device_bytes(mounted: &Path) -> io::Result<u64> {
     let device = only_device(&directory(mounted)?)?;
     Ok(u64::from_ne_bytes(field(&device, 32)))
 }
 
-/// Grow a btrfs to all of its only device.
+/// Grows a btrfs to all of its only device.
 pub(super) fn btrfs_grow_to_device(mounted: &Path) -> io::Result<()> {
     btrfs_resize(mounted, "max")
 }
 
-/// Shrink a btrfs to this many bytes of its only device.
+/// Shrinks a btrfs to this many bytes of its only device.
 pub(super) fn btrfs_shrink(mounted: &Path, to: u64) -> io::Result<()> {
     btrfs_resize(mounted, &to.to_string())
 }

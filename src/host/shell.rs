@@ -1,9 +1,9 @@
 //! The persistent `lvm` shells: one per lane, a lane being a volume group.
 //!
-//! A shell saves the start of a process per command. There is no prompt to wait for: a command has
-//! ended when one whole JSON object has arrived on the report descriptor. What cannot be said on a
-//! line of the shell, and every command of a lane whose shell died twice in a row, runs as a process
-//! of its own with the same environment and the same report.
+//! A shell avoids starting a process per command. There is no prompt to wait for: a command has
+//! ended when one whole JSON object has arrived on the report descriptor. A command that cannot be
+//! written on a line of the shell, and every command of a lane whose shell died twice in a row,
+//! runs as a process of its own with the same environment and the same report.
 
 use std::collections::HashMap;
 use std::io;
@@ -45,7 +45,7 @@ impl Shells {
         Shells { state, counts, lanes: Mutex::default() }
     }
 
-    /// Run one command in its lane and return its report.
+    /// Runs one command in its lane and return its report.
     ///
     /// A command that was sent goes on when its caller's limit passes, and its lane stays taken until
     /// it has ended; who waits for the lane in vain has sent nothing.
@@ -162,7 +162,7 @@ impl Shell {
         Ok(Shell { stdin, report: receiver(report).map_err(system(what))?, process: child })
     }
 
-    /// Whether it lives and has nothing to say: an unread word would be taken for the next report.
+    /// Returns whether it lives and has nothing to say: an unread word would be taken for the next report.
     fn is_quiet(&self) -> bool {
         let mut unread = [0; 4096];
         loop {
@@ -205,7 +205,7 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes.trim_ascii_start()).into_owned()
 }
 
-/// Read and forget, so that the shell never waits for a reader: the report says all of it again.
+/// Reads and forget, so that the shell never waits for a reader: the report says all of it again.
 async fn drain(mut from: impl AsyncRead + Unpin) {
     let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
 }

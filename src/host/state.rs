@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::{Cmd, HostError};
 
-/// Where LVM's directories are made.
+/// The state directory with LVM's directories in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct State {
     root: PathBuf,
@@ -29,7 +29,7 @@ pub(super) struct LaneDirs {
 }
 
 impl State {
-    /// Make the state directory.
+    /// Creates the state directory.
     pub(super) fn make(root: &Path, lock_dir: &Path) -> io::Result<State> {
         make_private_dir(root)?;
         Ok(State { root: root.to_owned(), lock_dir: lock_dir.to_owned() })
@@ -41,7 +41,7 @@ impl State {
         LaneDirs { pv_dir: lane.join("pv"), lvm_dir: lane }
     }
 
-    /// Make the directories of a lane with LVM's configuration in them.
+    /// Creates the directories of a lane with LVM's configuration in them.
     pub(super) fn make_lane(&self, name: &str) -> io::Result<LaneDirs> {
         let lane = self.lane(name);
         make_private_dir(&lane.pv_dir)?;
@@ -61,7 +61,7 @@ pub struct StateLock {
     _file: fs::File,
 }
 
-/// Take a state directory for this process alone, waiting at most `limit` for the process that has it.
+/// Takes a state directory for this process alone, waiting at most `limit` for the process that has it.
 ///
 /// Two drivers with one directory are two processes of one driver: the one before, which still ends
 /// what it has begun, and the one after, which would begin the same again.
@@ -83,7 +83,7 @@ pub async fn lock_state(root: &Path, limit: Duration) -> Result<StateLock, HostE
         Err(TryLockError::Error(error)) => return Err(system(error)),
         Err(TryLockError::WouldBlock) => {}
     }
-    tracing::warn!(lock = %path.display(), "waiting for another process of this driver to end");
+    tracing::warn!(lock = %path.display(), "waiting for another process of this driver to exit");
     let waiting =
         tokio::task::spawn_blocking(move || file.lock().map(|()| StateLock { _file: file }));
     match tokio::time::timeout(limit, waiting).await {
@@ -97,7 +97,7 @@ fn make_private_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Write a file whole or not at all.
+/// Writes a file whole or not at all.
 pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let new = path.with_extension("new");
     let mut file =
@@ -107,7 +107,7 @@ pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     fs::rename(&new, path)
 }
 
-/// LVM's configuration: tuned for many small commands on devices that nobody else looks at.
+/// LVM's configuration: tuned for many small commands on devices that no one else looks at.
 fn lvm_conf(pv_dir: &Path, lock_dir: &Path) -> io::Result<String> {
     let (pv_dir, lock_dir) = (quotable(pv_dir)?, quotable(lock_dir)?);
     Ok(format!(
@@ -117,13 +117,13 @@ devices {{
 	filter = [ "a|.*|" ]
 	use_devicesfile = 0
 	hints = "none"
-	# Nothing here waits for udev or believes it.
+	# Nothing here waits for udev or trusts it.
 	obtain_device_list_from_udev = 0
 	external_device_info_source = "none"
 	# The directory holds only the top of each stack.
 	md_component_detection = 0
 	multipath_component_detection = 0
-	# Groups inside of volumes are their tenants' business.
+	# Volume groups inside of volumes belong to their tenants.
 	scan_lvs = 0
 	issue_discards = 0
 }}
@@ -143,13 +143,13 @@ backup {{
 }}
 activation {{
 	monitoring = 0
-	# Nothing here waits for udev, and LVM makes the nodes. This keeps the host's udev from LVM's and
-	# device-mapper's own rules only: no setting of LVM keeps mdadm, btrfs or event activation off
-	# what is on a volume. The rules of this driver do (host/udev.rs).
+	# Nothing here waits for udev, and LVM makes the nodes. This excludes only the rules of LVM and
+	# device-mapper from the host's udev: no setting of LVM stops mdadm, btrfs or event activation
+	# from reading what is on a volume. The rules of this driver do (host/udev.rs).
 	udev_sync = 0
 	udev_rules = 0
 	retry_deactivation = 1
-	# Locking memory is for volumes that hold swap or root: ours never do.
+	# Locking memory is for volumes with swap or root: ours have neither.
 	reserved_memory = 0
 	reserved_stack = 0
 	mlock_filter = [ "0" ]
@@ -176,7 +176,7 @@ fn quotable(path: &Path) -> io::Result<&str> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "unusable state directory"))
 }
 
-/// Make links to exactly these devices, named as the kernel names them.
+/// Creates links to exactly these devices, named as the kernel names them.
 pub(super) fn pin(pv_dir: &Path, devices: &[PathBuf]) -> io::Result<()> {
     let mut wanted: BTreeMap<OsString, &Path> = BTreeMap::new();
     for device in devices {

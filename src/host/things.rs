@@ -1,4 +1,4 @@
-//! What a machine has: disks, device-mapper devices, mounts, paths.
+//! The objects of a host: disks, device-mapper devices, mounts, paths.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ pub struct DeviceNumber {
 }
 
 impl DeviceNumber {
-    /// Parse it as the kernel prints it: `8:16`.
+    /// Parses it as the kernel prints it: `8:16`.
     pub(crate) fn parse(text: &str) -> Option<DeviceNumber> {
         let (major, minor) = text.split_once(':')?;
         Some(DeviceNumber { major: major.parse().ok()?, minor: minor.parse().ok()? })
@@ -28,41 +28,41 @@ impl fmt::Display for DeviceNumber {
     }
 }
 
-/// Where the bytes of a disk are, which says who may have written them.
+/// Location of the bytes of a disk, which determines what may have written them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// In this machine, as far as the kernel tells.
+    /// In this host, as far as the kernel shows.
     Local,
     /// In a file, through a loop device.
     File,
-    /// In another storage system or another machine (nbd, rbd, iSCSI, NVMe over fabrics, block storage of a
-    /// cloud, …), whose driver may have given the disk to a workload.
+    /// In another storage system or another host (nbd, rbd, iSCSI, NVMe over fabrics, block storage
+    /// of a cloud, …), whose driver may have given the disk to a workload.
     Foreign,
 }
 
-/// A block device of the machine that could carry a physical volume, from sysfs.
+/// A block device of the host that could carry a physical volume, from sysfs.
 ///
-/// Devices of size zero, device-mapper volumes, and the members of another device, such as an md array,
-/// a multipath map, bcache or drbd, are left out: they are never the top of a stack. So is what a
-/// workload writes: a loop device over a block device, over a file of the kubelet's, or over a file on a
-/// volume of this driver.
+/// Devices of size zero, device-mapper volumes, and the members of another device, such as an md
+/// array, a multipath map, bcache or drbd, are left out: they are never the top of a stack. So is
+/// what a workload writes: a loop device over a block device, over a file of the kubelet's, or over
+/// a file on a volume of this driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disk {
     /// `/dev/` and the kernel's name.
     pub path: PathBuf,
-    /// Its number.
+    /// Device number.
     pub number: DeviceNumber,
-    /// Its size.
+    /// Size of the disk.
     pub size: Bytes,
-    /// Where its bytes are.
+    /// Location of its bytes.
     pub source: Source,
-    /// Whether the kernel refuses writes.
+    /// True if the kernel refuses writes.
     pub read_only: bool,
-    /// Whether it has partitions.
+    /// True if it has partitions.
     pub partitioned: bool,
     /// The smallest that it reads or writes.
     pub logical_block: Bytes,
-    /// What it prefers to write at once; zero where it does not say.
+    /// Preferred size of a write; zero if it is unknown.
     pub optimal_io: Bytes,
 }
 
@@ -74,7 +74,7 @@ pub struct DmDevice {
     /// The dm uuid; for a logical volume `LVM-`, the group's and the volume's uuid without dashes,
     /// and for hidden layers a suffix such as `-real` or `-cow`.
     pub uuid: String,
-    /// Its number: `/dev/dm-<minor>` is the node that devtmpfs keeps for it.
+    /// Device number: `/dev/dm-<minor>` is its node in devtmpfs.
     pub number: DeviceNumber,
 }
 
@@ -82,21 +82,21 @@ pub struct DmDevice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // They are the kernel's flags.
 pub struct DmInfo {
-    /// Its number.
+    /// Device number.
     pub number: DeviceNumber,
-    /// How many openers and mounts hold it.
+    /// Number of openers and mounts that hold it.
     pub open_count: u32,
     /// I/O waits until it is resumed.
     pub suspended: bool,
-    /// It has a table that serves I/O.
+    /// True if it has a table that serves I/O.
     pub live_table: bool,
-    /// It has a loaded table that waits to become live.
+    /// True if it has a loaded table that waits to become live.
     pub inactive_table: bool,
-    /// It refuses writes.
+    /// True if it refuses writes.
     pub read_only: bool,
 }
 
-/// A block device that is stacked on another one and keeps that open.
+/// A block device that is stacked on another one and holds it open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// The kernel's name below `/dev`: `md127`, `dm-7`, `loop3`.
@@ -129,7 +129,7 @@ impl fmt::Display for Holder {
 pub struct DmTarget {
     /// First sector of the device that it maps.
     pub start: u64,
-    /// How many sectors.
+    /// Number of sectors.
     pub length: u64,
     /// The target type: `linear`, `snapshot-origin`, …
     pub kind: String,
@@ -152,7 +152,7 @@ pub struct Mount {
     /// The part of the file system that is mounted: `/`, or a path inside for bind mounts. For a
     /// bind-mounted device node: the node's path inside devtmpfs, such as `/dm-3`.
     pub root: PathBuf,
-    /// Where.
+    /// Mount point.
     pub target: PathBuf,
     /// File system type as the kernel names it.
     pub kind: String,
@@ -174,7 +174,7 @@ impl Mount {
 }
 
 impl Mount {
-    /// Whether writes through this mount are refused, by the mount or by its file system.
+    /// Returns whether writes through this mount are refused, by the mount or by its file system.
     pub fn read_only(&self) -> bool {
         self.mount_options.iter().chain(&self.super_options).any(|option| option == "ro")
     }
@@ -194,7 +194,7 @@ pub struct NewMount {
     pub options: Vec<String>,
 }
 
-/// What `statfs` says of a mounted file system.
+/// Result of `statfs` for a mounted file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Size of the file system.
@@ -209,7 +209,7 @@ pub struct Usage {
     pub inodes_free: u64,
 }
 
-/// What a path is, without following a link at its end.
+/// Type of a path, without following a link at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
     /// A directory.

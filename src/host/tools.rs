@@ -5,13 +5,13 @@ use std::io;
 /// A program that has to be installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tool {
-    /// Its name.
+    /// Name of the program.
     pub program: &'static str,
-    /// What makes it tell its version and do nothing else.
+    /// Arguments with which it prints its version and does nothing else.
     pub ask: &'static [&'static str],
     /// The Debian package.
     pub package: &'static str,
-    /// What does not work without it.
+    /// Purpose of the program.
     pub purpose: &'static str,
 }
 
@@ -27,26 +27,26 @@ const fn tool(
 /// All of them; the image installs exactly these packages, and the certificates of public authorities.
 pub const TOOLS: [Tool; 12] = [
     tool("lvm", &["version"], "lvm2", "every volume"),
-    tool("mkfs.ext4", &["-V"], "e2fsprogs", "making ext4"),
-    tool("mkfs.ext3", &["-V"], "e2fsprogs", "making ext3"),
-    tool("mkfs.ext2", &["-V"], "e2fsprogs", "making ext2"),
+    tool("mkfs.ext4", &["-V"], "e2fsprogs", "creating ext4"),
+    tool("mkfs.ext3", &["-V"], "e2fsprogs", "creating ext3"),
+    tool("mkfs.ext2", &["-V"], "e2fsprogs", "creating ext2"),
     tool("e2fsck", &["-V"], "e2fsprogs", "checking ext2, ext3 and ext4"),
     tool("resize2fs", &[], "e2fsprogs", "growing ext that the kernel cannot grow"),
-    tool("mkfs.xfs", &["-V"], "xfsprogs", "making xfs"),
+    tool("mkfs.xfs", &["-V"], "xfsprogs", "creating xfs"),
     tool("xfs_repair", &["-V"], "xfsprogs", "checking xfs"),
-    tool("mkfs.btrfs", &["--version"], "btrfs-progs", "making btrfs"),
+    tool("mkfs.btrfs", &["--version"], "btrfs-progs", "creating btrfs"),
     tool("btrfs", &["--version"], "btrfs-progs", "checking btrfs"),
-    tool("blkid", &["--version"], "util-linux", "telling what is on a device"),
-    tool("wipefs", &["--version"], "util-linux", "telling whether a disk is blank"),
+    tool("blkid", &["--version"], "util-linux", "detecting what is on a device"),
+    tool("wipefs", &["--version"], "util-linux", "detecting whether a disk is blank"),
 ];
 
-/// What to say after a command that could not be started: how to get its program, if it is not there
-/// and is one of these.
+/// Returns a hint for a command that could not be started: the command to install its program, if
+/// that is missing and is one of these.
 pub(super) fn to_install(command: &str, why: &io::Error) -> String {
     let program = command.split(' ').next().unwrap_or_default();
     let missing = why.kind() == io::ErrorKind::NotFound;
     let tool = TOOLS.iter().find(|tool| missing && tool.program == program);
-    tool.map_or_else(String::new, |tool| format!("; type `apt-get install {}`", tool.package))
+    tool.map_or_else(String::new, |tool| format!("; run `apt-get install {}`", tool.package))
 }
 
 #[cfg(test)]
@@ -61,11 +61,11 @@ mod tests {
         };
         assert_eq!(
             not_started("mkfs.xfs -f -q -K /dev/dm-3", nix::libc::ENOENT),
-            "`mkfs.xfs -f -q -K /dev/dm-3` could not be started; type `apt-get install xfsprogs`"
+            "failed to start `mkfs.xfs -f -q -K /dev/dm-3`; run `apt-get install xfsprogs`"
         );
         for (what, errno) in [("mkfs.xfs", nix::libc::EACCES), ("modprobe xfs", nix::libc::ENOENT)]
         {
-            assert_eq!(not_started(what, errno), format!("`{what}` could not be started"));
+            assert_eq!(not_started(what, errno), format!("failed to start `{what}`"));
         }
     }
 }

@@ -1,8 +1,9 @@
-//! Rules for the udev of the host, so that what a tenant writes to a volume is read by none of its tools.
+//! Rules for the udev of the host, so that none of its tools reads what a tenant writes to a
+//! volume.
 //!
-//! LVM's own settings cannot say that: with `udev_rules=0` a logical volume is kept from the rules of
-//! device-mapper and LVM, and not from those of mdadm, btrfs and LVM's event activation; a loop device
-//! over a volume is kept from none.
+//! LVM's own settings cannot do that. With `udev_rules=0` a logical volume is excluded from the
+//! rules of device-mapper and LVM, but not from those of mdadm, btrfs and LVM's event activation. A
+//! loop device over a volume is excluded from none.
 
 use std::fs;
 use std::io;
@@ -18,13 +19,13 @@ pub const UDEV_RULES: &str = include_str!("12-pliant.rules");
 /// distributions have not renamed them, and before all that read what is on a device (from 13 on).
 pub const UDEV_RULES_FILE: &str = "12-pliant.rules";
 
-/// Write the rules into a directory of the host that udev reads; again changes nothing.
+/// Writes the rules into a directory of the host that udev reads. A repeated call changes nothing.
 ///
-/// A running udevd looks at the time of the directory before it takes up an event, at most every 3 s, and
-/// reads its rules again when that has changed: it need not be told.
+/// A running udevd checks the time of the directory before it handles an event, at most every 3 s,
+/// and reads its rules again when that has changed: it needs no notification.
 ///
 /// # Errors
-/// What the system says.
+/// An error of the system.
 pub fn write_udev_rules(dir: &Path) -> io::Result<()> {
     let file = dir.join(UDEV_RULES_FILE);
     if fs::read(&file).is_ok_and(|has| has == UDEV_RULES.as_bytes()) {

@@ -12,8 +12,8 @@ pub fn version_in(text: &str) -> Option<&str> {
     })
 }
 
-/// Whether a version is at least another, part by part. Of a part such as `1rc2` the number counts; a part that is
-/// not there is 0.
+/// Returns whether a version is at least another, part by part. Of a part such as `1rc2` the number
+/// counts; a missing part is 0.
 pub fn at_least(version: &str, least: [u32; 3]) -> bool {
     let number = |part: &str| {
         let digits = part.bytes().take_while(u8::is_ascii_digit).count();

@@ -38,12 +38,12 @@ struct Running {
 }
 
 impl Waiting {
-    /// Run a blocking call on a thread of its own and wait for it at most `limit`.
+    /// Runs a blocking call on a thread of its own and waits for it at most `limit`.
     ///
-    /// Beyond eight calls on one object the next waits in line, without a thread. While one of them is
-    /// past its limit, all others are turned away at once: each could take a thread for good, and a
-    /// machine with many volumes on a hung disk would soon have none left for the healthy ones. A caller
-    /// that leaves does not end its call.
+    /// Beyond eight calls on one object the next waits in line, without a thread. While one of them
+    /// is past its limit, all others are rejected at once: each could block a thread for good, and
+    /// a host with many volumes on a hung disk would soon have none left for the healthy ones. A
+    /// caller that leaves does not end its call.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         what: String,
@@ -86,7 +86,7 @@ impl Waiting {
 }
 
 impl Object {
-    /// Whether a call is overdue.
+    /// Returns whether a call is overdue.
     fn hangs(&self) -> bool {
         let now = Instant::now();
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! The commands that change a group. Each looks at the group afterwards: what happened is what is
-//! seen, not what the command said.
+//! The commands that change a volume group. Each reads the volume group afterwards: the result is
+//! what the metadata shows, not what the command reports.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ const METADATA_END: u64 = (16 << 20) + 4096;
 /// What LVM aligns the first extent to, unless a disk asks for something else.
 const ALIGNMENT: u64 = 1 << 20;
 
-/// What a disk that is made a physical volume here loses to its label and metadata, by what it prefers
-/// to write at once: LVM puts the first extent behind them at a multiple of that, or at the next MiB
-/// where a MiB is one.
+/// Returns the space that a disk loses to its label and metadata when it becomes a physical volume,
+/// by its preferred write size. LVM puts the first extent behind them at a multiple of that size,
+/// or at the next MiB if a MiB is such a multiple.
 ///
 /// # Source
 /// `set_pe_align` in LVM2's `lib/metadata/metadata.c`.
@@ -46,26 +46,26 @@ const LOOKS_AT_CONTENTS: [u32; 3] = [2, 3, 17];
 /// A logical volume to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewLv {
-    /// Its name.
+    /// Name of the logical volume.
     pub name: String,
-    /// Its layout.
+    /// Layout of the logical volume.
     pub layout: Layout,
-    /// Its size in extents.
+    /// Size in extents.
     pub extents: u64,
-    /// Its tags, committed together with it.
+    /// Tags, committed together with it.
     pub tags: Vec<String>,
 }
 
 impl Turn {
-    /// Read the group as its disks have it now.
+    /// Reads the group as its disks have it now.
     pub async fn read(&self) -> Result<Arc<Group>, LvmError> {
         let group = self.group.read().await?;
         self.note_looked();
         Ok(group)
     }
 
-    /// The group as this turn saw it last: after its last command, or read now if that is the first
-    /// look. Nobody else of this driver changes it meanwhile.
+    /// Returns the volume group as this turn read it last: after its last command, or now if this
+    /// is the first call. Nothing else in this driver changes it meanwhile.
     pub async fn seen(&self) -> Result<Arc<Group>, LvmError> {
         match self.group.remembered().filter(|_| self.has_looked()) {
             Some(group) => Ok(group),
@@ -73,14 +73,14 @@ impl Turn {
         }
     }
 
-    /// Read the group after a command of this turn has changed it.
+    /// Reads the group after a command of this turn has changed it.
     async fn read_changed(&self) -> Result<Arc<Group>, LvmError> {
         let group = self.group.read_changed().await?;
         self.note_looked();
         Ok(group)
     }
 
-    /// Make a logical volume, inactive and **not wiped**: its tags must say so.
+    /// Creates a logical volume, inactive and **not wiped**: its tags must record that.
     pub async fn create(&self, new: &NewLv) -> Result<Lv, LvmError> {
         let cmd = Cmd::new("lvcreate")
             .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-an"])
@@ -94,7 +94,7 @@ impl Turn {
         self.expect(&new.name, said, |lv| lv.extents() == new.extents && as_asked(lv)).await
     }
 
-    /// Take a snapshot of a logical volume into `extents` extents of its own.
+    /// Takes a snapshot of a logical volume into `extents` extents of its own.
     pub async fn snapshot(&self, origin: &str, new: &NewLv) -> Result<Lv, LvmError> {
         self.heal_before(origin).await?;
         let cmd = Cmd::new("lvcreate")
@@ -105,7 +105,7 @@ impl Turn {
         self.expect(&new.name, said, |_| true).await
     }
 
-    /// Grow a logical volume to `extents` extents in all, onto `pieces` if any are named.
+    /// Grows a logical volume to `extents` extents in all, onto `pieces` if any are named.
     pub async fn extend(&self, lv: &str, extents: u64, pieces: &[Piece]) -> Result<Lv, LvmError> {
         self.heal_before(lv).await?;
         let on = match pieces {
@@ -120,7 +120,8 @@ impl Turn {
         self.expect(lv, said, |lv| lv.extents() >= extents).await
     }
 
-    /// Give back what a logical volume has behind its first `extents` extents, which nobody may need.
+    /// Removes the extents of a logical volume beyond its first `extents` extents, which must not
+    /// be in use.
     pub async fn reduce(&self, lv: &str, extents: u64) -> Result<Lv, LvmError> {
         self.heal_before(lv).await?;
         // What the file system needs was looked at. LVM would look again, by a path that only udev makes, and refuse
@@ -136,18 +137,18 @@ impl Turn {
         self.expect(lv, said, |lv| lv.extents() == extents).await
     }
 
-    /// Whether LVM looks at what is on a volume before it makes it smaller, unless it is asked not to.
+    /// Returns whether LVM looks at what is on a volume before it makes it smaller, unless it is asked not to.
     async fn looks_at_contents(&self) -> Result<bool, LvmError> {
         let told = self.group.host.run(Cmd::new("lvm").arg("version")).await;
         let told = told.map_err(|error| self.group.failed(error))?;
         Ok(version_in(&told.stdout).is_none_or(|version| at_least(version, LOOKS_AT_CONTENTS)))
     }
 
-    /// Replace tags of a logical volume in one commit.
+    /// Replaces tags of a logical volume in one commit.
     ///
     /// # Errors
-    /// [`LvmError::Unusable`] while a disk is away. LVM itself refuses all other changes then, but
-    /// makes this one, and marks the disk: it would be missing still when it is back.
+    /// [`LvmError::Unusable`] while a disk is missing. LVM itself refuses all other changes then,
+    /// but makes this one, and marks the disk: it would still be missing when it is back.
     pub async fn retag(&self, lv: &str, gone: &[&str], new: &[String]) -> Result<Lv, LvmError> {
         if let Some(reason) = self.read().await?.frozen() {
             return Err(LvmError::Unusable { group: self.group.name().to_owned(), reason });
@@ -165,19 +166,19 @@ impl Turn {
         .await
     }
 
-    /// Activate a logical volume; active already is success.
+    /// Activates a logical volume; active already is success.
     pub async fn activate(&self, lv: &str) -> Result<(), LvmError> {
         let cmd = Cmd::new("lvchange").args(["-y", "-ay", "--poll", "n"]).arg(self.path(lv));
         self.must(cmd).await
     }
 
-    /// Deactivate a logical volume; inactive already is success.
+    /// Deactivates a logical volume; inactive already is success.
     pub async fn deactivate(&self, lv: &str) -> Result<(), LvmError> {
         self.must(Cmd::new("lvchange").args(["-y", "-an"]).arg(self.path(lv))).await
     }
 
-    /// Merge a snapshot back into its origin, which nobody may hold: it is then as it was when the
-    /// snapshot was taken. Comes back when all is copied, after `limit` at the latest.
+    /// Merges a snapshot back into its origin, which must not be open: it is then as it was when
+    /// the snapshot was taken. Returns when all is copied, after `limit` at the latest.
     pub async fn merge(&self, snapshot: &str, limit: Duration) -> Result<(), LvmError> {
         self.heal_before(snapshot).await?;
         let cmd = Cmd::new("lvconvert").args(["-y", "--merge", "-i", "1"]);
@@ -188,12 +189,12 @@ impl Turn {
         Ok(())
     }
 
-    /// Load the table that the metadata describes.
+    /// Loads the table that the metadata describes.
     pub async fn refresh(&self, lv: &str) -> Result<(), LvmError> {
         self.must(Cmd::new("lvchange").args(["-y", "--refresh"]).arg(self.path(lv))).await
     }
 
-    /// Remove a logical volume; already gone is success.
+    /// Removes a logical volume; already gone is success.
     pub async fn remove(&self, lv: &str) -> Result<(), LvmError> {
         self.heal_before(lv).await?;
         let group = self.read().await?;
@@ -209,7 +210,7 @@ impl Turn {
         }
     }
 
-    /// Make the group on one disk.
+    /// Creates the group on one disk.
     pub async fn create_group(&self, device: &Path, tags: &[String]) -> Result<(), LvmError> {
         self.make_physical_volume(device).await?;
         let cmd = Cmd::new("vgcreate")
@@ -224,15 +225,15 @@ impl Turn {
         }
     }
 
-    /// Add a disk to the group.
+    /// Adds a disk to the group.
     pub async fn extend_group(&self, device: &Path) -> Result<(), LvmError> {
         self.make_physical_volume(device).await?;
         self.must(Cmd::new("vgextend").args(["-y", self.group.name()]).arg(device)).await?;
         self.read().await.map(|_| ()) // Learns of the new disk, which has to be flushed too.
     }
 
-    /// Make a disk a physical volume, durably, with room for the metadata of thousands of volumes: the
-    /// area cannot be enlarged later.
+    /// Makes a disk a physical volume, durably, with space for the metadata of thousands of volumes:
+    /// the area cannot be enlarged later.
     ///
     /// Before a group names it: LVM sends no flush between the two, and a power cut could leave a
     /// group that misses a disk for ever.
@@ -242,14 +243,15 @@ impl Turn {
         self.group.host.flush(device).await.map_err(|error| self.group.failed(error))
     }
 
-    /// Bring all disks to the newest state, where a commit was cut off between two of them: what one
-    /// disk alone tells would be lost with it. Level already, or a disk away, is success.
+    /// Brings all disks to the newest state, where a commit was interrupted between two of them: a
+    /// state on one disk alone would be lost with that disk. Does nothing if they agree, or if a
+    /// disk is missing.
     pub async fn level(&self) -> Result<(), LvmError> {
         let group = self.read().await?;
         if !self.group.is_uneven() || !group.changeable() {
             return Ok(());
         }
-        tracing::warn!(group = group.name, "its disks tell different states; levelling them");
+        tracing::warn!(group = group.name, "updating outdated VG metadata on some disks");
         self.must(Cmd::new("vgck").args(["--updatemetadata", &group.name])).await?;
         self.read().await.map(|_| ())
     }
@@ -271,7 +273,7 @@ impl Turn {
         format!("{}/{lv}", self.group.name())
     }
 
-    /// Run a command and believe its own word, where nothing in the metadata would show it.
+    /// Runs a command and believe its own word, where nothing in the metadata would show it.
     async fn must(&self, cmd: Cmd) -> Result<(), LvmError> {
         let said = self.command(cmd).await?;
         match said.outcome {
@@ -292,7 +294,7 @@ impl Turn {
         }
     }
 
-    /// Run a command in the group's shell.
+    /// Runs a command in the group's shell.
     pub(super) async fn command(&self, cmd: Cmd) -> Result<Said, LvmError> {
         let command = cmd.to_string();
         tracing::debug!(group = self.group.name(), command);
@@ -302,7 +304,7 @@ impl Turn {
         let took = begin.elapsed();
         let outcome = json.map(|json| {
             report::parse(&json).unwrap_or_else(|error| {
-                let words = format!("its report could not be read: {error}");
+                let words = format!("failed to parse its report: {error}");
                 Outcome::Failure(Refusal { code: "unread", words })
             })
         });
@@ -340,7 +342,7 @@ fn places(group: &Group, pieces: &[Piece]) -> Vec<String> {
     pieces.iter().filter_map(place).collect()
 }
 
-/// What a command said of itself.
+/// The result that a command reported.
 pub(super) struct Said {
     command: String,
     outcome: Outcome,
@@ -349,7 +351,9 @@ pub(super) struct Said {
 impl Said {
     fn into_error(self) -> LvmError {
         let words = match self.outcome {
-            Outcome::Success => "it said that it succeeded, but the group does not show it".into(),
+            Outcome::Success => "it reported success, but the volume group does not show the \
+                                 change"
+                .into(),
             Outcome::Failure(refusal) => refusal.words,
         };
         LvmError::Refused { command: self.command, words }

@@ -10,9 +10,9 @@ use crate::lvm::Words;
 /// A volume group at one sequence number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// Its name.
+    /// Name of the volume group.
     pub name: String,
-    /// Its uuid as LVM prints it, with dashes.
+    /// Uuid of the volume group as LVM prints it, with dashes.
     pub uuid: String,
     /// Grows by one at each change.
     pub seqno: u64,
@@ -24,30 +24,30 @@ pub struct Group {
     pub tags: Words,
     /// The LVM system ID of the host that owns it; `None` where it has none.
     pub system_id: Option<String>,
-    /// How the hosts that share it lock it, such as `sanlock`; `None` where no host shares it.
+    /// Lock type of a volume group that hosts share, such as `sanlock`; `None` if it is not shared.
     pub lock_type: Option<String>,
-    /// How many logical volumes it may have; `None`: no limit.
+    /// Maximum number of logical volumes; `None`: no limit.
     pub max_lv: Option<u64>,
-    /// How many physical volumes it may have; `None`: no limit.
+    /// Maximum number of physical volumes; `None`: no limit.
     pub max_pv: Option<u64>,
-    /// Its allocation policy where it has one of its own, such as `contiguous`.
+    /// Allocation policy, if it has its own, such as `contiguous`.
     pub allocation: Option<String>,
-    /// Whether the metadata area of a disk has no room for the text of one more volume. Filled in by
-    /// the reader, not by the text.
+    /// True if the metadata area of a disk has no space for the text of one more volume. Set by the
+    /// reader, not by the text.
     pub metadata_full: bool,
-    /// Its physical volumes by the name that the text gives them (`pv0`).
+    /// Physical volumes by the name that the text gives them (`pv0`).
     pub pvs: BTreeMap<String, Pv>,
-    /// Its logical volumes by name, the hidden ones too.
+    /// Logical volumes by name, including hidden ones.
     pub lvs: BTreeMap<String, Lv>,
 }
 
 /// A physical volume of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pv {
-    /// Its uuid with dashes.
+    /// Uuid of the physical volume, with dashes.
     pub uuid: String,
-    /// The device that carries it now; `None` while it is missing. Filled in by the reader, not by
-    /// the text.
+    /// The device that carries it now; `None` while it is missing. Set by the reader, not by the
+    /// text.
     pub device: Option<PathBuf>,
     /// First sector of the first extent.
     pub pe_start: u64,
@@ -64,15 +64,15 @@ pub struct Pv {
 /// A logical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lv {
-    /// Its name.
+    /// Name of the logical volume.
     pub name: String,
-    /// Its uuid with dashes.
+    /// Uuid of the logical volume, with dashes.
     pub uuid: String,
     /// Status flags such as `READ`, `WRITE`, `VISIBLE`, `LOCKED`.
     pub flags: Words,
     /// Tags.
     pub tags: Words,
-    /// Its segments in order.
+    /// Segments in order.
     pub segments: Vec<Segment>,
 }
 
@@ -81,7 +81,7 @@ pub struct Lv {
 pub struct Segment {
     /// First extent within the logical volume.
     pub start: u64,
-    /// How many extents of the logical volume.
+    /// Number of extents of the logical volume.
     pub extents: u64,
     /// The type: `striped` (one stripe is linear), `snapshot`, `thin`, `raid1`, …
     pub kind: String,
@@ -101,7 +101,7 @@ pub struct Piece {
 }
 
 impl Lv {
-    /// Its size in extents.
+    /// Returns the size in extents.
     pub fn extents(&self) -> u64 {
         self.segments.iter().map(|segment| segment.extents).sum()
     }
@@ -133,12 +133,12 @@ impl Group {
         free
     }
 
-    /// How many extents are free.
+    /// Returns the number of free extents.
     pub fn free_extents(&self) -> u64 {
         self.free().iter().map(|piece| piece.range.end - piece.range.start).sum()
     }
 
-    /// How many extents it has in all.
+    /// Returns the total number of extents.
     pub fn extents(&self) -> u64 {
         self.pvs.values().map(|pv| pv.pe_count).sum()
     }
@@ -154,12 +154,12 @@ impl Group {
         self.snapshots().filter(of_it).filter_map(|volumes| volumes.get("cow_store"))
     }
 
-    /// Whether a thick snapshot of this logical volume exists.
+    /// Returns whether a thick snapshot of this logical volume exists.
     pub fn has_snapshot(&self, lv: &Lv) -> bool {
         self.snapshots().any(|volumes| volumes.get("origin") == Some(&lv.name))
     }
 
-    /// Whether this logical volume is the store of a thick snapshot.
+    /// Returns whether this logical volume is the store of a thick snapshot.
     pub fn is_snapshot(&self, lv: &Lv) -> bool {
         self.snapshots().any(|volumes| volumes.get("cow_store") == Some(&lv.name))
     }
@@ -174,31 +174,31 @@ impl Group {
         self.pvs.values().filter(|pv| pv.device.is_none() || pv.flags.contains("MISSING"))
     }
 
-    /// Why LVM would refuse to change it, and what to do; `None` if it would not.
+    /// Returns why LVM would refuse to change it, and what to do; `None` if it would not.
     pub fn frozen(&self) -> Option<String> {
         let away: Vec<&str> =
             self.missing().filter(|pv| pv.device.is_none()).map(|pv| pv.uuid.as_str()).collect();
         if !away.is_empty() {
             return Some(format!(
-                "the disk of its physical volume {} is away, so LVM changes nothing in it; bring the \
-                 disk back, see `pvs` and the kernel log",
+                "the disk of its physical volume {} is missing, so LVM cannot change it; reattach \
+                 the disk, see `pvs` and the kernel log",
                 away.join(", ")
             ));
         }
         if let Some(device) = self.missing().find_map(|pv| pv.device.as_ref()) {
             return Some(format!(
-                "its disk {} is back, but the group was changed while it was away; see `vgextend \
-                 --restoremissing {} {}`",
+                "its disk {} is back, but the volume group was changed while it was missing; run \
+                 `vgextend --restoremissing {} {}`",
                 device.display(),
                 self.name,
                 device.display()
             ));
         }
         if self.flags.contains("EXPORTED") {
-            return Some(format!("it is exported; see `vgimport {}`", self.name));
+            return Some(format!("it is exported; run `vgimport {}`", self.name));
         }
         if !self.flags.contains("RESIZEABLE") {
-            return Some(format!("it is not to be resized; see `vgchange -x y {}`", self.name));
+            return Some(format!("it is not resizeable; run `vgchange -x y {}`", self.name));
         }
         self.foreign()
     }
@@ -209,14 +209,14 @@ impl Group {
         let name = &self.name;
         if let Some(id) = &self.system_id {
             return Some(format!(
-                "it belongs to the host with the LVM system ID {id}, and LVM changes it only there; \
-                 see `vgchange --systemid \"\" {name}`"
+                "it belongs to the host with the LVM system ID {id}, and LVM changes it only on \
+                 that host; see `vgchange --systemid \"\" {name}`"
             ));
         }
         if let Some(kind) = &self.lock_type {
             return Some(format!(
-                "hosts share it with locks of the type {kind}, which this driver does not take; see \
-                 `vgchange --lock-type none {name}`"
+                "it is shared between hosts with locks of the type {kind}, which this driver does \
+                 not support; see `vgchange --lock-type none {name}`"
             ));
         }
         if self.flags.contains("CLUSTERED") {
@@ -235,55 +235,56 @@ impl Group {
         })
     }
 
-    /// Whether LVM would change it: no disk is away, it is not exported, and it is writable here.
+    /// Returns whether LVM would change it: no disk is missing, it is not exported, and it is
+    /// writable here.
     pub fn changeable(&self) -> bool {
         self.frozen().is_none()
     }
 
-    /// What keeps a new volume from being made in a group that can be changed, however much is free, and
-    /// what to do; `None` if nothing does.
+    /// Returns what prevents a new volume in a volume group that can be changed, however much is
+    /// free, and what to do; `None` if nothing does.
     pub fn hindrance(&self) -> Option<String> {
         let name = &self.name;
         if self.metadata_full {
             return Some(format!(
-                "the metadata area of volume group {name} is full and can not be enlarged: delete \
-                 volumes, or add a group that is made with a larger --metadatasize"
+                "the metadata area of volume group {name} is full and cannot be enlarged: delete \
+                 volumes, or add a volume group that is created with a larger --metadatasize"
             ));
         }
         if self.has_most_volumes() {
             return Some(format!(
-                "volume group {name} has as many logical volumes as it may have; see `vgchange \
-                 --logicalvolume 0 {name}`"
+                "volume group {name} has reached its maximum number of logical volumes; run \
+                 `vgchange --logicalvolume 0 {name}`"
             ));
         }
         self.allocates_narrowly().then(|| {
             format!(
-                "volume group {name} has the allocation policy {}, with which LVM does not give a \
-                 volume all that is free; see `vgchange --alloc normal {name}`",
+                "volume group {name} has the allocation policy {}, with which a volume cannot use \
+                 all free space; run `vgchange --alloc normal {name}`",
                 self.allocation.as_deref().unwrap_or_default()
             )
         })
     }
 
-    /// Whether it has as many logical volumes as it may have: LVM counts those that can be seen.
+    /// Returns whether it has its maximum number of logical volumes: LVM counts the visible ones.
     pub fn has_most_volumes(&self) -> bool {
         let count = self.lvs.values().filter(|lv| lv.flags.contains("VISIBLE")).count();
         self.max_lv.is_some_and(|most| most <= count as u64)
     }
 
-    /// How many more physical volumes it may have.
+    /// Returns how many more physical volumes it may have.
     pub fn more_disks(&self) -> usize {
         let most =
             self.max_pv.map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX));
         most.saturating_sub(self.pvs.len())
     }
 
-    /// Whether its allocation policy lets a volume have less than what is free.
+    /// Returns whether its allocation policy may restrict a volume to less than the free space.
     pub fn allocates_narrowly(&self) -> bool {
         self.allocation.as_deref().is_some_and(|policy| !["normal", "anywhere"].contains(&policy))
     }
 
-    /// What the device-mapper uuids of its logical volumes begin with.
+    /// Returns the prefix of the device-mapper uuids of its logical volumes.
     pub fn dm_prefix(&self) -> String {
         format!("LVM-{}", self.uuid.replace('-', ""))
     }
@@ -339,7 +340,7 @@ mod tests {
             (|group| group.lock_type = Some("dlm".to_owned()), "vgchange --lock-type none a"),
             (|group| group.flags.extend(["CLUSTERED"]), "--lock-type none --lock-opt force a"),
             (|group| assert!(group.flags.remove("WRITE")), "vgcfgrestore a"),
-            (|group| pv(group).device = None, "is away, so LVM changes nothing"),
+            (|group| pv(group).device = None, "is missing, so LVM cannot change it"),
             (|group| pv(group).flags.extend(["MISSING"]), "vgextend --restoremissing a"),
             (|group| group.flags.extend(["EXPORTED"]), "vgimport a"),
             (|group| assert!(group.flags.remove("RESIZEABLE")), "vgchange -x y a"),

@@ -1,8 +1,8 @@
-//! Undo what a killed LVM command left in the kernel.
+//! Repairs what a killed LVM command left in the kernel.
 //!
-//! A killed `lvextend` leaves the volume suspended: a writer on it is unkillable and waits for ever.
-//! Whether the new table that may wait there was committed is not known to the kernel, so it is
-//! dropped first; what the metadata says is then loaded by LVM itself.
+//! A killed `lvextend` leaves the volume suspended: a writer on it is unkillable and waits for
+//! ever. A new table may wait there, and the kernel does not know whether it was committed. So it
+//! is dropped first, and LVM then loads what the metadata describes.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -17,8 +17,8 @@ use crate::lvm::volume_group::{Turn, VolumeGroup};
 const SECTOR: u64 = 512;
 
 impl Turn {
-    /// Bring the live devices of these logical volumes in line with the metadata, and remove those of
-    /// ours that no logical volume has.
+    /// Brings the live devices of these logical volumes in line with the metadata, and removes
+    /// devices of this driver that belong to no logical volume.
     ///
     /// # Errors
     /// As [`heal`](Turn::heal).
@@ -33,16 +33,17 @@ impl Turn {
                 other => drop(other?),
             }
         }
-        self.remove_orphans(devices).await // After healing: a layer is held until then.
+        self.remove_orphans(devices).await // After repair: a layer is held until then.
     }
 
-    /// Bring the live device of a logical volume in line with the metadata; inactive stays so.
+    /// Brings the live device of a logical volume in line with the metadata; an inactive one stays
+    /// inactive.
     ///
-    /// Says whether anything had to be done. Costs two system calls, and two a disk, where nothing has.
+    /// Returns whether anything had to be done. Costs two system calls, and two a disk, if not.
     ///
-    /// A device on another disk than the group has is removed, so that the next activation makes it as it
-    /// is described. While it is held it stays what it is: what is mounted is never put on another
-    /// disk.
+    /// A device on another disk than the volume group has is removed, so that the next activation
+    /// creates it as described. While it is open it is not changed: what is mounted is never put on
+    /// another disk.
     ///
     /// # Errors
     /// [`LvmError::Unusable`] if another LVM command holds the group while the volume is suspended,
@@ -76,14 +77,18 @@ impl Turn {
         if maps(&live, &group, lv) {
             return Ok(waits);
         }
-        tracing::warn!(group = self.group.name(), lv = lv.name, "reloading a half-changed volume");
+        tracing::warn!(
+            group = self.group.name(),
+            lv = lv.name,
+            "reloading a partially changed volume"
+        );
         let refreshed = self.refresh(&lv.name).await;
         self.believe_the_kernel(refreshed, &uuid, &group, lv).await
     }
 
-    /// Remove the devices of a logical volume, hidden ones too, if one is on another disk than the group
-    /// has; says whether one was. While one is held all stay what they are, since LVM would put them all
-    /// on the disks that the group has.
+    /// Removes the devices of a logical volume, including hidden ones, if one is on another disk
+    /// than the volume group has; returns whether one was. While one is open none is changed, since
+    /// LVM would put them all on the disks that the volume group has.
     ///
     /// # Errors
     /// [`LvmError::Elsewhere`] if one is held.
@@ -119,7 +124,7 @@ impl Turn {
         Ok(true)
     }
 
-    /// Bring the hidden layers of an origin or a snapshot, and an origin's snapshots, back to work; says
+    /// Brings the hidden layers of an origin or a snapshot, and an origin's snapshots, back to work; says
     /// whether any waited.
     async fn wake_layers(&self, group: &Group, lv: &Lv) -> Result<bool, LvmError> {
         let own = group.dm_uuid(lv);
@@ -154,7 +159,7 @@ impl Turn {
         }
     }
 
-    /// Remove devices of this group that no logical volume of its metadata has, if nobody holds
+    /// Removes devices of this group that no logical volume of its metadata has, if no one holds
     /// them: what a killed `lvremove` or snapshot left. Only devices with our names are touched.
     async fn remove_orphans(&self, mut devices: Vec<DmDevice>) -> Result<(), LvmError> {
         let group = self.read().await?;
@@ -172,7 +177,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Remove the devices of a logical volume that is gone: of a snapshot that was cut off while it
+    /// Removes the devices of a logical volume that is gone: of a snapshot that was cut off while it
     /// was made or removed, LVM leaves the layer that it had not put into use.
     pub(super) async fn remove_layers(&self, uuid: &str) -> Result<(), LvmError> {
         for layer in ["", "-cow", "-real"] {
@@ -181,7 +186,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Whether a device is open, or its node is shown to a workload: that leads to the number, whatever
+    /// Returns whether a device is open, or its node is shown to a workload: that leads to the number, whatever
     /// device has it next, and need not be open.
     async fn is_held(&self, info: &DmInfo) -> Result<bool, LvmError> {
         if info.open_count > 0 {
@@ -192,7 +197,7 @@ impl Turn {
         Ok(mounts.iter().any(|mount| mount.shown_node() == Some(&name)))
     }
 
-    /// Remove a device that no logical volume has, unless it is held.
+    /// Removes a device that no logical volume has, unless it is held.
     async fn remove_unheld(&self, uuid: &str) -> Result<(), LvmError> {
         let Some(info) = self.ask(self.group.host.dm_info(uuid).await)? else {
             return Ok(());
@@ -203,23 +208,19 @@ impl Turn {
         if info.suspended && info.live_table {
             self.clear_and_resume(uuid, &info).await?;
         }
-        tracing::warn!(
-            group = self.group.name(),
-            uuid,
-            "removing a device that is no volume's as it is"
-        );
+        tracing::warn!(group = self.group.name(), uuid, "removing a device that matches no volume");
         self.ask(self.group.host.dm_remove(uuid).await)
     }
 
-    /// Remove a device that never had a live table: an activation was cut off before its end. It
-    /// cannot be resumed, nobody can have used it, and the next activation makes it anew.
+    /// Removes a device that never had a live table: an activation was cut off before its end. It
+    /// cannot be resumed, no one can have used it, and the next activation makes it again.
     async fn remove_empty(&self, uuid: &str) -> Result<(), LvmError> {
         let _lock = self.while_no_command_runs().await?;
         tracing::warn!(group = self.group.name(), uuid, "removing a device without a table");
         self.ask(self.group.host.dm_remove(uuid).await)
     }
 
-    /// Clear, then resume: resuming alone would make an uncommitted table live.
+    /// Clears, then resume: resuming alone would make an uncommitted table live.
     async fn clear_and_resume(&self, uuid: &str, info: &DmInfo) -> Result<(), LvmError> {
         let _lock = self.while_no_command_runs().await?;
         tracing::warn!(group = self.group.name(), uuid, "resuming a suspended volume");
@@ -230,13 +231,14 @@ impl Turn {
         Ok(())
     }
 
-    /// Hold the group's lock, which shows that no LVM command, ours or the administrator's, is at
+    /// Holds the group's lock, which shows that no LVM command, ours or the administrator's, is at
     /// work right now.
     async fn while_no_command_runs(&self) -> Result<Box<dyn GroupLock>, LvmError> {
         let lock = self.ask(self.group.host.try_lock_group(self.group.name()).await)?;
         lock.ok_or_else(|| LvmError::Unusable {
             group: self.group.name().to_owned(),
-            reason: "a volume is suspended by an LVM command that still runs; see `ps -C lvm`"
+            reason: "a volume is suspended by an LVM command that is still running; see `ps -C \
+                     lvm`"
                 .to_owned(),
         })
     }
@@ -247,11 +249,11 @@ impl Turn {
 }
 
 impl VolumeGroup {
-    /// Look whether the live devices of these logical volumes are on the disks that the group has, and
-    /// note which are not. Changes no device.
+    /// Checks whether the live devices of these logical volumes are on the disks that the volume
+    /// group has, and notes which are not. Changes no device.
     ///
     /// # Errors
-    /// [`LvmError::Host`] if the kernel does not tell.
+    /// [`LvmError::Host`] if the kernel does not answer.
     pub async fn look_at_devices(
         self: &Arc<Self>,
         group: &Group,
@@ -270,7 +272,7 @@ impl VolumeGroup {
         Ok(())
     }
 
-    /// Whether a disk of the group has another number than it had when it was read.
+    /// Returns whether a disk of the group has another number than it had when it was read.
     async fn disks_have_moved(self: &Arc<Self>) -> Result<bool, LvmError> {
         for (path, number) in self.numbers_when_read() {
             if self.number_of(&path).await?.is_some_and(|now| now != number) {
@@ -331,7 +333,7 @@ impl VolumeGroup {
     }
 }
 
-/// Whether a device was left suspended, or with a table that nobody put into use.
+/// Returns whether a device was left suspended, or with a table that no one put into use.
 fn waits_for_us(info: &DmInfo) -> bool {
     info.suspended || info.inactive_table
 }
@@ -344,7 +346,7 @@ fn volume_of(uuid: &str) -> &str {
     }
 }
 
-/// Whether a device is that of a logical volume, or a layer below it that is needed.
+/// Returns whether a device is that of a logical volume, or a layer below it that is needed.
 fn is_part(uuid: &str, group: &Group, lvs: &HashMap<String, &Lv>) -> bool {
     let volume = volume_of(uuid);
     lvs.get(volume).is_some_and(|lv| match &uuid[volume.len()..] {
@@ -355,7 +357,7 @@ fn is_part(uuid: &str, group: &Group, lvs: &HashMap<String, &Lv>) -> bool {
     })
 }
 
-/// Whether a live table is what the metadata describes: same length, and for linear segments the
+/// Returns whether a live table is what the metadata describes: same length, and for linear segments the
 /// same place on the disk. The top of a snapshot's origin maps to a hidden layer: length only.
 fn maps(live: &[DmTarget], group: &Arc<Group>, lv: &Lv) -> bool {
     // Without this layer what is written to the origin is not kept for the snapshot.

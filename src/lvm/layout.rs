@@ -1,10 +1,10 @@
-//! The arithmetic of each layout: how large a volume a group can still hold. Pure.
+//! The arithmetic of each layout: how large a volume a volume group can still hold. Pure.
 //!
-//! A new layout is a variant of [`Layout`], an arm in each of these functions, and an answer in three
-//! places that see linear extents only: `heal.rs` compares live tables, `Turn::extend` names the disks
-//! that a growth shall take, and `node/grow.rs` wipes extents apart from the volume that they join. A
-//! thin pool tells its room by device-mapper's status, which no [`Group`] holds: its arithmetic needs
-//! that as one more argument.
+//! A new layout is a variant of [`Layout`], an arm in each of these functions, and a change in
+//! three places that handle linear extents only: `heal.rs` compares live tables, `Turn::extend`
+//! names the disks that a growth uses, and `node/grow.rs` wipes extents apart from the volume that
+//! they join. The free space of a thin pool comes from device-mapper's status, which no [`Group`]
+//! has: its arithmetic needs that as one more argument.
 
 use crate::lvm::Group;
 use crate::volume::Layout;

@@ -1,8 +1,8 @@
 //! The on-disk format of LVM2, read only: label, metadata area, metadata text.
 //!
-//! Everything in here is pure and total: the bytes come from disks that anybody may have written,
-//! so every offset is checked, nesting is limited, and nothing panics. Reading never needs a lock:
-//! LVM writes a new text to fresh space of a ring and commits it with one sector, the area's header.
+//! Everything in here is pure and total: the bytes come from disks that anyone may have written, so
+//! every offset is checked, nesting is limited, and nothing panics. Reading never needs a lock: LVM
+//! writes a new text to free space of a ring and commits it with one sector, the area's header.
 //!
 //! # Source
 //! The layout is that of LVM2's `lib/format_text/layout.h` and `lib/label/label.h`.
@@ -29,7 +29,7 @@ const AREA_MAGIC: &[u8; 16] = b" LVM2 x[5A%r0N*>";
 const AREA_VERSION: u32 = 1;
 const IGNORED: u32 = 1;
 
-/// Why bytes are not LVM metadata.
+/// Reason why bytes are not LVM metadata.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
     /// The checksum does not match: the disk is damaged, or it was written meanwhile; read it again.
@@ -38,7 +38,7 @@ pub enum MetadataError {
     /// The checksum matches and the content makes no sense; reading it again changes nothing.
     #[error("the {part} is malformed: {what}")]
     Malformed {
-        /// Which part of the metadata.
+        /// Part of the metadata.
         part: &'static str,
         /// What is wrong with it.
         what: String,
@@ -49,21 +49,21 @@ fn malformed(part: &'static str, what: impl Into<String>) -> MetadataError {
     MetadataError::Malformed { part, what: what.into() }
 }
 
-/// What the label of a physical volume says.
+/// Label of a physical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
     /// The physical volume's uuid with dashes.
     pub pv_uuid: String,
     /// Size of the device when the label was written.
     pub device_size: Bytes,
-    /// Its metadata areas; none on a physical volume that keeps no copy.
+    /// Metadata areas; empty for a physical volume without a copy of the metadata.
     pub areas: Vec<Area>,
 }
 
 /// A metadata area: where on the device, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Area {
-    /// Of its header sector.
+    /// Offset of its header sector.
     pub offset: u64,
     /// Header and ring together.
     pub size: u64,
@@ -72,11 +72,11 @@ pub struct Area {
 /// The header sector of a metadata area.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AreaHeader {
-    /// Where the area starts on the device: [`Area::offset`] of the label that led here.
+    /// Start of the area on the device: [`Area::offset`] of its label.
     pub start: u64,
     /// Header and ring together, in bytes.
     pub size: u64,
-    /// Whether LVM ignores the text of this area (`--metadataignore`).
+    /// True if LVM ignores the text of this area (`--metadataignore`).
     pub ignored: bool,
     /// The committed text; `None` on a physical volume without a group.
     pub text: Option<TextLocation>,
@@ -84,30 +84,30 @@ pub struct AreaHeader {
     pub raw: [u8; 24],
 }
 
-/// Where the committed text is.
+/// Location of the committed text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TextLocation {
     /// Bytes from the start of the area.
     pub offset: u64,
     /// Length in bytes, with the zero byte that ends it.
     pub size: u64,
-    /// Its checksum, see [`check_text`].
+    /// Checksum of the text, see [`check_text`].
     pub checksum: u32,
 }
 
 impl AreaHeader {
-    /// Whether there is no room for the text of one more volume.
+    /// Returns whether there is no space for the text of one more volume.
     ///
-    /// LVM writes a new text beside the old one, also where a volume is removed: half of the ring is
-    /// the most that a text may take. A quarter of that is kept for changes to the volumes that are
-    /// there, since an area cannot be enlarged.
+    /// LVM writes a new text beside the old one, also where a volume is removed: a text may take at
+    /// most half of the ring. A quarter of that is reserved for changes to existing volumes, since
+    /// an area cannot be enlarged.
     pub fn is_full(&self) -> bool {
         let most = self.size.saturating_sub(SECTOR as u64) / 2;
         self.text.is_some_and(|text| text.size > most - most / 4)
     }
 
-    /// Where on the device the text is, in reading order: two ranges if the ring wraps inside it, none
-    /// if there is no text.
+    /// Returns the ranges of the text on the device, in reading order: two if the ring wraps inside
+    /// it, none if there is no text.
     pub fn text_ranges(&self) -> Vec<Range<u64>> {
         let Some(text) = self.text else {
             return Vec::new();
@@ -153,12 +153,12 @@ const fn table_seed(byte: usize) -> u32 {
     byte as u32
 }
 
-/// Whether a text is the one that its location's checksum was made of.
+/// Returns whether a text has the checksum of its location.
 pub fn check_text(text: &[u8], expected: u32) -> bool {
     checksum(text) == expected
 }
 
-/// Find the label of a physical volume in the first 2,048 bytes of a device; `None` on a device that
+/// Finds the label of a physical volume in the first 2,048 bytes of a device; `None` on a device that
 /// has none. Fewer bytes are searched as far as they go.
 ///
 /// # Errors
@@ -181,18 +181,18 @@ pub fn find_label(start: &[u8]) -> Result<Option<Label>, MetadataError> {
 
 fn parse_label(number: u64, sector: &[u8]) -> Result<Label, MetadataError> {
     const PART: &str = "physical volume label";
-    let short = || malformed(PART, "it runs over its sector");
+    let short = || malformed(PART, "it extends beyond its sector");
     let mut fields = Fields::at(sector, 8).ok_or_else(short)?;
     let (at, crc, header) = (fields.u64(), fields.u32(), fields.u32());
     if crc != sector.get(20..).map(checksum) {
         return Err(MetadataError::Checksum(PART));
     }
     if at != Some(number) || fields.take(8) != Some(b"LVM2 001") {
-        return Err(malformed(PART, "it is of an unknown kind"));
+        return Err(malformed(PART, "its type is unknown"));
     }
     let mut fields = Fields::at(sector, header.ok_or_else(short)? as usize).ok_or_else(short)?;
     let uuid = fields.take(32).ok_or_else(short)?;
-    let pv_uuid = dashed(uuid).ok_or_else(|| malformed(PART, "its uuid is not one"))?;
+    let pv_uuid = dashed(uuid).ok_or_else(|| malformed(PART, "its uuid is invalid"))?;
     let device_size = Bytes::new(fields.u64().ok_or_else(short)?);
     fields.areas().ok_or_else(short)?; // The data area; the group's text says it better.
     let areas = fields.areas().ok_or_else(short)?;
@@ -214,12 +214,12 @@ fn dashed(uuid: &[u8]) -> Option<String> {
     Some(text)
 }
 
-/// Parse the header sector of the metadata area at this place of the device.
+/// Parses the header sector of the metadata area at this offset of the device.
 ///
 /// # Errors
-/// [`MetadataError::Checksum`] if it is damaged (all zeroes too: nobody initialised it);
-/// [`MetadataError::Malformed`] if it is of another format, is that of another place, or its text is not
-/// inside its ring.
+/// [`MetadataError::Checksum`] if it is damaged (or all zeroes, that is, never initialised);
+/// [`MetadataError::Malformed`] if it has another format, belongs to another offset, or its text is
+/// not inside its ring.
 pub fn parse_area(sector: &[u8], at: u64) -> Result<AreaHeader, MetadataError> {
     const PART: &str = "metadata area header";
     let sector =
@@ -229,10 +229,10 @@ pub fn parse_area(sector: &[u8], at: u64) -> Result<AreaHeader, MetadataError> {
         return Err(MetadataError::Checksum(PART));
     }
     let header = parse_area_fields(&sector[4..])
-        .ok_or_else(|| malformed(PART, "its numbers make no sense"))?;
+        .ok_or_else(|| malformed(PART, "its numbers are invalid"))?;
     if header.start != at {
         // LVM refuses it too: what it leads to is none of this area.
-        return Err(malformed(PART, "it is that of another place"));
+        return Err(malformed(PART, "it belongs to another offset"));
     }
     Ok(header)
 }

@@ -17,12 +17,12 @@ const HEADER_BYTES: usize = 512;
 /// A group changes at most this often while it is being read, unless something is very wrong.
 const TRIES: usize = 16;
 
-/// What one physical volume says.
+/// Content of one physical volume.
 #[derive(Debug)]
 pub(crate) struct Copy {
-    /// The change check: equal bytes mean equal metadata. `None` if this disk keeps none.
+    /// Change check: equal bytes mean equal metadata. `None` if this disk has no metadata.
     pub mark: Option<[u8; 24]>,
-    /// The group; `None` if the disk keeps no metadata or belongs to no group.
+    /// The volume group; `None` if the disk has no metadata or belongs to no volume group.
     pub group: Option<Group>,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum ReadError {
     Metadata(#[from] MetadataError),
 }
 
-/// Read only the change check of a disk: one sector.
+/// Reads only the change check of a disk: one sector.
 pub(crate) async fn mark(
     host: &dyn Host,
     device: &Path,
@@ -43,7 +43,7 @@ pub(crate) async fn mark(
     Ok(header(host, device, label, &[]).await?.map(|header| header.raw))
 }
 
-/// Read the metadata of a disk, whose first bytes are known: they may hold the header.
+/// Reads the metadata of a disk, whose first bytes are known: they may hold the header.
 pub(crate) async fn copy(
     host: &dyn Host,
     device: &Path,
@@ -73,7 +73,7 @@ pub(crate) async fn copy(
             return Err(MetadataError::Checksum("metadata text").into());
         }
     }
-    Err(MetadataError::Checksum("metadata text, which keeps changing,").into())
+    Err(MetadataError::Checksum("metadata text, which changes at every read,").into())
 }
 
 /// The header of the first metadata area that LVM has not set aside.

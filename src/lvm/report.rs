@@ -1,4 +1,4 @@
-//! What an LVM command says of its own outcome.
+//! The outcome that an LVM command reports.
 
 use serde::Deserialize;
 
@@ -21,21 +21,21 @@ struct Row {
     code: String,
 }
 
-/// How a command ended, as it says itself. What it did is learnt by looking at the group.
+/// Outcome of a command, as it reports it. Its effect is determined by reading the volume group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It says that it succeeded.
+    /// It reports success.
     Success,
-    /// It says that it failed.
+    /// It reports a failure.
     Failure(Refusal),
 }
 
-/// How a command says that it failed.
+/// Failure that a command reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     /// The number that it ended with, as a word: all that its cause can be counted by.
     pub code: &'static str,
-    /// Why; for people only.
+    /// Cause; for people only.
     pub words: String,
 }
 
@@ -51,7 +51,7 @@ fn word(code: Option<&str>) -> &'static str {
     }
 }
 
-/// Parse the JSON object that a command wrote to its report descriptor.
+/// Parses the JSON object that a command wrote to its report descriptor.
 ///
 /// # Errors
 /// The parser's words if this is not such an object.

@@ -24,19 +24,19 @@ const FIRST_AREA: u64 = 4096;
 pub struct Member {
     /// The disk.
     pub disk: Disk,
-    /// Its label.
+    /// Label of the physical volume.
     pub label: Label,
-    /// The change check that goes with `group`; `None` if it keeps no metadata.
+    /// Change check that belongs to `group`; `None` if it has no metadata.
     pub mark: Option<[u8; 24]>,
-    /// The group that its metadata describes; `None` for a physical volume without a group, and for
-    /// one that keeps no metadata of its own.
+    /// The volume group that its metadata describes; `None` for a physical volume without a volume
+    /// group, and for one without metadata of its own.
     pub group: Option<Group>,
-    /// Why its metadata could not be understood.
+    /// Why its metadata could not be parsed.
     pub damage: Option<Arc<MetadataError>>,
 }
 
 impl Member {
-    /// Whether it surely belongs to no group: it keeps metadata and that is empty.
+    /// Returns whether it certainly belongs to no volume group: it has metadata, which is empty.
     pub fn is_orphan(&self) -> bool {
         self.group.is_none() && self.damage.is_none() && !self.label.areas.is_empty()
     }
@@ -45,7 +45,7 @@ impl Member {
 /// The disks that a plan names, by the kernel's names.
 pub type Named = Arc<BTreeSet<PathBuf>>;
 
-/// What the disks of the machine say.
+/// Content of the disks of the host.
 #[derive(Debug, Default)]
 pub struct Scan {
     /// The disks that a plan names: they are read wherever their bytes are.
@@ -75,8 +75,8 @@ impl Scan {
         self.members.iter().filter(move |m| m.group.as_ref().is_some_and(|g| g.name == group))
     }
 
-    /// Whether what a member says counts before what others say: it is on a disk of the machine itself,
-    /// or a plan names its disk.
+    /// Returns whether this member takes precedence over others: it is on a disk in the host
+    /// itself, or a plan names its disk.
     pub fn is_trusted(&self, member: &Member) -> bool {
         member.disk.source == Source::Local || self.named.contains(&member.disk.path)
     }
@@ -103,16 +103,16 @@ impl Scan {
     }
 }
 
-/// Read the labels and metadata of the disks of the machine, of those in another storage system only if
-/// they are named.
+/// Reads the labels and metadata of the disks of the host, of those in another storage system only
+/// if they are named.
 ///
 /// # Errors
-/// [`HostError`] if the disks cannot be listed; a disk that cannot be read is part of the answer.
+/// [`HostError`] if the disks cannot be listed; a disk that cannot be read is part of the result.
 pub async fn scan(host: &Arc<dyn Host>, named: &Named) -> Result<Scan, HostError> {
     Ok(scan_disks(host, host.disks().await?, named).await)
 }
 
-/// Read the labels and metadata of these disks as [`scan()`] does, each with its own time limit, side by
+/// Reads the labels and metadata of these disks as [`scan()`] does, each with its own time limit, side by
 /// side.
 pub(crate) async fn scan_disks(host: &Arc<dyn Host>, disks: Vec<Disk>, named: &Named) -> Scan {
     let may_be_read = |disk: &Disk| disk.source != Source::Foreign || named.contains(&disk.path);
@@ -147,7 +147,7 @@ pub(crate) async fn scan_disks(host: &Arc<dyn Host>, disks: Vec<Disk>, named: &N
 
 /// The driver's own fault in the look at a disk; the log has where.
 fn fault(lost: &JoinError) -> HostError {
-    let what = "the look at it ended in a fault of this program".to_owned();
+    let what = "reading it ended in an internal error of the driver".to_owned();
     HostError::System { what, source: io::Error::other(lost.to_string()) }
 }
 

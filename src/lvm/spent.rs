@@ -1,31 +1,31 @@
-//! What the LVM commands on a group took, and how they failed.
+//! Durations and failures of the LVM commands on a volume group.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::host::HostError;
 
-/// Up to how many milliseconds a run counts for a step: from a command in a warm shell to the limit after
-/// which one is given up.
+/// Upper bounds of the steps in milliseconds: from a command in a warm shell to the limit after
+/// which one is aborted.
 pub const STEPS: [u64; 14] =
     [1, 3, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 10_000, 30_000, 120_000];
 
-/// What the runs of one LVM command took, and how they failed.
+/// Durations and failures of one LVM command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// How many runs.
+    /// Number of runs.
     pub runs: u64,
-    /// How long all of them took.
+    /// Total duration of the runs.
     pub time: Duration,
-    /// How many took no longer than each of [`STEPS`] and longer than the one before it; the others took
-    /// longer than all.
+    /// Number of runs that took no longer than each of [`STEPS`] and longer than the one before it;
+    /// the others took longer than all.
     pub steps: [u64; STEPS.len()],
-    /// How many failed, by their code.
+    /// Number of failures, by code.
     pub failed: BTreeMap<&'static str, u64>,
 }
 
 impl Spent {
-    /// Count a run, with its code if it failed.
+    /// Counts a run, with its code if it failed.
     pub(super) fn count(&mut self, time: Duration, code: Option<&'static str>) {
         self.runs += 1;
         self.time += time;
@@ -38,7 +38,7 @@ impl Spent {
         }
     }
 
-    /// Count those of another group too.
+    /// Counts those of another group too.
     pub fn add(&mut self, other: &Spent) {
         self.runs += other.runs;
         self.time += other.time;
@@ -51,7 +51,7 @@ impl Spent {
     }
 }
 
-/// The code of a command that could not say how it ended.
+/// The code of a command without a result.
 pub(super) fn code_of(error: &HostError) -> &'static str {
     match error {
         HostError::NotStarted { .. } => "not-started",

@@ -19,7 +19,7 @@ pub(super) struct LiveDevice {
     pub table: Vec<DmTarget>,
 }
 
-/// Where the physical volumes of a group are now, by the names that its text gives them.
+/// Current disks of the physical volumes of a volume group, by the names that its text gives them.
 pub(super) type Disks = BTreeMap<String, (DeviceNumber, PathBuf)>;
 
 /// The devices of a logical volume, with all that share a device with it.
@@ -27,7 +27,7 @@ pub(super) type Disks = BTreeMap<String, (DeviceNumber, PathBuf)>;
 pub(super) struct Stack(Vec<LiveDevice>);
 
 impl LiveDevice {
-    /// Whether it is the device of the volume with this device-mapper uuid, or a hidden one of it.
+    /// Returns whether it is the device of the volume with this device-mapper uuid, or a hidden one of it.
     fn is_of(&self, uuid: &str) -> bool {
         let layer = self.uuid.strip_prefix(uuid);
         layer.is_some_and(|layer| layer.is_empty() || layer.starts_with('-'))
@@ -37,7 +37,7 @@ impl LiveDevice {
         self.table.iter().flat_map(DmTarget::devices)
     }
 
-    /// Whether its own table names disks of the group alone.
+    /// Returns whether its own table names only disks of the volume group.
     pub fn is_on(&self, disks: &Disks) -> bool {
         self.numbers().all(|number| disks.values().any(|(now, _)| *now == number))
     }
@@ -65,7 +65,8 @@ impl Stack {
         }
     }
 
-    /// Why one of the devices is on another disk than the metadata says; `None` where none is.
+    /// Returns why one of the devices is on another disk than the metadata describes; `None` if
+    /// none is.
     pub fn find_elsewhere(&self, group: &Group, disks: &Disks) -> Option<String> {
         let own: HashSet<DeviceNumber> = self.0.iter().map(|device| device.number).collect();
         let targets = self
@@ -79,9 +80,9 @@ impl Stack {
             let number = outside.find(|number| wanted.iter().all(|(now, _)| now != number))?;
             let (now, path) = wanted.first()?;
             Some(format!(
-                "its device /dev/dm-{} is on the disk with the number {number}, and the volume is \
+                "its device /dev/dm-{} is on the disk with the number {number}, but the volume is \
                  on {} with the number {now}; see `dmsetup table` and `lsblk`, and stop what uses \
-                 it for the device to be made again",
+                 the device, so that it is created again",
                 device.number.minor,
                 path.display()
             ))
@@ -131,7 +132,8 @@ fn disks_of<'a>(
 }
 
 impl Group {
-    /// Whether the bytes of a logical volume are behind hidden devices, or are those of another one.
+    /// Returns whether the bytes of a logical volume are behind hidden devices, or are those of
+    /// another one.
     pub(super) fn has_layers(&self, lv: &Lv) -> bool {
         let names_others = lv.segments.iter().any(|segment| !segment.volumes.is_empty());
         names_others || self.has_snapshot(lv) || self.is_snapshot(lv)

@@ -15,7 +15,7 @@ fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_+.-/=:&#".contains(&byte)
 }
 
-/// Write a tag: `pliant.<key>=<value>`, with every byte that LVM refuses as `!` and two hex digits.
+/// Writes a tag: `pliant.<key>=<value>`, with every byte that LVM refuses as `!` and two hex digits.
 pub fn tag(key: &str, value: &str) -> String {
     let mut tag = format!("{PREFIX}{key}=");
     for byte in value.bytes() {
@@ -28,7 +28,7 @@ pub fn tag(key: &str, value: &str) -> String {
     tag
 }
 
-/// Read the value of the tag with this key; `None` if it is absent, there more than once, or was not
+/// Reads the value of the tag with this key; `None` if it is absent, there more than once, or was not
 /// written by [`tag`].
 pub fn value(tags: &Words, key: &str) -> Option<String> {
     let text = |tag| str::strip_prefix(tag, PREFIX)?.strip_prefix(key)?.strip_prefix('=');

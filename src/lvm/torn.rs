@@ -19,16 +19,16 @@ use crate::lvm::scan::{Member, Scan, scan};
 const LARGEST_AREA: u64 = 32 << 20;
 /// So much of an area is read at a time.
 const PIECE: usize = 1 << 20;
-/// How long the search on one disk is waited for: nothing is served meanwhile. A disk may be slow, and what
-/// stands in its area may be written by anybody.
+/// How long the search on one disk is waited for: nothing is served meanwhile. A disk may be slow,
+/// and what stands in its area may be written by anyone.
 const SEARCH_LIMIT: Duration = Duration::from_secs(5);
 
-/// Which groups are searched for on a disk.
+/// The volume groups to search for on a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wanted {
     /// Whatever group was made on it.
     Any,
-    /// Those of these names.
+    /// Those with these names.
     Named(BTreeSet<String>),
 }
 
@@ -56,7 +56,7 @@ impl Wanted {
     }
 }
 
-/// Write back the newest whole metadata on the disks of `ours` whose last commit was torn, and scan
+/// Writes back the newest whole metadata on the disks of `ours` whose last commit was torn, and scan
 /// again if there was one. `dir` holds the text meanwhile. A disk on which nothing is `wanted` is not
 /// read.
 ///
@@ -88,7 +88,7 @@ pub async fn undo_torn_commits(
                 continue;
             }
             Err(_) => {
-                tracing::warn!(disk = %disk.display(), limit = ?SEARCH_LIMIT, "gave up the search for VG metadata");
+                tracing::warn!(disk = %disk.display(), limit = ?SEARCH_LIMIT, "search for VG metadata timed out");
                 continue;
             }
         };
@@ -96,7 +96,8 @@ pub async fn undo_torn_commits(
             continue;
         }
         let (group, seqno) = (&earlier.group.name, earlier.group.seqno);
-        tracing::warn!(disk = %disk.display(), group, seqno, "undoing a commit torn by a power cut");
+        tracing::warn!(disk = %disk.display(), group, seqno, "undoing a VG metadata commit torn by \
+                                                              a power failure");
         match write_back(host.as_ref(), disk, &earlier, dir).await {
             Ok(()) => undone = true,
             Err(error) => {

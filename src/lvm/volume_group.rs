@@ -1,4 +1,4 @@
-//! One volume group: read it, take turns in changing it, make its changes durable.
+//! One volume group: reads it, serializes its changes, makes its changes durable.
 
 mod believe;
 mod look;
@@ -19,10 +19,11 @@ use crate::lvm::group::Group;
 use crate::lvm::scan::{Member, Named};
 use crate::lvm::spent::Spent;
 
-/// A volume group of this machine.
+/// A volume group of this host.
 ///
-/// Reads cost one sector a disk while nothing changed, also when an administrator changed the group
-/// behind our back: the sector tells. Changes take turns; groups do not wait for each other.
+/// A read costs one sector a disk while nothing has changed. The sector shows a change also if an
+/// administrator made it outside of this driver. Changes are serialized; volume groups do not wait
+/// for each other.
 #[derive(Debug)]
 pub struct VolumeGroup {
     name: String,
@@ -59,7 +60,7 @@ struct Known {
     read_at: Option<Instant>,
     /// A call that has not come back.
     hangs: Option<String>,
-    /// An LVM command died on it, and what that left is not healed yet.
+    /// An LVM command died on it, and what that left is not repaired yet.
     cut: bool,
 }
 
@@ -94,7 +95,7 @@ impl VolumeGroup {
         &self.name
     }
 
-    /// What each LVM command on the group took since the start, and how it failed.
+    /// Returns the durations and failures of each LVM command on the volume group since the start.
     pub fn spent(&self) -> BTreeMap<&'static str, Spent> {
         self.spent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -119,12 +120,12 @@ impl VolumeGroup {
         self.disks().into_iter().map(|disk| (disk.path, disk.number)).collect()
     }
 
-    /// Let the disks be read that plans name, also before the group was read first.
+    /// Lets the disks be read that plans name, also before the group was read first.
     pub fn let_read(&self, named: &Named) {
         self.known().named = named.clone();
     }
 
-    /// The disks that carried it at the last scan, with what the kernel said of them.
+    /// Returns the disks that carried it at the last scan, as the kernel described them.
     pub fn disks(&self) -> Vec<Disk> {
         self.known().carriers.iter().map(|carrier| carrier.disk.clone()).collect()
     }
@@ -138,14 +139,14 @@ impl VolumeGroup {
         self.known().seen.clone()
     }
 
-    /// When the group was last read without an error.
+    /// Returns when the volume group was last read without an error.
     pub fn last_reading(&self) -> Option<Instant> {
         self.known().read_at
     }
 
-    /// Read the group as its disks have it now.
+    /// Reads the volume group as its disks have it now.
     ///
-    /// A physical volume whose disk is away or cannot be read has no `device`.
+    /// A physical volume whose disk is missing or cannot be read has no `device`.
     ///
     /// # Errors
     /// [`LvmError::Absent`], [`LvmError::Unusable`], [`LvmError::Hung`], [`LvmError::Damaged`].
@@ -155,13 +156,14 @@ impl VolumeGroup {
         read
     }
 
-    /// Which disks described the group at the last reading and were not believed, and what to type.
+    /// Returns which disks described the volume group at the last reading and were not trusted, and
+    /// the commands to run.
     pub fn strangers(&self) -> Option<String> {
         self.known().strangers.clone()
     }
 
-    /// Why the live device of a logical volume is not on the disks of the group; `None` if it is, as far
-    /// as was seen.
+    /// Returns why the live device of a logical volume is not on the disks of the volume group;
+    /// `None` if it is, as far as is known.
     pub fn elsewhere(&self, lv: &str) -> Option<String> {
         self.known().elsewhere.get(lv).cloned()
     }
@@ -174,12 +176,12 @@ impl VolumeGroup {
         };
     }
 
-    /// Why the last reading failed; `None` if it did not.
+    /// Returns why the last reading failed; `None` if it did not.
     pub fn trouble(&self) -> Option<String> {
         self.known().trouble.clone()
     }
 
-    /// Wait for the right to change the group, up to a minute.
+    /// Waits for the right to change the group, up to a minute.
     ///
     /// # Errors
     /// [`LvmError::Hung`] at once while an earlier call has not come back, [`LvmError::Occupied`] while
@@ -192,7 +194,7 @@ impl VolumeGroup {
         Ok(Turn { group: self.clone(), looked: AtomicBool::new(false), _order: order })
     }
 
-    /// Make every change of the group so far durable: a cache flush on each of its disks.
+    /// Makes every change of the group so far durable: a cache flush on each of its disks.
     ///
     /// LVM itself never flushes, so no answer that a caller builds on may be given before this. Where
     /// everything sent is durable already, because one flush served many, nothing is done.
@@ -217,12 +219,13 @@ impl VolumeGroup {
         Ok(())
     }
 
-    /// Whether some of its disks told an older state at the last reading than others.
+    /// Returns whether some of its disks had an older state at the last reading than others.
     pub(super) fn is_uneven(&self) -> bool {
         self.known().uneven
     }
 
-    /// Why LVM cannot change the group as its disks are now; `None` if they do not keep it from that.
+    /// Returns why LVM cannot change the volume group as its disks are now; `None` if they do not
+    /// prevent it.
     pub(super) async fn impediment(self: &Arc<Self>) -> Option<String> {
         let group = self.remembered()?;
         if let Some(reason) = group.frozen() {
@@ -234,7 +237,7 @@ impl VolumeGroup {
         Some(format!("{} is read-only", locked.path.display()))
     }
 
-    /// Let LVM commands on this group see its disks and `more`, and no others.
+    /// Lets LVM commands on this group see its disks and `more`, and no others.
     pub(super) async fn pin(self: &Arc<Self>, more: Option<&Path>) -> Result<(), LvmError> {
         let (mut pins, pinned) = {
             let known = self.known();
@@ -253,17 +256,18 @@ impl VolumeGroup {
         Ok(())
     }
 
-    /// Note that a command is about to change the group.
+    /// Notes that a command is about to change the group.
     pub(super) fn count_change(&self) {
         self.sent.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Note whether a command that died has left something to heal; says whether one had before.
+    /// Notes whether a command that died has left something to repair; returns whether one had
+    /// before.
     pub fn note_cut(&self, cut: bool) -> bool {
         std::mem::replace(&mut self.known().cut, cut)
     }
 
-    /// What hangs, if something does.
+    /// Returns the call that hangs, if one does.
     pub fn hung(&self) -> Option<String> {
         self.known().hangs.clone()
     }
@@ -285,10 +289,10 @@ impl VolumeGroup {
         }
     }
 
-    /// Refuse all further work on this group until its disks and its LVM lane answer again.
+    /// Refuses all further work on this group until its disks and its LVM lane answer again.
     fn hangs(self: &Arc<Self>, what: String) -> LvmError {
         if self.known().hangs.replace(what.clone()).is_none() {
-            tracing::error!(group = self.name, what, "the volume group does not answer");
+            tracing::error!(group = self.name, what, "volume group not responding");
             tokio::spawn(self.clone().wait_until_it_answers());
         }
         LvmError::Hung { group: self.name.clone(), what }
@@ -303,11 +307,11 @@ impl VolumeGroup {
                 tokio::time::sleep(Duration::from_secs(5)).await;
             }
         }
-        // A command that was given up may have made its change, or died in it, since the last flush.
+        // A command that was aborted may have made its change, or died in it, since the last flush.
         self.count_change();
         self.note_cut(true);
         self.known().hangs = None;
-        tracing::info!(group = self.name, "the volume group answers again");
+        tracing::info!(group = self.name, "volume group responding again");
     }
 }
 

@@ -19,22 +19,22 @@ impl Words {
         self.0.split_terminator(BETWEEN)
     }
 
-    /// Whether this word is one of them.
+    /// Returns whether this word is one of them.
     pub fn contains(&self, word: &str) -> bool {
         self.iter().any(|one| one == word)
     }
 
-    /// Whether all of them are among the others.
+    /// Returns whether all of them are among the others.
     pub fn is_subset(&self, others: &Words) -> bool {
         self.iter().all(|word| others.contains(word))
     }
 
-    /// Whether there is none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Take a word out of them; whether it was there.
+    /// Removes a word; returns whether it was among them.
     pub fn remove(&mut self, word: &str) -> bool {
         let is_there = self.contains(word);
         *self = self.iter().filter(|one| *one != word).collect();

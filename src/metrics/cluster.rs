@@ -1,4 +1,4 @@
-//! What a controller knows of its cluster.
+//! Metrics that only a controller has.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,25 +8,25 @@ use prometheus_client::registry::Registry;
 use super::{Labels, float, gauges, table};
 use crate::bytes::Bytes;
 
-/// The figures of a cluster. Only a controller has them.
+/// Values of a cluster. Only a controller has them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClusterFigures {
-    /// How many requests there are, by their work and their phase.
+    /// Number of VolumeRequests, by operation and phase.
     pub requests: BTreeMap<(&'static str, &'static str), u64>,
-    /// When the oldest one was made that has not ended, since 1970, by its work.
+    /// Creation time of the oldest unfinished VolumeRequest, since 1970, by operation.
     pub oldest: BTreeMap<&'static str, Duration>,
-    /// How many nodes there are, by their health.
+    /// Number of nodes, by health.
     pub nodes: BTreeMap<&'static str, u64>,
     /// Each node by name.
     pub each: BTreeMap<String, NodeFigure>,
-    /// Size and free room of each pool on all nodes.
+    /// Capacity and free space of each pool on all nodes.
     pub pools: BTreeMap<String, (Bytes, Bytes)>,
 }
 
-/// What is known of a node.
+/// Values of a node.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NodeFigure {
-    /// Whether its agent lets work wait.
+    /// True if its node plugin is not responding: a request waits.
     pub is_away: bool,
     /// Volumes without a PersistentVolume.
     pub without_pv: u64,

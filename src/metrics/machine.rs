@@ -1,4 +1,4 @@
-//! What a node knows of its machine: groups, disks, LVM commands.
+//! Metrics of a node's host: volume groups, disks, LVM commands.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,9 +18,9 @@ use crate::bytes::Bytes;
 /// A volume group as it was at its last reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupFigure {
-    /// Its name.
+    /// Name of the volume group.
     pub group: String,
-    /// Its pool.
+    /// Pool of the volume group.
     pub pool: String,
     /// Size and free extents; `None` if it was never read.
     pub room: Option<(Bytes, Bytes)>,
@@ -29,22 +29,22 @@ pub struct GroupFigure {
 /// A disk that a group has or a pool names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskFigure {
-    /// Its path, or what else it is known by.
+    /// Path of the disk, or another identification.
     pub disk: String,
-    /// What it is to the pools.
+    /// State of the disk in its pool.
     pub state: &'static str,
 }
 
-/// What the runs of one LVM command took, and how they failed.
+/// Durations and failures of one LVM command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandFigure {
-    /// How many runs.
+    /// Number of runs.
     pub runs: u64,
-    /// How long all of them took.
+    /// Total duration of the runs.
     pub time: Duration,
-    /// How many took no longer than this and longer than what is before it.
+    /// Number of runs that took no longer than this and longer than the step before it.
     pub steps: Vec<(Duration, u64)>,
-    /// How many failed, by their code.
+    /// Number of failures, by code.
     pub failed: BTreeMap<&'static str, u64>,
 }
 

@@ -6,12 +6,13 @@ use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::{MetricType, TypedMetric};
 
-/// Counts; the format would append `_total` to the name of a counter, so it is told as unknown.
+/// A counter. The format would append `_total` to the name of a counter, so its type is unknown
+/// there.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Plain(Counter);
 
 impl Plain {
-    /// One more.
+    /// Adds one.
     pub fn inc(&self) {
         self.0.inc();
     }

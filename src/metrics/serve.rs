@@ -20,10 +20,10 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 
 type Shared = (Metrics, Arc<dyn FigureSource>);
 
-/// Serve until `stop`; `/healthz` answers `ok` as long as the process can answer at all.
+/// Serves until `stop`; `/healthz` returns `ok` as long as the process can respond at all.
 ///
 /// # Errors
-/// What the listener says when it can no longer accept.
+/// An error of the listener when it can no longer accept connections.
 pub async fn serve(
     listener: TcpListener,
     metrics: Metrics,

@@ -2,12 +2,12 @@
 
 use prometheus_client::registry::{Metric, Registry};
 
-/// One row: a name with its unit in it, its kind, its labels, and what it says.
+/// One metric: its name with the unit, its type, its labels, and its help text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figure {
     /// The name as Prometheus stores it.
     pub name: &'static str,
-    /// How to read its numbers.
+    /// Type of the metric.
     pub kind: Kind,
     /// The labels in order.
     pub labels: &'static [&'static str],
@@ -15,7 +15,7 @@ pub struct Figure {
     pub help: &'static str,
 }
 
-/// How the numbers of a figure behave.
+/// Type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows, from 0 at the start.
@@ -42,8 +42,8 @@ impl Kind {
 }
 
 impl Figure {
-    /// Add it to what is told; the format itself appends `_total` to a counter's name and a full
-    /// stop to the help.
+    /// Registers it; the format itself appends `_total` to a counter's name and a full stop to the
+    /// help.
     pub(super) fn put(&self, registry: &mut Registry, metric: impl Metric) {
         registry.register(self.name.trim_end_matches("_total"), self.help, metric);
     }

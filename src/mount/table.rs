@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::host::{DeviceNumber, Host, HostError, Mount, PathKind};
 
-/// The mounts of this machine at one moment.
+/// The mounts of this host at one moment.
 ///
-/// A node with a thousand volumes has thousands of mounts and asks for those of each volume at once,
-/// so they are found by index.
+/// A node with a thousand volumes has thousands of mounts and looks up those of each volume, so
+/// they are found by index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountTable {
     mounts: Vec<Mount>,
@@ -19,10 +19,10 @@ pub struct MountTable {
 }
 
 impl MountTable {
-    /// Read the table.
+    /// Reads the table.
     ///
     /// The kernel lists btrfs with a number of its own; here each has the number of its device, as
-    /// all others do, where the device's node still tells it.
+    /// all others do, if the device's node still has it.
     pub async fn read(host: &dyn Host) -> Result<MountTable, HostError> {
         let mut mounts = host.mounts().await?;
         let mut numbers = BTreeMap::new();
@@ -65,7 +65,7 @@ impl MountTable {
         inside.map(|mount| mount.target.clone()).collect()
     }
 
-    /// How many mounts lie on each other at `target`.
+    /// Returns the number of mounts on top of each other at `target`.
     pub fn layers(&self, target: &Path) -> usize {
         self.mounts.iter().filter(|mount| mount.target == target).count()
     }
@@ -83,8 +83,8 @@ impl MountTable {
     }
 }
 
-/// The number of the device that a btrfs names as its source: a node, or a device-mapper name, which
-/// is a link that udev keeps.
+/// Returns the number of the device that a btrfs names as its source: a node, or a device-mapper
+/// name, which is a link of udev.
 pub(super) async fn block_number(
     host: &dyn Host,
     source: &Path,

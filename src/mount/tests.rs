@@ -155,7 +155,7 @@ fn the_wanted_is_told_from_all_else() {
     assert_eq!(
         other.to_string(),
         "/target shows / of device 254:3 (ext4 /dev/dm-3), writable, not / of device 254:4, \
-         read-only; see `findmnt /target`, and if that can go, `umount /target`"
+         read-only; see `findmnt /target`, and if that is not needed, run `umount /target`"
     );
     assert!(wanted((254, 3), true).is_in(&table).is_err());
 }

@@ -1,4 +1,4 @@
-//! Make a volume, and finish one whose making was cut short.
+//! Make a volume, and finish one whose making was interrupted.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::node::{Found, Node};
 use crate::volume::{Mode, NewVolume, VolumeError, Wanted};
 
 impl Node {
-    /// Make the volume exist, durably. It is new: what its extents hold is wiped behind this, and before it is shown.
+    /// Creates the volume, durably. It is new: its extents are wiped after this call, and before it is published.
     pub(super) async fn ensure_volume(&self, want: &NewVolume) -> Result<Found, VolumeError> {
         // An earlier call for it asked for the same pool: the trouble of another stops nothing here.
         // Nor does a group that was never read. Should it hide a volume of this name that was never
@@ -37,7 +37,7 @@ impl Node {
         Ok(found)
     }
 
-    /// Begin to wipe a new volume where that takes long; one whose wipe is under way goes on. That of a file
+    /// Begins to wipe a new volume where that takes long; one whose wipe is under way goes on. That of a file
     /// system is 2 MiB, and is wiped where it is made: before, it would be made active for that alone.
     pub(super) fn start_first_wipe(&self, found: &Found) {
         if found.record.mode == Mode::Block {
@@ -45,7 +45,7 @@ impl Node {
         }
     }
 
-    /// Take the extents, tagged as new.
+    /// Takes the extents, tagged as new.
     async fn make_volume(&self, want: &NewVolume) -> Result<Found, VolumeError> {
         if !want.nodes.is_empty() && !want.nodes.contains(&self.settings.name) {
             let (asked, here) = (want.nodes.clone(), self.settings.name.clone());
@@ -77,11 +77,11 @@ impl Node {
             }
         }
         let seen = pool.see().await;
-        // No room is said only by a group that could tell: its caller then takes the pod to another
-        // node. Where none can, asking again is what helps.
+        // Not enough space is said only by a group that could tell: its caller then takes the pod
+        // to another node. Where none can, asking again is what helps.
         if !seen.changeable() {
             let trouble = seen.trouble().or_else(|| pools::listed(pool.refused.iter().cloned()));
-            let trouble = trouble.unwrap_or_else(|| "it has no group yet".to_owned());
+            let trouble = trouble.unwrap_or_else(|| "it has no volume group yet".to_owned());
             return Err(VolumeError::Unavailable {
                 reason: format!("pool {}: {trouble}", pool.name),
             });
@@ -108,9 +108,9 @@ impl Node {
         let (group, _) = &seen.groups[index];
         let turn = group.turn().await?;
         if !self.pools().iter().any(|pool| pool.takes_into(group)) {
-            // Nobody would look for the volume there.
+            // No one would look for the volume there.
             return Err(VolumeError::Unavailable {
-                reason: format!("pool {} was changed just now; ask again", pool.name),
+                reason: format!("pool {} has just changed; retry", pool.name),
             });
         }
         let read = turn.read().await?;
@@ -171,7 +171,7 @@ pub(super) fn keeps_limit(size: Bytes, wanted: Wanted) -> Result<(), VolumeError
 fn same_as_wanted(found: &Found, want: &NewVolume, node: &str) -> Result<(), VolumeError> {
     let elsewhere = !want.nodes.is_empty() && !want.nodes.iter().any(|may| may == node);
     let place = || {
-        let words = format!("it is on node {node}, which is not among those that may hold it");
+        let words = format!("it is on node {node}, which is not in the requested topology");
         elsewhere.then_some(words)
     };
     let size = || size_difference(found, want);
@@ -184,12 +184,12 @@ fn same_as_wanted(found: &Found, want: &NewVolume, node: &str) -> Result<(), Vol
 fn class_difference(found: &Found, want: &NewVolume) -> Option<String> {
     let (record, class) = (&found.record, &want.class);
     let differs = |what: &str, has: &str, asked: &str| {
-        (has != asked).then(|| format!("its {what} is {has}, {asked} was asked for"))
+        (has != asked).then(|| format!("its {what} is {has}, {asked} was requested"))
     };
     let pool = class.pool.as_ref().unwrap_or(&found.pool.name);
     (record.name != want.name)
         .then(|| format!("its name is {:?}", record.name))
-        .or_else(|| differs("use", &record.mode.to_string(), &want.mode.to_string()))
+        .or_else(|| differs("volume mode", &record.mode.to_string(), &want.mode.to_string()))
         .or_else(|| differs("pool", found.pool.name.as_str(), pool.as_str()))
         .or_else(|| differs("wipe", record.wipe.as_str(), class.wipe.as_str()))
         .or_else(|| differs("resizeSnapshot", record.safety.as_str(), class.safety.as_str()))
@@ -197,5 +197,5 @@ fn class_difference(found: &Found, want: &NewVolume) -> Option<String> {
 
 fn size_difference(found: &Found, want: &NewVolume) -> Option<String> {
     let (has, asked) = (found.size(), want.size);
-    (!asked.admits(has)).then(|| format!("it has {} bytes, {asked} were asked for", has.get()))
+    (!asked.admits(has)).then(|| format!("it has {} bytes, {asked} were requested", has.get()))
 }

@@ -17,51 +17,55 @@ use crate::volume::{PoolName, few};
 pub struct NewDisk {
     /// The disk.
     pub path: PathBuf,
-    /// Whether the administrator named it as one that may be wiped: what is on it is lost.
+    /// True if the administrator allows wiping it, which destroys its content.
     pub wipe: bool,
 }
 
-/// Why a disk could not become part of a group.
+/// Reason why a disk could not become part of a volume group.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     /// The disk is not blank, so nothing was done to it.
-    #[error("{disk} is not blank, it carries {found}; nothing was changed: {take_group}name another disk, or let this one be wiped (`--allow-wipe-disk {disk}`, in a StoragePool `wipeExisting: true` beside it), and what is on it is lost", disk = disk.display())]
+    #[error("{disk} is not blank, it carries {found}; nothing was changed: {take_group}use another \
+             disk, or allow wiping this one, which destroys its content (`--allow-wipe-disk \
+             {disk}`, or `wipeExisting: true` for it in a StoragePool)", disk = disk.display())]
     NotBlank {
         /// The disk.
         disk: PathBuf,
-        /// What was seen on it.
+        /// Content of the disk.
         found: String,
-        /// How to take the volume group on it as it is; empty without one.
+        /// How to use the volume group on it as it is; empty without one.
         take_group: String,
     },
-    /// Somebody uses the disk, so nothing was done to it.
+    /// The disk is in use, so nothing was done to it.
     #[error("{} is in use: {holder}; nothing was changed", disk.display())]
     InUse {
         /// The disk.
         disk: PathBuf,
-        /// Who uses it, and what to type.
+        /// The user of the disk, and the commands to run.
         holder: String,
     },
-    /// The machine has no such disk.
-    #[error("there is no disk {}; {blank}; see `lsblk`", disk.display())]
+    /// The host has no such disk.
+    #[error("disk {} does not exist; {blank}; see `lsblk`", disk.display())]
     Missing {
         /// The disk.
         disk: PathBuf,
-        /// Which blank disks are here, in words.
+        /// The blank disks of the host, for people.
         blank: String,
     },
     /// The disk holds a group's metadata and nothing else.
-    #[error("{} has {size}, and a group needs a disk of at least {smallest} to hold any volume; nothing was changed: name a larger one", disk.display())]
+    #[error("{} has {size}, but a volume group needs a disk of at least {smallest} to hold a \
+             volume; nothing was changed: use a larger disk", disk.display())]
     TooSmall {
         /// The disk.
         disk: PathBuf,
-        /// Its size.
+        /// Size of the disk.
         size: Bytes,
         /// The smallest that is of use.
         smallest: Bytes,
     },
     /// The disk carries a group that a pool has, so nothing was done to it.
-    #[error("{} carries volume group {group}, which pool {pool} has; nothing was changed: name another disk, or let the pool go of the group first", disk.display())]
+    #[error("{} carries volume group {group}, which belongs to pool {pool}; nothing was changed: \
+             use another disk, or remove the volume group from that pool first", disk.display())]
     Taken {
         /// The disk.
         disk: PathBuf,
@@ -71,7 +75,7 @@ pub enum SetupError {
         pool: PoolName,
     },
     /// Another pool has the group.
-    #[error("volume group {group} is in pool {pool} already; name it in one of both")]
+    #[error("volume group {group} is already in pool {pool}; name it in only one pool")]
     GroupTaken {
         /// The group.
         group: String,
@@ -80,7 +84,10 @@ pub enum SetupError {
     },
     /// Another node has the group.
     #[error(
-        "volume group {group} is that of node {node}, and this is node {here}; nothing was changed: name a group that this node alone has, or, if its disks were moved here for good and {node} sees them no more, type `vgchange --addtag pliant.node={here} {group}`{}",
+        "volume group {group} belongs to node {node}, and this is node {here}; nothing was \
+         changed: use a volume group that only this node has, or, if its disks were moved here \
+         permanently and {node} no longer sees them, run `vgchange --addtag pliant.node={here} \
+         {group}`{}",
         untag(node)
     )]
     OfAnotherNode {
@@ -91,15 +98,17 @@ pub enum SetupError {
         /// This node's name.
         here: String,
     },
-    /// What the plan names is no disk of the machine, so nothing was done to it.
-    #[error("{} leads to {}, which is no disk: a volume, what is on one, a part of an array, or a loop device over what a workload writes; nothing was changed: name a disk, best by a link in /dev/disk/by-id", disk.display(), device.display())]
+    /// The path of the plan is not a disk of the host, so nothing was done to it.
+    #[error("{} points to {}, which is not a usable disk but a volume, a device on one, a member \
+             of an array, or a loop device over a file that a workload writes; nothing was \
+             changed: use a disk, preferably by its link in /dev/disk/by-id", disk.display(), device.display())]
     NoDisk {
-        /// As it was named.
+        /// Path as it was named.
         disk: PathBuf,
-        /// Where that leads.
+        /// Device to which the path points.
         device: PathBuf,
     },
-    /// Who is to get the disk is not clear, so nothing was done to it.
+    /// Several pools name the disk, so nothing was done to it.
     #[error("{} is named more than once, by pool {pools}; nothing was changed: name it once", disk.display())]
     NamedTwice {
         /// The disk.
@@ -108,19 +117,21 @@ pub enum SetupError {
         pools: String,
     },
     /// Volumes of this driver are on the disk or may be, so nothing was done to it.
-    #[error("{} carries {found}, and volumes of this driver may be on it; nothing was changed, though it may be wiped: see `pvs` and `pvck {}`, or write zeroes over its first MiB if nothing on it is needed", disk.display(), disk.display())]
+    #[error("{} carries {found}, and volumes of this driver may be on it; nothing was changed, \
+             although wiping is allowed: see `pvs` and `pvck {}`, or write zeroes over its first \
+             MiB if nothing on it is needed", disk.display(), disk.display())]
     MayHoldVolumes {
         /// The disk.
         disk: PathBuf,
-        /// What was seen on it.
+        /// Content of the disk.
         found: String,
     },
     /// The disk could not be looked at.
-    #[error("{} could not be looked at", disk.display())]
+    #[error("failed to inspect {}", disk.display())]
     Unreadable {
         /// The disk.
         disk: PathBuf,
-        /// Why.
+        /// Cause.
         source: FsError,
     },
     /// The disk is free, and LVM would not let it join the group.
@@ -130,23 +141,23 @@ pub enum SetupError {
         disk: PathBuf,
         /// The group.
         group: String,
-        /// Why, and what to do.
+        /// Reason, and what to do.
         reason: String,
     },
     /// LVM did not let the disk join a group that needed it, and the disk has not changed since.
-    #[error("{} is free, and did not join a volume group when it was needed: {why}", disk.display())]
+    #[error("{} is free, but failed to join a volume group that needed it: {why}", disk.display())]
     NotTaken {
         /// The disk.
         disk: PathBuf,
-        /// What LVM said.
+        /// LVM's message.
         why: String,
     },
-    /// The driver stumbled over it; the log says where.
-    #[error("{what} is left as it is: {panicked}; report it with the log")]
+    /// The driver panicked; the log has the place.
+    #[error("{what} was not changed: {panicked}; report this with the log")]
     Fault {
         /// The disk or the group.
         what: String,
-        /// What the driver said of itself.
+        /// The panic message.
         panicked: Panicked,
     },
     /// A program failed.
@@ -154,25 +165,25 @@ pub enum SetupError {
     Program {
         /// The command as one would type it.
         command: String,
-        /// Its own words.
+        /// The program's own message.
         words: String,
     },
     /// LVM failed.
     #[error(transparent)]
     Lvm(#[from] LvmError),
-    /// The machine failed a call.
+    /// A call to the host failed.
     #[error(transparent)]
     Host(#[from] HostError),
 }
 
-/// How to take away what says that another node has a group; nothing where only its volumes say so.
+/// How to remove what says that another node has a group; nothing where only its volumes say so.
 fn untag(node: &OtherNode) -> String {
     match node {
-        OtherNode::Named(name) => format!(" and `--deltag pliant.node={name}` with it"),
+        OtherNode::Named(name) => format!(" together with `--deltag pliant.node={name}`"),
         OtherNode::Keyed(_) => String::new(),
         OtherNode::Unreadable => {
-            " and `--deltag` with it for each other tag that begins with pliant.node= (`vgs --options \
-             vg_name,vg_tags` lists them)"
+            " together with `--deltag` for each other tag that begins with pliant.node= (`vgs \
+             --options vg_name,vg_tags` lists them)"
                 .to_owned()
         }
     }
@@ -182,26 +193,26 @@ fn untag(node: &OtherNode) -> String {
 /// disk between a look and a change.
 #[derive(Debug)]
 pub(super) struct Located<'a> {
-    /// As the administrator named it.
+    /// The disk as the administrator named it.
     pub disk: &'a NewDisk,
     /// The kernel's name.
     pub device: PathBuf,
 }
 
-/// What keeps a disk from becoming part of a group.
+/// Reason why a disk cannot become part of a volume group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Obstacle {
-    /// It carries this.
+    /// It carries this content.
     Carries(String),
-    /// It carries nothing, and something has it to itself.
+    /// It has no content, but the kernel has claimed it for something else.
     Claimed,
 }
 
 impl NewDisk {
-    /// Do what concerns this disk alone; a panic of it is the refusal of the disk.
+    /// Does the work on this disk alone; a panic becomes an error for the disk.
     ///
     /// # Errors
-    /// What the work says, or [`SetupError::Fault`].
+    /// The error of the work, or [`SetupError::Fault`].
     pub(super) async fn alone<T>(
         &self,
         work: impl Future<Output = Result<T, SetupError>>,
@@ -211,7 +222,7 @@ impl NewDisk {
         })
     }
 
-    /// Find the disk, also behind a link.
+    /// Finds the disk, also behind a link.
     ///
     /// # Errors
     /// [`SetupError::Missing`], [`SetupError::NoDisk`].
@@ -251,11 +262,11 @@ impl Located<'_> {
         }
     }
 
-    /// What keeps the disk from becoming part of a group; `None` if it is free.
+    /// Returns what prevents the disk from becoming part of a volume group; `None` if it is free.
     ///
-    /// Free is a disk on which two witnesses find nothing, and one with the label of a physical volume
-    /// without a group: a `vgcreate` or `vgextend` that was cut half-way leaves that. And the kernel
-    /// keeps it for nothing else.
+    /// A disk is free if two independent checks find no content, or if it has only the label of a
+    /// physical volume without a volume group, as an interrupted `vgcreate` or `vgextend` leaves
+    /// it. And the kernel must not have claimed it for anything else.
     pub async fn obstacle(
         &self,
         host: &dyn Host,
@@ -288,12 +299,12 @@ impl Located<'_> {
         }
     }
 
-    /// What has to be wiped before the disk is free, and may be; `None` if it is free. Changes
-    /// nothing.
+    /// Returns what has to be wiped before the disk is free, and may be; `None` if it is free.
+    /// Changes nothing.
     ///
     /// # Errors
-    /// [`SetupError::NotBlank`] if it may not. A disk on which volumes of this driver may be is never
-    /// wiped, whatever was allowed: [`SetupError::MayHoldVolumes`].
+    /// [`SetupError::NotBlank`] if it may not be wiped. A disk that may have volumes of this driver
+    /// is never wiped, even if that is allowed: [`SetupError::MayHoldVolumes`].
     pub async fn to_wipe(
         &self,
         host: &dyn Host,
@@ -313,7 +324,8 @@ impl Located<'_> {
             let take = |group: &Group| {
                 let name = &group.name;
                 format!(
-                    "take the group (`--pool NAME={name}`, in a StoragePool `groups: [{name}]`), "
+                    "use the volume group (`--pool NAME={name}`, or `groups: [{name}]` in a \
+                     StoragePool), "
                 )
             };
             let take_group = group.map(take).unwrap_or_default();
@@ -331,13 +343,13 @@ impl Located<'_> {
     fn claimed(&self) -> SetupError {
         let disk = self.name();
         let holder = format!(
-            "another device lies on it, or a part of it is mounted; see `lsblk {}`",
+            "another device is stacked on it, or a part of it is mounted; see `lsblk {}`",
             disk.display()
         );
         SetupError::InUse { disk, holder }
     }
 
-    /// Make the disk free, if it is or may be wiped.
+    /// Frees the disk, if it is blank or may be wiped.
     ///
     /// # Errors
     /// As [`Located::to_wipe`].
@@ -348,10 +360,10 @@ impl Located<'_> {
         }
     }
 
-    /// Wipe what [`Located::to_wipe`] has found.
+    /// Wipes what [`Located::to_wipe`] has found.
     pub async fn wipe(&self, host: &dyn Host, found: &str) -> Result<(), SetupError> {
         let device = &self.device;
-        tracing::warn!(disk = %device.display(), found, "wiping the disk, as it was allowed");
+        tracing::warn!(disk = %device.display(), found, "wiping a disk that may be wiped");
         // Without force: what was mounted or made active meanwhile is refused by the kernel.
         run(host, Cmd::new("wipefs").arg("-a").arg(device)).await?;
         let end = host.device_size(device).await?.min(Bytes::mib(1));
@@ -360,7 +372,7 @@ impl Located<'_> {
         Ok(())
     }
 
-    /// Where the disk is mounted and what to type; `None` if that is nowhere in sight.
+    /// Where the disk is mounted and the commands to run; `None` if that is nowhere in sight.
     async fn mounted(&self, host: &dyn Host) -> Result<Option<String>, SetupError> {
         let Some(PathKind::Block(number)) = host.path_kind(&self.device).await? else {
             return Ok(None);
@@ -368,7 +380,7 @@ impl Located<'_> {
         let table = MountTable::read(host).await?;
         let targets: Vec<_> = table.of(number).map(|mount| mount.target.display()).collect();
         Ok(targets.first().map(|first| {
-            format!("it is mounted at {}; `umount {first}` if it can go", few(&targets))
+            format!("it is mounted at {}; run `umount {first}` if it is not needed", few(&targets))
         }))
     }
 
@@ -383,7 +395,7 @@ impl Located<'_> {
         Ok(())
     }
 
-    /// Whether its metadata, or that of another disk of its group, tells of volumes of this driver, or
+    /// Returns whether its metadata, or that of another disk of its group, tells of volumes of this driver, or
     /// can not be read. The permission to wipe it was given before they were made.
     async fn may_hold_volumes(&self, host: &dyn Host, scan: &Scan) -> Result<bool, SetupError> {
         let Some(member) = scan.on(&self.device) else {
@@ -394,7 +406,7 @@ impl Located<'_> {
     }
 }
 
-/// Which disks of the machine are blank, for a message.
+/// Which disks of the host are blank, for a message.
 async fn blank_disks(host: &dyn Host, scan: &Scan) -> Result<String, SetupError> {
     let mut blank = Vec::new();
     for disk in host.disks().await? {
@@ -406,9 +418,9 @@ async fn blank_disks(host: &dyn Host, scan: &Scan) -> Result<String, SetupError>
         }
     }
     if blank.is_empty() {
-        return Ok("no blank disk is here".to_owned());
+        return Ok("this node has no blank disk".to_owned());
     }
-    Ok(format!("blank here: {}", few(blank)))
+    Ok(format!("blank disks: {}", few(blank)))
 }
 
 async fn run(host: &dyn Host, cmd: Cmd) -> Result<String, SetupError> {

@@ -1,4 +1,4 @@
-//! From the troubles of the rooms below to what a caller can do about them.
+//! Converts errors of the modules below to what a caller can do about them.
 
 use crate::causes;
 use crate::fs::FsError;
@@ -20,7 +20,7 @@ impl From<LvmError> for VolumeError {
             | LvmError::Host { .. } => VolumeError::Unavailable { reason: words },
             LvmError::Occupied { group } => VolumeError::InProgress {
                 what: format!("another operation on volume group {group}"),
-                progress: "which changes it one after the other".to_owned(),
+                progress: "it must finish first".to_owned(),
             },
             LvmError::Refused { .. } => VolumeError::Failed { what: words },
         }

@@ -1,13 +1,14 @@
-//! Keep workloads from the copies of a volume that are not to be used.
+//! Protects workloads from copies of a volume that must not be used.
 
 use crate::node::{Found, Node, record};
 use crate::volume::{Fence, Standing, Use, VolumeError, VolumeId};
 
 impl Node {
-    /// Say on the volume itself, durably, who may use it; again changes nothing.
+    /// Records on the volume itself, durably, which use is allowed. A repeated call changes
+    /// nothing.
     ///
     /// # Errors
-    /// [`VolumeError::PreconditionFailed`] if what it says already does not give way.
+    /// [`VolumeError::PreconditionFailed`] if the recorded fence is newer.
     pub(super) async fn fence_volume(
         &self,
         id: &VolumeId,
@@ -28,10 +29,10 @@ impl Node {
     }
 }
 
-/// What may be done with a volume that is to be used.
+/// Returns the allowed use of a volume.
 ///
 /// # Errors
-/// [`VolumeError::PreconditionFailed`] if that is nothing.
+/// [`VolumeError::PreconditionFailed`] if no use is allowed.
 pub(super) fn admit(found: &Found) -> Result<Use, VolumeError> {
     match found.record.fence.lets() {
         Use::None => Err(VolumeError::PreconditionFailed { reason: fenced_off(found) }),
@@ -42,16 +43,16 @@ pub(super) fn admit(found: &Found) -> Result<Use, VolumeError> {
 fn fenced_off(found: &Found) -> String {
     let (id, fence) = (&found.record.id, found.record.fence);
     let why = match fence.standing {
-        Standing::HalfCopied => "is half copied, so what it holds is no whole",
+        Standing::HalfCopied => "is incomplete: the copy to it has not finished",
         Standing::Active | Standing::Superseded => {
-            "is superseded: another volume has taken its place, and what is written here would be lost"
+            "is superseded: another volume has replaced it, and data written here would be lost"
         }
     };
     let tag = record::find_fence_tag(&found.lv).unwrap_or_default();
     format!(
-        "volume {id} {why} (generation {}); use the volume that its claim has now, see `kubectl get \
-         persistentvolumes`, and only if that one is not to be used type `lvchange --deltag {tag} \
-         {}/{}` on its node",
+        "volume {id} {why} (generation {}); use the volume that its claim has now, see `kubectl \
+         get persistentvolumes`, and only if that volume is not to be used, run `lvchange --deltag \
+         {tag} {}/{}` on its node",
         fence.generation,
         found.group.name(),
         found.lv.name
@@ -61,8 +62,8 @@ fn fenced_off(found: &Found) -> String {
 fn outdated(id: &VolumeId, asked: Fence, now: Fence) -> VolumeError {
     VolumeError::PreconditionFailed {
         reason: format!(
-            "volume {id} is {} since generation {}, and was to be {} by generation {}, which came \
-             before; whoever asks has been replaced, and has to read the state of its swap again",
+            "volume {id} is {} since generation {}; the request to make it {} is outdated, as it \
+             has generation {}: read the state of the swap again",
             now.standing, now.generation, asked.standing, asked.generation
         ),
     }

@@ -48,7 +48,7 @@ impl Found {
         self.seen.dm_uuid(&self.lv)
     }
 
-    /// Its live device; `None` while it is inactive.
+    /// Returns the live device; `None` while it is inactive.
     pub async fn live_device(
         &self,
         host: &dyn Host,
@@ -57,7 +57,7 @@ impl Found {
         Ok(info.map(|info| (device_node(info.number), info)))
     }
 
-    /// Make its device live, whole and unsuspended; again changes nothing.
+    /// Makes its device live, complete and not suspended. A repeated call changes nothing.
     pub async fn activate(&self, host: &dyn Host) -> Result<(PathBuf, DmInfo), VolumeError> {
         let turn = self.group.turn().await?;
         turn.heal(&self.lv).await?;
@@ -68,7 +68,7 @@ impl Found {
         // With the activation-skip flag LVM succeeds and does nothing; so look.
         self.live_device(host).await?.ok_or_else(|| VolumeError::PreconditionFailed {
             reason: format!(
-                "logical volume {}/{} does not become active; see `lvs -o+lv_skip_activation`",
+                "logical volume {}/{} did not become active; see `lvs -o+lv_skip_activation`",
                 self.group.name(),
                 self.lv.name
             ),
@@ -85,18 +85,18 @@ impl Found {
         superblock::uuid_text(u128::from_be_bytes(bytes))
     }
 
-    /// Whether a resize that was cut short left its safety snapshot.
+    /// Returns whether an interrupted resize left its snapshot.
     pub fn has_snapshot(&self) -> bool {
         self.seen.lvs.contains_key(&record::safety_name(self.record.id.key()))
     }
 }
 
 impl Node {
-    /// Look for the key of a name, and say why some groups could not be looked at.
+    /// Searches for the key of a name, and reports why some volume groups could not be read.
     ///
-    /// It is looked for where it was seen last first: then nobody waits for a disk that hangs
-    /// elsewhere. Pools that cannot hold it are remembered, not read. Where a group cannot be read
-    /// now, its last reading counts: nothing reaches its disks, so nobody changes it.
+    /// The search begins where it was found last: then it does not wait for a disk that hangs
+    /// elsewhere. For pools that cannot have it the last reading is used. If a volume group cannot
+    /// be read now, its last reading counts: nothing reaches its disks, so nothing changes it.
     ///
     /// # Errors
     /// [`VolumeError::PreconditionFailed`] if two logical volumes claim the key, or its tags cannot be read.
@@ -132,7 +132,7 @@ impl Node {
         Ok((found, unread))
     }
 
-    /// What keeps a group of these pools from being seen at all.
+    /// Returns what hides a volume group of these pools completely.
     pub(super) fn hidden(&self, may_hold_it: &impl Fn(&Pool) -> bool) -> Option<VolumeError> {
         let pools = self.pools();
         pools.iter().filter(|pool| may_hold_it(pool)).find_map(|pool| {
@@ -141,7 +141,7 @@ impl Node {
         })
     }
 
-    /// Find a volume by the key of its name, to do something with it.
+    /// Finds a volume by the key of its name, to do something with it.
     ///
     /// # Errors
     /// [`VolumeError::Unavailable`] if its group cannot be read now, or if it was not seen and a group
@@ -154,17 +154,17 @@ impl Node {
         }
     }
 
-    /// Find the volume with this id, to tell of it or to let go of it: its last reading will do.
+    /// Finds the volume with this id, to report it or to release it: the last reading is enough.
     ///
     /// # Errors
-    /// [`VolumeError::NotFound`] only if all groups were looked at.
+    /// [`VolumeError::NotFound`] only if all volume groups were read.
     pub(super) async fn must_find(&self, id: &VolumeId) -> Result<Found, VolumeError> {
         let (found, unread) = self.search(id.key(), |_| true).await?;
         let not_found = || unread.unwrap_or_else(|| VolumeError::NotFound { id: id.to_string() });
         found.filter(|found| found.record.id == *id).ok_or_else(not_found)
     }
 
-    /// Find a volume that may be used.
+    /// Finds a volume that may be used.
     ///
     /// # Errors
     /// [`VolumeError::NotFound`], or [`VolumeError::InProgress`] while it is being removed.
@@ -179,7 +179,7 @@ impl Node {
         }
     }
 
-    /// Find a volume by the last reading of its group, so that no disk is touched; else by a new one.
+    /// Finds a volume by the last reading of its group, so that no disk is touched; else by a new one.
     pub(super) async fn recall(&self, id: &VolumeId) -> Result<Found, VolumeError> {
         for (pool, group) in served(&self.pools()) {
             let Some(seen) = group.remembered() else { continue };
@@ -225,11 +225,11 @@ fn find_in(
     Ok(Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record }))
 }
 
-/// What is told of a logical volume of ours that does not say what it is.
+/// The message for a logical volume of this driver whose tags do not identify it.
 pub(super) fn says_nothing(group: &str, lv: &Lv) -> String {
     format!(
-        "the tags of logical volume {group}/{} do not say what it is; see `lvs -o+lv_tags`, and put \
-         back what was changed, or rename it if it is not a volume of this driver",
+        "the tags of logical volume {group}/{} do not identify it; see `lvs -o+lv_tags`, and \
+         restore the tags that were changed, or rename it if it is not a volume of this driver",
         lv.name
     )
 }
@@ -237,7 +237,7 @@ pub(super) fn says_nothing(group: &str, lv: &Lv) -> String {
 fn twins(one: &Found, other: &Found) -> VolumeError {
     VolumeError::PreconditionFailed {
         reason: format!(
-            "logical volume {} is in volume groups {} and {}; look at both, and remove or rename \
+            "logical volume {} exists in volume groups {} and {}; check both, and remove or rename \
              the one that is not in use",
             one.lv.name,
             one.group.name(),

@@ -1,4 +1,4 @@
-//! What mkfs of this machine takes, and what its kernel mounts of that.
+//! The options that mkfs of this host accepts, and that its kernel can mount.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +16,7 @@ const MOST_KNOWN: usize = 256;
 /// What is tried: these options for a file system of this size.
 type Trial = (FsKind, Vec<String>, Bytes);
 
-/// What was tried since the start.
+/// Results of tests since the start.
 #[derive(Debug, Default)]
 pub(super) struct Formats {
     known: Mutex<HashMap<Trial, Tried>>,
@@ -24,7 +24,8 @@ pub(super) struct Formats {
 }
 
 impl Formats {
-    /// What mkfs is told to leave out, so that the kernel of this machine mounts what it makes.
+    /// Returns the features that mkfs has to switch off, so that the kernel of this host mounts the
+    /// result.
     pub(super) async fn switches(&self, host: &dyn Host, kind: FsKind) -> &[Switch] {
         let at = FsKind::ALL.iter().position(|one| *one == kind).unwrap_or_default();
         let found = self.switches[at]
@@ -33,7 +34,7 @@ impl Formats {
             Ok(found) => found,
             Err(error) => {
                 // It is tried again the next time: this one may have features that are too new.
-                tracing::warn!(%kind, %error, "it is not known what mkfs has to leave out");
+                tracing::warn!(%kind, %error, "failed to detect which features mkfs must leave out");
                 &[]
             }
         }
@@ -56,9 +57,7 @@ impl Formats {
             return Err(invalid(why));
         }
         match self.tried(host, kind, options, size).await {
-            Some(Tried::Refused(why)) => {
-                Err(invalid(format!("mkfs.{kind} says for {size}: {why}")))
-            }
+            Some(Tried::Refused(why)) => Err(invalid(format!("mkfs.{kind} for {size}: {why}"))),
             Some(Tried::Taken) | None => Ok(()),
         }
     }
@@ -91,7 +90,7 @@ impl Formats {
                 Some(tried)
             }
             Err(error) => {
-                tracing::warn!(%kind, %error, "options of mkfs could not be tried");
+                tracing::warn!(%kind, %error, "failed to test mkfs options");
                 None
             }
         }

@@ -18,12 +18,12 @@ use crate::node::wipe::Task;
 use crate::node::{Found, LastGrowth, Node};
 use crate::volume::{FsKind, Grown, Growth, Layout, Mode, VolumeError, VolumeId};
 
-/// How the growths that were asked for have ended since the start.
+/// Results of the growths since the start.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes(Mutex<BTreeMap<&'static str, u64>>);
 
 impl Outcomes {
-    /// Count one, if it has ended.
+    /// Counts one, if it has ended.
     pub fn count(&self, grown: &Result<Grown, VolumeError>) {
         let outcome = match grown {
             Ok(Grown { node_expansion_required: false, .. }) => "full",
@@ -45,13 +45,13 @@ enum Takes {
 }
 
 impl Node {
-    /// How many growths have ended since the start, by result: `full` with their file system,
-    /// `volume_only` where NodeExpandVolume grows the file system, `error`.
+    /// Returns the number of growths since the start, by result: `full` with their file system,
+    /// `volume_only` if NodeExpandVolume expands the file system, `error`.
     pub fn growth_outcomes(&self) -> BTreeMap<&'static str, u64> {
         self.outcomes.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Grow the volume to the wanted size or beyond, and its file system where that is ours to do.
+    /// Grows the volume to the wanted size or beyond, and its file system where that is ours to do.
     pub(super) async fn grow_volume(
         &self,
         id: &VolumeId,
@@ -80,7 +80,7 @@ impl Node {
         Ok(Grown { size, node_expansion_required })
     }
 
-    /// Grow the logical volume; at or beyond the wanted size already changes nothing.
+    /// Grows the logical volume; at or beyond the wanted size already changes nothing.
     pub(super) async fn grow_device(
         &self,
         found: Found,
@@ -91,7 +91,7 @@ impl Node {
         keeps_below_limit(&found, growth.size.at_least)?;
         keeps_limit(found.seen.size_of(wanted.max(now)), growth.size)?;
         if wanted <= now {
-            // A growth that was asked for before and given up may have left its helper.
+            // A growth that was asked for before and aborted may have left its helper.
             if !self.wipes.runs(found.record.id.key()) && !found.has_snapshot() {
                 self.give_up_more(&found).await?;
             }
@@ -102,15 +102,15 @@ impl Node {
             Mode::Filesystem(kind) => {
                 // LVM grows no origin of a snapshot.
                 self.conclude_cut_resize(&found, kind).await?;
-                // Its file system guards its bytes: nobody sees the new extents before it takes them over, and
-                // where signatures stand it wipes them then.
+                // Its file system guards its bytes: no one sees the new extents before it takes
+                // them over, and where signatures stand it wipes them then.
                 self.extend(found, wanted).await
             }
             Mode::Block => self.grow_raw(found, wanted).await,
         }
     }
 
-    /// Let spare disks join if the growth needs them.
+    /// Lets spare disks join if the growth needs them.
     ///
     /// # Errors
     /// [`VolumeError::ExpansionOutOfRange`] with what is possible, [`VolumeError::Unavailable`] while the
@@ -139,7 +139,7 @@ impl Node {
         })
     }
 
-    /// Let the logical volume take more extents, whatever they hold.
+    /// Lets the logical volume take more extents, whatever they hold.
     async fn extend(&self, found: Found, wanted: u64) -> Result<Found, VolumeError> {
         self.make_room(&found, wanted - found.lv.extents(), Takes::Itself).await?;
         let turn = found.group.turn().await?;
@@ -148,7 +148,7 @@ impl Node {
         Ok(Found { seen, lv, ..found })
     }
 
-    /// Grow a raw volume, which shows its bytes to its tenant as soon as they join. So they are wiped
+    /// Grows a raw volume, which shows its bytes to its tenant as soon as they join. So they are wiped
     /// before, in a logical volume of their own, and then joined exactly as they are placed on the disks.
     async fn grow_raw(&self, found: Found, wanted: u64) -> Result<Found, VolumeError> {
         let more = self.take_more(&found, wanted - found.lv.extents()).await?;
@@ -162,7 +162,7 @@ impl Node {
         Ok(Found { seen, lv, ..found })
     }
 
-    /// Take the extents that are to join, or find them taken by an earlier call.
+    /// Takes the extents that are to join, or find them taken by an earlier call.
     async fn take_more(&self, found: &Found, extents: u64) -> Result<Found, VolumeError> {
         let name = record::more_name(found.record.id.key());
         let taken = found.seen.lvs.get(&name);
@@ -180,14 +180,14 @@ impl Node {
         Ok(Found { seen, lv, ..found.clone() })
     }
 
-    /// Grow the file system if this machine can do it now, without a workload noticing; says whether
+    /// Grows the file system if this host can do it now, without a workload noticing; says whether
     /// it fills the device. A failure is no failure of the growth: the node step will say it.
     async fn grow_file_system_here(&self, found: &Found, kind: FsKind) -> bool {
         match self.try_to_grow_file_system(found, kind).await {
             Ok(filled) => filled,
             Err(error) => {
                 let error = causes::in_full(&error);
-                tracing::warn!(volume = %found.record.id, error, "the file system was not grown");
+                tracing::warn!(volume = %found.record.id, error, "failed to grow the file system");
                 false
             }
         }
@@ -198,8 +198,9 @@ impl Node {
         found: &Found,
         kind: FsKind,
     ) -> Result<bool, VolumeError> {
-        let table =
-            MountTable::read(self.host.as_ref()).await.map_err(failed("the mount table"))?;
+        let table = MountTable::read(self.host.as_ref())
+            .await
+            .map_err(failed("failed to read the mount table"))?;
         let live = self.live_device(found).await?;
         let mounts: Vec<&Mount> = match &live {
             Some((_, info)) => self.shown(&table, info.number),
@@ -220,8 +221,8 @@ impl Node {
         self.grow_mounted(found, kind, &device, &mount.target.clone()).await.map(|()| true)
     }
 
-    /// Deactivate a volume that was made active for a moment. One that a workload is shown keeps its
-    /// device, also while it is not open.
+    /// Deactivates a volume that was activated for a moment. One that is published keeps its
+    /// device, even while it is not open.
     pub(super) async fn deactivate_unless_held(&self, found: &Found) -> Result<(), VolumeError> {
         if self.live_device(found).await?.is_none() {
             return Ok(());
@@ -234,7 +235,7 @@ impl Node {
         turn.deactivate(&found.lv.name).await.map_err(VolumeError::from)
     }
 
-    /// Grow a mounted file system to its device.
+    /// Grows a mounted file system to its device.
     ///
     /// Its extents are durably its own before it counts on them: a power cut would leave a file system
     /// that is larger than its device.
@@ -250,7 +251,7 @@ impl Node {
         }
         let grew = fs::grow_mounted(self.host.as_ref(), mounted, device, kind)
             .await
-            .map_err(fs_failed(format!("the {kind} file system could not be grown")))?;
+            .map_err(fs_failed(format!("failed to grow the {kind} file system")))?;
         let (key, grown) = (found.record.id.key(), grew.from != grew.to);
         if grown {
             // The kernel flushes its journal, but not the copies of the superblock.
@@ -262,7 +263,7 @@ impl Node {
         Ok(())
     }
 
-    /// Where unmounted file systems are mounted to be grown.
+    /// Returns the private mount point of an unmounted file system.
     pub(super) fn private_mount_point(&self, found: &Found) -> PathBuf {
         self.settings.private_mounts().join(found.record.id.key().as_str())
     }

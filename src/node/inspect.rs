@@ -10,7 +10,7 @@ use crate::node::{Found, Node};
 use crate::volume::{FsKind, Inspection, Mode, Usage, VolumeError, VolumeId, VolumeStatus};
 
 impl Node {
-    /// Look at the volume now; `None` only if all groups were looked at and it is not there.
+    /// Looks at the volume now; `None` only if all groups were looked at and it is not there.
     ///
     /// # Errors
     /// [`VolumeError::Unavailable`] if its group, or its mounted file system, cannot be asked now: what
@@ -27,7 +27,7 @@ impl Node {
         let look = self.look().await?;
         let mut status = self.describe(&found, &look);
         let Some((device, info)) = self.live_device(&found).await? else {
-            // Without a device nobody can have it open.
+            // Without a device no one can have it open.
             return Ok(Some(Inspection { status, open_count: 0, usage: None, smallest: None }));
         };
         let usage = self.usage_if_mounted(&look.table, &info, &mut status).await?;

@@ -1,5 +1,5 @@
-//! Groups that no plan names any more: let go where they are empty, kept while they hold volumes. A
-//! volume that nobody looks for would be taken for gone.
+//! Volume groups that no plan names any more: released if they are empty, retained while they have
+//! volumes. Otherwise a volume would be taken for deleted.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::node::{Node, record};
 use crate::volume::PoolName;
 
 impl Node {
-    /// Let go of the groups that no plan names and that hold no volume; take no new volumes into the
+    /// Releases the groups that no plan names and that hold no volume; takes no new volumes into the
     /// others.
     pub(super) async fn let_go(&self, plans: &[PoolPlan], survey: &Survey) {
         let before = self.pools();
-        // Kept until the pools are replaced: meanwhile nobody makes a volume in them.
+        // Kept until the pools are replaced: meanwhile no one makes a volume in them.
         let mut turns = Vec::new();
         for (_, group) in served(&before).filter(|(_, g)| survey.owner(g.name()).is_none()) {
             turns.extend(self.turn_of_empty(group, survey).await);
@@ -35,7 +35,11 @@ impl Node {
             pools.push(Arc::new(pool));
         }
         for turn in &turns {
-            tracing::info!(group = turn.group().name(), "no pool names the group, so it is let go");
+            tracing::info!(
+                group = turn.group().name(),
+                "released an empty volume group that no \
+                                                         pool names"
+            );
         }
         self.replace_pools(pools.into());
     }
@@ -55,8 +59,8 @@ impl Node {
         Some(turn)
     }
 
-    /// Keep every group of before that is in none of the new pools, and each on the machine's disks
-    /// with volumes of this node: the one that a plan had named before this start.
+    /// Retains every previous volume group that is in none of the new pools, and each on the host's
+    /// disks with volumes of this node: the one that a plan had named before this start.
     pub(super) fn keep_what_holds_volumes(&self, pools: &mut Vec<Pool>, survey: &Survey) {
         for (pool, group) in served(&self.pools()) {
             if !pools.iter().any(|pool| pool.has(group.name())) {
@@ -64,7 +68,8 @@ impl Node {
             }
         }
         for (name, group) in self.strays(pools, survey) {
-            tracing::warn!(group = group.name(), pool = %name, "no pool names a group with volumes");
+            tracing::warn!(group = group.name(), pool = %name, "no pool names a volume group with \
+                                                                volumes");
             keep(pools, &name, group);
         }
     }
@@ -106,7 +111,7 @@ impl Node {
     }
 }
 
-/// Whether a group holds volumes as it is now, or held some when it was read last, or cannot be told.
+/// Returns whether a group holds volumes as it is now, or held some when it was read last, or cannot be told.
 async fn may_hold_volumes(group: &Arc<VolumeGroup>, survey: &Survey) -> bool {
     match group.read().await.ok().or_else(|| group.remembered()) {
         Some(seen) => record::holds_volumes(&seen),

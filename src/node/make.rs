@@ -1,4 +1,4 @@
-//! Make a pool of its plan, or say what would be made.
+//! Sets up a pool by its plan, or returns the actions that would set it up.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::panics::caught_now;
 /// A disk that a plan names, as it was when the plan was looked at last.
 #[derive(Debug, Clone)]
 pub(super) struct PlannedDisk {
-    /// As the administrator named it.
+    /// Path as the administrator named it.
     pub path: PathBuf,
     /// The kernel's name, where the disk is here.
     pub device: Option<PathBuf>,
-    /// What the kernel says of it, where it is here.
+    /// The disk as the kernel describes it, if it is present.
     pub disk: Option<Disk>,
     /// The pool's group that it is in.
     pub group: Option<String>,
-    /// What it is to the pool.
+    /// State of the disk in the pool.
     pub state: DiskState,
-    /// Why it is refused or missing, and what goes when it is taken.
+    /// Why it is rejected or missing, and what is wiped when it is used.
     pub message: Option<String>,
 }
 
@@ -80,12 +80,13 @@ impl Node {
         }
     }
 
-    /// Note why a group is not there. It may hide volumes, unless another pool or node has it.
+    /// Notes why a group is not there. It may hide volumes, unless another pool or node has it.
     fn note_trouble(&self, pool: &mut Pool, error: &SetupError) {
         let words = causes::in_full(error);
         let told = self.pools().iter().any(|p| p.name == pool.name && p.refused.contains(&words));
         if !told {
-            tracing::error!(pool = %pool.name, error = words, "the pool lacks a group");
+            tracing::error!(pool = %pool.name, error = words, "failed to add a volume group to the \
+                                                               pool");
         }
         let elsewhere = matches!(
             error,
@@ -111,7 +112,7 @@ impl Node {
         })
     }
 
-    /// Take the group as it is: the one that this node has already, or one on the machine's disks.
+    /// Takes the group as it is: the one that this node has already, or one on the host's disks.
     fn adopt(
         &self,
         name: &str,
@@ -126,7 +127,7 @@ impl Node {
             if survey.has_all(&group.numbers_when_read()) {
                 group.look_for_strangers(&survey.scan);
             } else {
-                group.accept_places(&survey.scan); // What is wrong is told with the next reading.
+                group.accept_places(&survey.scan); // What is wrong is reported with the next reading.
             }
             self.refuse_if_of_another_node(group)?; // Until then it is served, and takes nothing new.
             return Ok(group.clone());
@@ -134,7 +135,7 @@ impl Node {
         let group = VolumeGroup::new(self.host.clone(), name);
         if let Err(error) = group.accept(&survey.scan) {
             let error = causes::in_full(&error);
-            tracing::error!(pool = %plan.name, error, "a group is away");
+            tracing::error!(pool = %plan.name, error, "volume group unavailable");
         }
         group.let_read(&survey.scan.named);
         self.refuse_if_of_another_node(&group)?;
@@ -154,7 +155,7 @@ impl Node {
         })
     }
 
-    /// Make a group on a free disk, if the plan allows it.
+    /// Creates a group on a free disk, if the plan allows it.
     async fn make_group(
         &self,
         disk: &NewDisk,
@@ -174,7 +175,7 @@ impl Node {
             located.wipe(self.host.as_ref(), &found).await?;
         }
         let device = &located.device;
-        tracing::info!(pool = %plan.name, disk = %device.display(), group = name, "making a volume group");
+        tracing::info!(pool = %plan.name, disk = %device.display(), group = name, "creating a volume group");
         let group = VolumeGroup::new(self.host.clone(), &name);
         group.let_read(&survey.scan.named);
         let tags =
@@ -254,13 +255,17 @@ impl Pool {
         let (state, message) = match verdict {
             _ if device.is_none() => {
                 let why = verdict.as_ref().err().map(|error| causes::in_full(error));
-                let away = || format!("{} is away; see the kernel log", disk.path.display());
+                let away = || format!("{} is missing; see the kernel log", disk.path.display());
                 (DiskState::Missing, Some(why.unwrap_or_else(away)))
             }
             Ok(Verdict::In(_)) => (DiskState::Used, None),
             Ok(Verdict::Free(found)) => {
-                let goes =
-                    |found: &String| format!("it carries {found}, which goes when it is taken");
+                let goes = |found: &String| {
+                    format!(
+                        "it carries {found}, which is wiped when the disk is \
+                                              used"
+                    )
+                };
                 (DiskState::Spare, found.as_ref().map(goes))
             }
             Err(error) => (DiskState::Refused, Some(causes::in_full(error))),
@@ -283,9 +288,9 @@ impl Pool {
 fn step(group: &str, disk: &Located<'_>, found: Option<&str>, survey: &Survey) -> String {
     let (name, size) = (disk.disk.path.display(), said_size(disk.disk, survey));
     match found {
-        None => format!("make volume group {group} on {name} (blank{size})"),
+        None => format!("create volume group {group} on {name} (blank{size})"),
         Some(found) => {
-            format!("wipe {name}, which carries {found}, then make volume group {group} on it")
+            format!("wipe {name}, which carries {found}, then create volume group {group} on it")
         }
     }
 }
@@ -294,9 +299,12 @@ fn step(group: &str, disk: &Located<'_>, found: Option<&str>, survey: &Survey) -
 fn wait(disk: &NewDisk, found: Option<&str>, survey: &Survey) -> String {
     let (name, size) = (disk.path.display(), said_size(disk, survey));
     match found {
-        None => format!("{name} waits to join a group (blank{size})"),
+        None => format!("{name} joins a volume group when one needs space (blank{size})"),
         Some(found) => {
-            format!("{name} waits to join a group, and is wiped then: it carries {found}")
+            format!(
+                "{name} joins a volume group when one needs space, and is wiped then: it \
+                     carries {found}"
+            )
         }
     }
 }

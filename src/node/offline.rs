@@ -1,8 +1,8 @@
-//! Check and resize a file system that is mounted nowhere, with a way back.
+//! Checks and resizes an unmounted file system, with a rollback.
 //!
 //! A resize of an unmounted ext file system moves metadata. Before it, a snapshot of the logical
-//! volume is taken where there is room; it goes when the result was verified, and is merged back
-//! when the result is not good. A snapshot that is found belongs to an attempt that was cut short.
+//! volume is taken if there is enough space. It is removed when the result was verified, and merged
+//! back when the result is not good. An existing snapshot belongs to an interrupted attempt.
 
 use std::path::Path;
 
@@ -19,10 +19,10 @@ use crate::volume::{FsKind, Layout, Safety, VolumeError};
 const SHARE: u64 = 8;
 /// But at least this many extents, since the first metadata block copied takes a chunk of its own.
 const LEAST: u64 = 4;
-/// What helps where one is required and there is no room.
-const WHAT_TO_DO: &str = "; free some, or set safety to best-effort";
-/// What helps where a shrink needs one and there is no room.
-const FREE_SOME: &str = "; free some, or add a disk to the pool";
+/// What helps where one is required and there is not enough space.
+const WHAT_TO_DO: &str = "; free some space, or set resizeSnapshot to best-effort";
+/// What helps where a shrink needs one and there is not enough space.
+const FREE_SOME: &str = "; free some space, or add a disk to the pool";
 /// How long a merge may take; it copies no more than the snapshot holds.
 const MERGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(3600);
 
@@ -34,7 +34,7 @@ enum Resize {
 }
 
 impl Node {
-    /// Grow an unmounted file system to its device, which is active afterwards.
+    /// Grows an unmounted file system to its device, which is active afterwards.
     pub(super) async fn grow_unmounted(
         &self,
         found: &Found,
@@ -56,7 +56,7 @@ impl Node {
     /// [`VolumeError::InUse`] if a mount that is not seen from here has the device.
     async fn refuse_if_claimed(&self, found: &Found, device: &Path) -> Result<(), VolumeError> {
         let claimed = self.host.is_claimed(device).await;
-        if !claimed.map_err(failed("the device could not be opened"))? {
+        if !claimed.map_err(failed("failed to open the device"))? {
             return Ok(());
         }
         self.refuse_if_stacked_on(found).await?;
@@ -67,7 +67,7 @@ impl Node {
         Err(VolumeError::InUse { id, holder })
     }
 
-    /// Whether the superblock covers the device; that of a mounted one may lag behind.
+    /// Returns whether the superblock covers the device; that of a mounted one may lag behind.
     pub(super) async fn fills(
         &self,
         found: &Found,
@@ -77,7 +77,7 @@ impl Node {
         let superblock = self.superblock(found, kind, device).await?;
         fs::fills(self.host.as_ref(), device, &superblock, found.size())
             .await
-            .map_err(failed("the copies of the superblock could not be read"))
+            .map_err(failed("failed to read the copies of the superblock"))
     }
 
     /// # Errors
@@ -90,12 +90,12 @@ impl Node {
     ) -> Result<Superblock, VolumeError> {
         let superblock = fs::superblock_of(self.host.as_ref(), device)
             .await
-            .map_err(fs_failed("the device could not be read"))?;
+            .map_err(fs_failed("failed to read the device"))?;
         match superblock {
             Some(superblock) if superblock.kind == kind => Ok(superblock),
             other => Err(VolumeError::PreconditionFailed {
                 reason: format!(
-                    "volume {} should carry {kind} and carries {}; nothing was changed",
+                    "volume {} should contain {kind}, but contains {}; nothing was changed",
                     found.record.id,
                     other.map_or("no known file system".to_owned(), |other| other.kind.to_string())
                 ),
@@ -103,7 +103,7 @@ impl Node {
         }
     }
 
-    /// Shrink an unmounted file system, whose device is active afterwards; at or below the size already
+    /// Shrinks an unmounted file system, whose device is active afterwards; at or below the size already
     /// changes nothing.
     pub(super) async fn shrink_unmounted(
         &self,
@@ -131,9 +131,9 @@ impl Node {
         let held = self.hold_for_programs(found, device).await?;
         let (verb, resized) = match resize {
             Resize::ToDevice => {
-                ("grown", fs::grow_unmounted(host, device, kind, &dir).await.map(drop))
+                ("grow", fs::grow_unmounted(host, device, kind, &dir).await.map(drop))
             }
-            Resize::To(to) => ("shrunk", fs::shrink_unmounted(host, device, kind, to, &dir).await),
+            Resize::To(to) => ("shrink", fs::shrink_unmounted(host, device, kind, to, &dir).await),
         };
         drop(held); // A snapshot is merged only while the volume is not open.
         if resized.is_ok() {
@@ -148,20 +148,20 @@ impl Node {
                 // A snapshot that came back after a power cut would be merged over newer data.
                 found.group.flush().await.map_err(VolumeError::from)
             }
-            (Err(error), None) => Err(fs_failed(format!(
-                "the unmounted {kind} file system could not be {verb}"
-            ))(error)),
+            (Err(error), None) => {
+                Err(fs_failed(format!("failed to {verb} the unmounted {kind} file system"))(error))
+            }
             (Err(error), Some(name)) => {
                 self.roll_back(found, &name).await?;
                 Err(fs_failed(format!(
-                    "the unmounted {kind} file system could not be {verb} and is as it was before"
+                    "failed to {verb} the unmounted {kind} file system, which is as it was before"
                 ))(error))
             }
         }
     }
 
-    /// Why an unmounted file system may not grow now: the class requires a safety snapshot, and there
-    /// is no room for it.
+    /// Returns why an unmounted file system may not grow now: the class requires a resize snapshot,
+    /// and there is not enough space for it.
     pub(super) async fn misses_snapshot(
         &self,
         found: &Found,
@@ -174,11 +174,11 @@ impl Node {
         Ok(no_room_for_snapshot(found, growth, &group).map(|words| words + WHAT_TO_DO))
     }
 
-    /// Take the safety snapshot that the class asks for. A shrink, which moves content and which nobody
-    /// needs, is not done without one unless the class wants none.
+    /// Takes the resize snapshot that the class asks for. A shrink, which moves content and which no
+    /// one needs, is not done without one unless the class wants none.
     ///
     /// # Errors
-    /// [`VolumeError::PreconditionFailed`] if it is needed and there is no room for it.
+    /// [`VolumeError::PreconditionFailed`] if it is needed and there is not enough space for it.
     async fn take_snapshot(
         &self,
         found: &Found,
@@ -197,7 +197,7 @@ impl Node {
             if safety == Safety::Required {
                 return Err(VolumeError::PreconditionFailed { reason: words + WHAT_TO_DO });
             }
-            tracing::warn!("{words}; resizing without one");
+            tracing::warn!("{words}; resizing without a snapshot");
             return Ok(None);
         }
         let extents = snapshot_extents(found, resize);
@@ -209,7 +209,7 @@ impl Node {
         Ok(Some(new.name))
     }
 
-    /// Hold the device open while programs are given its path.
+    /// Holds the device open while programs are given its path.
     pub(super) async fn hold_for_programs(
         &self,
         found: &Found,
@@ -217,10 +217,10 @@ impl Node {
     ) -> Result<Box<dyn HeldDevice>, VolumeError> {
         let held =
             wipe::hold(self.host.as_ref(), &found.dm_uuid(), device, HeldFor::Programs).await;
-        held.map_err(failed("the device could not be held open"))
+        held.map_err(failed("failed to hold the device open"))
     }
 
-    /// Merge a snapshot back: the volume is then as it was when it was taken.
+    /// Merges a snapshot back: the volume is then as it was when it was taken.
     async fn roll_back(&self, found: &Found, snapshot: &str) -> Result<(), VolumeError> {
         // While the volume is open LVM only notes the merge, for the next activation: whatever
         // was written until then would be lost.
@@ -230,8 +230,8 @@ impl Node {
         if let Err(error) = turn.merge(snapshot, MERGE_LIMIT).await {
             return Err(VolumeError::PreconditionFailed {
                 reason: format!(
-                    "the resize of volume {} failed, and its safety snapshot {}/{snapshot} could \
-                     not be merged back: {error}; look at both before anything else",
+                    "the resize of volume {} failed, and so did the merge of its resize snapshot \
+                     {}/{snapshot}: {error}; check both before you change anything",
                     found.record.id,
                     found.group.name(),
                 ),
@@ -240,14 +240,14 @@ impl Node {
         found.group.flush().await.map_err(VolumeError::from)
     }
 
-    /// Unmount what a growth that failed or was cut short has left mounted for itself.
+    /// Unmounts what a growth that failed or was interrupted has left mounted for itself.
     pub(super) async fn leave_private_mount(&self, found: &Found) -> Result<(), VolumeError> {
         let left = fs::leave(self.host.as_ref(), &self.private_mount_point(found)).await;
-        left.map_err(failed("what a growth mounted for itself could not be unmounted"))
+        left.map_err(failed("failed to unmount the private mount of an expansion"))
     }
 
-    /// Finish what an attempt that was cut short left: a good file system keeps its state and the
-    /// snapshot goes; else the snapshot is merged back.
+    /// Finishes an interrupted attempt: a good file system keeps its state and the snapshot is
+    /// removed; else the snapshot is merged back.
     pub(super) async fn conclude_cut_resize(
         &self,
         found: &Found,
@@ -268,10 +268,10 @@ impl Node {
             // Of a file system without a superblock the checker says no more than that it failed.
             Err(FsError::Damaged { .. } | FsError::Failed { .. }) => false,
             Err(unknown) => {
-                return Err(fs_failed("whether it is sound could not be seen")(unknown));
+                return Err(fs_failed("failed to check the file system")(unknown));
             }
         };
-        tracing::warn!(volume = %found.record.id, good, "concluding a resize that was cut short");
+        tracing::warn!(volume = %found.record.id, good, "concluding an interrupted resize");
         if !good {
             return self.roll_back(found, &name).await;
         }
@@ -301,7 +301,7 @@ fn no_room_for_snapshot(found: &Found, resize: Resize, group: &Group) -> Option<
     let (wanted, free) = (snapshot_extents(found, resize), group.free_extents());
     (free < wanted).then(|| {
         format!(
-            "a safety snapshot of volume {} takes {}, and {} is free in volume group {}",
+            "a resize snapshot of volume {} needs {}, and {} is free in volume group {}",
             found.record.id,
             group.size_of(wanted),
             group.size_of(free),

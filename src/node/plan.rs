@@ -15,32 +15,33 @@ use crate::node::pools::Pool;
 use crate::node::{Node, NodeSettings};
 use crate::volume::{PoolName, few};
 
-/// What a pool is to be made of.
+/// The desired state of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolPlan {
-    /// Its name.
+    /// Name of the pool.
     pub name: PoolName,
-    /// Where its groups come from.
+    /// Sources of its volume groups.
     pub groups: Vec<GroupSource>,
     /// Disks that join a group when one is needed.
     pub spares: Vec<NewDisk>,
-    /// Whether disks may be initialised. If not, they are only looked at, and no spare disk joins.
+    /// True if disks may be initialised. If not, they are only inspected, and no standby disk
+    /// joins.
     pub create: bool,
-    /// Room that new volumes leave free in each group; growths and snapshots may take it.
+    /// Space that new volumes leave free in each volume group; growths and snapshots may use it.
     pub reserve: Bytes,
 }
 
-/// Where a group of a pool comes from.
+/// Source of a volume group of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupSource {
-    /// It exists.
+    /// An existing volume group.
     Existing(String),
-    /// It is made on this disk, once.
+    /// A volume group that is created on this disk, once.
     Create(NewDisk),
 }
 
 impl PoolPlan {
-    /// Plan a pool of these groups, with no spare disks and nothing reserved; disks may be
+    /// Plans a pool of these groups, with no spare disks and nothing reserved; disks may be
     /// initialised.
     pub fn new(name: PoolName, groups: Vec<GroupSource>) -> Self {
         PoolPlan { name, groups, spares: Vec::new(), create: true, reserve: Bytes::ZERO }
@@ -55,7 +56,7 @@ impl PoolPlan {
     }
 }
 
-/// What is looked at once for all plans.
+/// What is read once for all plans.
 pub(super) struct Survey {
     pub scan: Scan,
     disks: Vec<Disk>,
@@ -68,7 +69,7 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Look at the machine for these plans.
+    /// Reads the host for these plans.
     pub async fn of(node: &Node, plans: &[PoolPlan]) -> Result<Survey, HostError> {
         let mut survey = Survey {
             scan: Scan::default(),
@@ -90,7 +91,7 @@ impl Survey {
         Ok(survey)
     }
 
-    /// Scan, and undo commits that a power cut tore. Those of a group that is in use are not torn but
+    /// Scans, and undo commits that a power cut tore. Those of a group that is in use are not torn but
     /// under way.
     async fn scan_whole(&self, node: &Node, plans: &[PoolPlan]) -> Result<Scan, HostError> {
         let pools = node.pools();
@@ -116,12 +117,12 @@ impl Survey {
         let scan = undo_torn_commits(&node.host, scan, dir, wanted, ours).await?;
         for (disk, error) in &scan.unreadable {
             let error = causes::in_full(error);
-            tracing::warn!(disk = %disk.display(), error, "the disk could not be read");
+            tracing::warn!(disk = %disk.display(), error, "failed to read a disk");
         }
         Ok(scan)
     }
 
-    /// Whether this is the group that the plan speaks of.
+    /// Returns whether this is the group that the plan speaks of.
     fn is(&self, plan: &PoolPlan, source: &GroupSource, group: &Group, disk: &Path) -> bool {
         match source {
             GroupSource::Existing(name) => *name == group.name,
@@ -131,7 +132,7 @@ impl Survey {
         }
     }
 
-    /// Whether this source makes its group on the disk.
+    /// Returns whether this source makes its group on the disk.
     fn is_made_on(&self, source: &GroupSource, disk: &Path) -> bool {
         matches!(source, GroupSource::Create(ours) if self.device(ours) == Some(disk))
     }
@@ -151,8 +152,8 @@ impl Survey {
         }
     }
 
-    /// The group that a plan speaks of; `None` if it is still to be made. One that this node has made
-    /// keeps its place while its disk is away.
+    /// Returns the volume group that a plan names; `None` if it is still to be created. One that
+    /// this node has created keeps its place while its disk is missing.
     pub fn group_of(&self, node: &Node, plan: &PoolPlan, source: &GroupSource) -> Option<String> {
         let disk = match source {
             GroupSource::Existing(name) => return Some(name.clone()),
@@ -177,17 +178,17 @@ impl Survey {
         self.links.get(&disk.path).map(PathBuf::as_path)
     }
 
-    /// The disks of the machine.
+    /// Returns the disks of the host.
     pub fn disks(&self) -> &[Disk] {
         &self.disks
     }
 
-    /// What the kernel says of a disk.
+    /// Returns a disk as the kernel describes it.
     pub fn disk(&self, device: &Path) -> Option<&Disk> {
         self.disks.iter().find(|disk| disk.path == device)
     }
 
-    /// Whether all these disks are here as they were.
+    /// Returns whether all these disks are present and unchanged.
     pub fn has_all(&self, disks: &[(PathBuf, DeviceNumber)]) -> bool {
         let is_here = |path: &Path, number| {
             self.disks.iter().any(|disk| disk.path == path && disk.number == number)
@@ -212,7 +213,7 @@ pub(super) fn served(pools: &[Arc<Pool>]) -> impl Iterator<Item = (&Arc<Pool>, &
     pools.iter().flat_map(|pool| pool.all_groups().map(move |group| (pool, group)))
 }
 
-/// Whether this driver has made the group for the pool.
+/// Returns whether this driver has made the group for the pool.
 fn was_made_for(pool: &PoolName, group: &Group) -> bool {
     tags::value(&group.tags, "pool").as_deref() == Some(pool.as_str())
 }

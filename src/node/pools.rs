@@ -16,23 +16,24 @@ use crate::volume::{Ailment, Class, PoolName, Severity, VolumeError};
 /// A named set of volume groups, as its plan was when it was set up; a new plan makes a new one.
 #[derive(Debug, Clone)]
 pub struct Pool {
-    /// Its name.
+    /// Name of the pool.
     pub name: PoolName,
-    /// Whether a plan names it.
+    /// True if a plan names it.
     pub configured: bool,
-    /// Its groups; one a disk is recommended, so that a lost disk freezes nothing else.
+    /// Volume groups of the pool. One for each disk is recommended, so that a lost disk affects
+    /// nothing else.
     pub groups: Vec<Arc<VolumeGroup>>,
     /// Groups that no plan names any more. Their volumes are served, and no new ones are made.
     pub leaving: Vec<Arc<VolumeGroup>>,
     /// Blank disks that join a group when one is needed.
     pub spares: Vec<NewDisk>,
-    /// Room that new volumes leave free in each group.
+    /// Space that new volumes leave free in each volume group.
     pub reserve: Bytes,
-    /// Why groups of it could not be set up; they may hide volumes.
+    /// Why volume groups of it could not be set up; they may hide volumes.
     pub trouble: Vec<String>,
-    /// What would be done if disks might be initialised, step by step.
+    /// Actions that would be done if disks could be initialised, in order.
     pub plan: Vec<String>,
-    /// What was refused, and what to type.
+    /// What was rejected, and the commands to run.
     pub refused: Vec<String>,
     /// The disks that its plan names.
     pub disks: Vec<PlannedDisk>,
@@ -75,7 +76,7 @@ impl Pool {
         seen
     }
 
-    /// As [`Pool::see`], by the last readings.
+    /// Like [`Pool::see`], from the last readings.
     pub(super) fn recall(&self) -> Seen<'_> {
         let mut seen = Seen::nothing(self);
         for group in self.all_groups() {
@@ -93,17 +94,17 @@ impl Pool {
         self.groups.iter().chain(&self.leaving)
     }
 
-    /// Whether the group of this name is in it.
+    /// Returns whether it has the volume group of this name.
     pub(super) fn has(&self, group: &str) -> bool {
         self.all_groups().any(|ours| ours.name() == group)
     }
 
-    /// Whether a group for new volumes was ever read.
+    /// Returns whether a group for new volumes was ever read.
     fn has_volume_group(&self) -> bool {
         self.groups.iter().any(|group| group.remembered().is_some())
     }
 
-    /// Whether new volumes are made in this group, and spare disks join it.
+    /// Returns whether new volumes are created in this volume group, and standby disks join it.
     pub(super) fn takes_into(&self, group: &Arc<VolumeGroup>) -> bool {
         self.configured && self.groups.iter().any(|ours| Arc::ptr_eq(ours, group))
     }
@@ -131,12 +132,12 @@ impl<'a> Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// Whether a volume could be made in one of its groups, if there is room.
+    /// Returns whether a volume could be created in one of its volume groups, given enough space.
     pub fn changeable(&self) -> bool {
         self.groups.iter().any(|(_, group)| group.changeable())
     }
 
-    /// Why the pool is not whole, for people; `None` if it is.
+    /// Returns why the pool is not complete, for people; `None` if it is.
     pub fn trouble(&self) -> Option<String> {
         let all = self.groups.iter().chain(&self.leaving);
         let frozen = all.filter_map(|(handle, group)| {
@@ -146,21 +147,26 @@ impl Seen<'_> {
         listed(own.chain(self.failures.iter().cloned()).chain(frozen))
     }
 
-    /// What besides free extents keeps a new volume from being made; `None` if nothing does.
+    /// Returns what prevents a new volume besides a lack of free extents; `None` if nothing does.
     pub fn hindrance(&self) -> Option<String> {
         let full = self.groups.iter().filter_map(|(_, group)| group.hindrance());
         let reserve = self.pool.reserve;
-        let reserved = (reserve > Bytes::ZERO && !self.groups.is_empty())
-            .then(|| format!("{reserve} of each group are kept for growths and snapshots"));
+        let reserved = (reserve > Bytes::ZERO && !self.groups.is_empty()).then(|| {
+            format!(
+                "{reserve} of each volume group are reserved for expansions and \
+                              snapshots"
+            )
+        });
         listed(self.trouble().into_iter().chain(full).chain(reserved))
     }
 
-    /// Whether nothing of the pool can be reached.
+    /// Returns whether nothing of the pool can be reached.
     pub fn unreachable(&self) -> bool {
         self.groups.is_empty() && self.leaving.is_empty()
     }
 
-    /// What is wrong with the pool, a volume that no list can name among it.
+    /// Returns the unhealthy conditions of the pool, including those of a volume that no list can
+    /// name.
     pub fn ailments(&self) -> impl Iterator<Item = Ailment> {
         let severity = if self.unreachable() { Severity::Inaccessible } else { Severity::Degraded };
         let not_whole =
@@ -241,7 +247,7 @@ pub(super) fn default_pool(pools: &[Arc<Pool>]) -> Option<&Arc<Pool>> {
     configured.min_by_key(|pool| (!pool.has_volume_group(), pool.name.as_str() != "default"))
 }
 
-/// What is told of a group that no plan names; `None` if it has become empty.
+/// The message for a volume group that no plan names; `None` if it has become empty.
 pub(super) fn not_configured(group: &Group) -> Option<String> {
     let volumes = match record::volumes(group).count() {
         1 => "a volume".to_owned(),
@@ -249,8 +255,9 @@ pub(super) fn not_configured(group: &Group) -> Option<String> {
     };
     record::holds_volumes(group).then(|| {
         format!(
-            "no pool of this node names volume group {}, and it holds {volumes}: what is in it is \
-             served, and nothing new is made in it; delete it, or name the group in a pool again",
+            "no pool of this node names volume group {}, and it holds {volumes}: existing volumes \
+             stay in service, and no new ones are created in it; delete the volumes, or name the \
+             volume group in a pool again",
             group.name
         )
     })

@@ -1,4 +1,4 @@
-//! Show a staged volume to a workload, and take it away again.
+//! Publishes a staged volume to a workload, and unpublishes it.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::volume::{Access, Growth, Mode, Publish, Use, VolumeError, VolumeId, f
 use crate::bytes::Bytes;
 
 impl Node {
-    /// Show a staged volume at the target; again changes nothing.
+    /// Publishes a staged volume at the target. A repeated call changes nothing.
     ///
     /// # Errors
     /// [`VolumeError::PreconditionFailed`] if it is not staged or is fenced off, [`VolumeError::InUse`] if it is to be shown
@@ -28,7 +28,7 @@ impl Node {
         };
         let (device, info) = self.live_device(&found).await?.ok_or_else(not_staged)?;
         let table = MountTable::read(self.host.as_ref()).await;
-        let table = table.map_err(failed("the mount table could not be read"))?;
+        let table = table.map_err(failed("failed to read the mount table"))?;
         if publish.alone {
             self.refuse_second_target(&table, publish, &info)?;
         }
@@ -67,7 +67,7 @@ impl Node {
     ) -> Result<(), VolumeError> {
         let staging = &publish.staging;
         let made = mount::ensure_writable(self.host.as_ref(), table, staging).await;
-        let what = || format!("{} could not be made writable", staging.display());
+        let what = || format!("failed to make {} writable", staging.display());
         made.map(|_| ()).map_err(|error| mount_failed(what())(error))
     }
 
@@ -77,7 +77,10 @@ impl Node {
         publish: &Publish,
         read_only: bool,
     ) -> Result<(), VolumeError> {
-        self.host.make_dir(&publish.target).await.map_err(failed("making the target path"))?;
+        self.host
+            .make_dir(&publish.target)
+            .await
+            .map_err(failed("failed to create the target path"))?;
         let flags: Vec<String> = if read_only { vec!["ro".to_owned()] } else { Vec::new() };
         let (source, target) = (&publish.staging, &publish.target);
         let bound = mount::ensure_bound(self.host.as_ref(), table, source, target, &flags).await;
@@ -94,16 +97,21 @@ impl Node {
         if publish.read_only && !self.settings.guarded_devices {
             return Err(VolumeError::InvalidArgument {
                 field: "readonly".to_owned(),
-                reason:
-                    "a raw block volume can not be shown read-only: a bind mount does not keep \
-                         a process from writing to a device; use a file system volume"
-                        .to_owned(),
+                reason: "a raw block volume cannot be published read-only: a bind mount does not \
+                     prevent writes to a device; use a file system volume"
+                    .to_owned(),
             });
         }
         if let Some(parent) = publish.target.parent() {
-            self.host.make_dir(parent).await.map_err(failed("making the target's directory"))?;
+            self.host
+                .make_dir(parent)
+                .await
+                .map_err(failed("failed to create the target's directory"))?;
         }
-        self.host.make_file(&publish.target).await.map_err(failed("making the target file"))?;
+        self.host
+            .make_file(&publish.target)
+            .await
+            .map_err(failed("failed to create the target file"))?;
         let target = &publish.target;
         let host = self.host.as_ref();
         let bound = mount::ensure_node_bound(host, table, device, info.number, target).await;
@@ -129,13 +137,13 @@ impl Node {
         Err(VolumeError::InUse {
             id: publish.id.to_string(),
             holder: format!(
-                "its access mode allows one workload, and it is shown at {} already",
+                "its access mode allows one workload, and it is published at {} already",
                 few(others)
             ),
         })
     }
 
-    /// Undo [`Node::publish`] and remove the target; not published is success.
+    /// Undoes [`Node::publish`] and remove the target; not published is success.
     pub async fn unpublish(&self, id: &VolumeId, target: &Path) -> Result<(), VolumeError> {
         let number = match self.must_find(id).await {
             Ok(found) => self.live_device(&found).await?.map(|(_, info)| info.number),
@@ -145,7 +153,7 @@ impl Node {
         self.unmount(id, number, target).await
     }
 
-    /// Unmount a path that shows the device `number`, or where the volume itself is gone a device of ours
+    /// Unmounts a path that shows the device `number`, or where the volume itself is gone a device of ours
     /// that no volume has any more, and remove it.
     ///
     /// # Errors
@@ -158,7 +166,7 @@ impl Node {
         target: &Path,
     ) -> Result<(), VolumeError> {
         let table = MountTable::read(self.host.as_ref()).await;
-        let table = table.map_err(failed("the mount table could not be read"))?;
+        let table = table.map_err(failed("failed to read the mount table"))?;
         if let Some(mount) = table.at(target) {
             let shows = |number: DeviceNumber| {
                 let node = format!("dm-{}", number.minor);
@@ -171,8 +179,8 @@ impl Node {
             if !ours {
                 return Err(VolumeError::PreconditionFailed {
                     reason: format!(
-                        "{target} shows {}, which is not this volume; nothing was unmounted: if it can \
-                         go, `umount {target}`",
+                        "{target} shows {}, which is not this volume; nothing was unmounted: if it \
+                         is not needed, run `umount {target}`",
                         mount.source,
                         target = target.display()
                     ),
@@ -181,7 +189,7 @@ impl Node {
             let unmounted = mount::ensure_unmounted(self.host.as_ref(), &table, target).await;
             unmounted.map_err(|error| not_unmounted(id, target, error))?;
         }
-        self.host.remove_path(target).await.map_err(failed("removing the path"))
+        self.host.remove_path(target).await.map_err(failed("failed to remove the path"))
     }
 
     /// The live devices of this driver's groups that none of its volumes has: what went behind its back.
@@ -199,7 +207,7 @@ impl Node {
         Ok(devices.map(|device| device.number).collect())
     }
 
-    /// Grow the file system at `path` to its device, and the device if it is still too small;
+    /// Grows the file system at `path` to its device, and the device if it is still too small;
     /// returns the device's size.
     ///
     /// # Errors
@@ -220,7 +228,7 @@ impl Node {
         if let (Mode::Filesystem(kind), Some((info, read_only))) = (found.record.mode, mount) {
             if read_only {
                 return Err(VolumeError::PreconditionFailed {
-                    reason: format!("{} is mounted read-only, so it can not grow", path.display()),
+                    reason: format!("{} is mounted read-only, so it cannot grow", path.display()),
                 });
             }
             let grown = self.grow_mounted(&found, kind, &device_node(info.number), path).await;
@@ -246,7 +254,7 @@ impl Node {
             return Ok(None);
         }
         let table = MountTable::read(self.host.as_ref()).await;
-        let table = table.map_err(failed("the mount table could not be read"))?;
+        let table = table.map_err(failed("failed to read the mount table"))?;
         let mount = table.at(path).filter(|mount| mount.device == info.number);
         let mount = mount.ok_or_else(not_there)?;
         // A read-only bind of a writable file system grows as well as the file system itself.
@@ -256,7 +264,7 @@ impl Node {
 }
 
 fn not_shown(target: &Path, source: MountError) -> VolumeError {
-    mount_failed(format!("the volume could not be shown at {}", target.display()))(source)
+    mount_failed(format!("failed to mount the volume at {}", target.display()))(source)
 }
 
 /// What a process or another mount uses stays mounted; its caller asks again.
@@ -266,10 +274,10 @@ fn not_unmounted(id: &VolumeId, target: &Path, source: MountError) -> VolumeErro
         MountError::Host(error) if error.errno() == Some(EBUSY) => VolumeError::InUse {
             id: id.to_string(),
             holder: format!(
-                "something uses {target}, so it stays mounted; see `fuser -vm {target}` for processes \
+                "{target} is in use, so it stays mounted; see `fuser -vm {target}` for processes \
                  and `findmnt -R {target}` for mounts inside"
             ),
         },
-        source => mount_failed(format!("{target} could not be unmounted"))(source),
+        source => mount_failed(format!("failed to unmount {target}"))(source),
     }
 }

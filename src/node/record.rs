@@ -1,4 +1,4 @@
-//! What the tags of a logical volume say: the record of a volume, and its only store.
+//! The tags of a logical volume: the state of a volume, and its only store.
 
 use std::fmt;
 
@@ -12,15 +12,15 @@ use crate::volume::{
 /// Begins the names of our logical volumes.
 const PREFIX: &str = "pliant-";
 
-/// The key of the tag that says which node a group is of.
+/// Key of the tag with the node of a volume group.
 pub const NODE: &str = "node";
 const STATE: &str = "state";
 const FENCE: &str = "fence";
 const LIMIT: &str = "max-size";
-/// The key of the tag that says how far a volume's last wipe is.
+/// Key of the tag with the progress of a volume's last wipe.
 pub const WIPED: &str = "wiped-bytes";
 
-/// Where a volume stands in its life; what LVM stores of [`crate::volume::State`].
+/// State of a volume; the part of [`crate::volume::State`] that LVM stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
     /// Never shown to a workload, so that whatever its extents hold is worth nothing. It is wiped, and formatted,
@@ -44,29 +44,29 @@ impl Life {
     }
 }
 
-/// A volume as its tags record it.
+/// A volume as its tags describe it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Its id.
+    /// Id of the volume.
     pub id: VolumeId,
     /// The caller's name for it.
     pub name: String,
-    /// What the workload sees.
+    /// Volume mode, and file system type.
     pub mode: Mode,
-    /// Where it stands.
+    /// State of the volume.
     pub life: Life,
     /// The size that its creator asked for; `None` if its tag cannot be read.
     pub requested: Option<Bytes>,
-    /// How it is wiped at its end.
+    /// Method of the wipe when it is deleted.
     pub wipe: Wipe,
-    /// Whether an unmounted resize wants a safety snapshot.
+    /// Whether an offline resize needs a snapshot.
     pub safety: Safety,
     /// Options for making its file system.
     pub mkfs: MkfsOptions,
-    /// How much of it the wipe before its first use, or the one at its end, had done when that was last written
-    /// down; `None` if that cannot be read.
+    /// Progress of the wipe before its first use, or of the one at its deletion, when it was last
+    /// saved; `None` if it cannot be read.
     pub wiped: Option<Bytes>,
-    /// Who may use it.
+    /// Allowed use of the volume.
     pub fence: Fence,
     /// The size beyond which it does not grow: that to which it is, or was, shrunk.
     pub limit: Option<Bytes>,
@@ -88,7 +88,7 @@ pub fn more_name(key: &VolumeKey) -> String {
 }
 
 impl Record {
-    /// The record of a volume about to be made on this node.
+    /// Returns the record of a volume about to be created on this node.
     pub fn new(node: &NodeKey, want: &NewVolume) -> Self {
         let Class { wipe, safety, ref mkfs_options, .. } = want.class;
         Record {
@@ -106,7 +106,7 @@ impl Record {
         }
     }
 
-    /// Read the record of a logical volume; `None` if it is not a volume of ours.
+    /// Reads the record of a logical volume; `None` if it is not a volume of this driver.
     pub fn read(lv: &Lv) -> Option<Record> {
         let value = |key| tags::value(&lv.tags, key);
         let id: VolumeId = value("id")?.parse().ok()?;
@@ -181,40 +181,40 @@ impl Record {
         lv_name(self.id.key())
     }
 
-    /// Whether it was never shown to a workload.
+    /// Returns whether it was never published to a workload.
     pub fn is_new(&self) -> bool {
         self.life == Life::New
     }
 }
 
 impl Life {
-    /// The tag that says so.
+    /// Returns its tag.
     pub fn tag(self) -> String {
         tags::tag(STATE, self.as_str())
     }
 }
 
-/// The tag that says who may use the volume.
+/// Returns the tag with the fence of the volume.
 pub fn fence_tag(fence: Fence) -> String {
     tags::tag(FENCE, &fence.to_string())
 }
 
-/// The tag that says so now; `None` on a volume that was never swapped.
+/// Returns its present fence tag; `None` on a volume that was never swapped.
 pub fn find_fence_tag(lv: &Lv) -> Option<&str> {
     tags::find(&lv.tags, FENCE)
 }
 
-/// The tag that says beyond which size the volume does not grow.
+/// Returns the tag with the maximum size of the volume.
 pub fn limit_tag(limit: Bytes) -> String {
     tags::tag(LIMIT, &limit.get().to_string())
 }
 
-/// The tag that says so now; `None` on a volume that is not shrunk.
+/// Returns its present maximum-size tag; `None` on a volume that was not shrunk.
 pub fn find_limit_tag(lv: &Lv) -> Option<&str> {
     tags::find(&lv.tags, LIMIT)
 }
 
-/// The tag that says how far a wipe is.
+/// Returns the tag with the progress of a wipe.
 pub fn wiped_tag(wiped: Bytes) -> String {
     tags::tag(WIPED, &wiped.get().to_string())
 }
@@ -229,14 +229,14 @@ pub fn volumes(group: &Group) -> impl Iterator<Item = (&Lv, Record)> {
     group.lvs.values().filter_map(|lv| Record::read(lv).map(|record| (lv, record)))
 }
 
-/// A node other than this one, as far as a group tells which.
+/// A node other than this one, as far as a volume group identifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OtherNode {
-    /// By the group's own tag.
+    /// By the tag of the volume group.
     Named(String),
     /// By the ids of its volumes.
     Keyed(NodeKey),
-    /// Its own tag cannot be read, or it has several.
+    /// Its tag cannot be read, or it has several.
     Unreadable,
 }
 
@@ -245,10 +245,10 @@ impl fmt::Display for OtherNode {
         match self {
             OtherNode::Named(name) => f.write_str(name),
             OtherNode::Keyed(key) => {
-                write!(f, "{} (the key in the ids of its volumes)", key.as_str())
+                write!(f, "{} (the hash in the ids of its volumes)", key.as_str())
             }
             OtherNode::Unreadable => {
-                f.write_str("unknown (its tags pliant.node= say no single name)")
+                f.write_str("unknown (its pliant.node= tags do not give a single name)")
             }
         }
     }
@@ -269,31 +269,33 @@ pub fn other_node(group: &Group, here: &NodeSettings) -> Option<OtherNode> {
     }
 }
 
-/// Whether a volume in a group is this node's.
+/// Returns whether a volume in a volume group belongs to this node.
 pub fn is_here(group: &Group, record: &Record, here: &NodeSettings) -> bool {
     *record.id.node() == here.key
         || tags::value(&group.tags, NODE).is_some_and(|name| name == here.name)
 }
 
-/// The logical volumes with our mark that do not say which volume they are, since their tags were
-/// changed by hand; what a growth takes for itself is not among them.
+/// Returns the logical volumes of this driver that cannot be identified, since their tags were
+/// changed by hand. What a growth creates for itself is not among them.
 pub fn unreadable(group: &Group) -> impl Iterator<Item = &Lv> {
     let volumes = group.lvs.values().filter(|lv| lv.name.starts_with(PREFIX) && is_marked(lv));
     volumes.filter(|lv| !lv.name.contains('.') && Record::read(lv).is_none())
 }
 
-/// Whether a volume of ours is in a group, or may be: one whose tags cannot be read counts.
+/// Returns whether a volume of this driver is in a volume group, or may be: one whose tags cannot
+/// be read counts.
 pub fn holds_volumes(group: &Group) -> bool {
     group.lvs.values().any(is_marked)
 }
 
-/// Whether a logical volume bears a mark of ours.
+/// Returns whether a logical volume has a tag of this driver.
 pub fn is_marked(lv: &Lv) -> bool {
     lv.tags.iter().any(|tag| tag.starts_with("pliant."))
 }
 
-/// The logical volumes of ours whose live table a cut command may have left half-changed. A safety
-/// snapshot is not among them: its table is not its own metadata, and its origin's healing makes it.
+/// Returns the logical volumes of this driver whose live table an interrupted command may have left
+/// partly changed. A resize snapshot is not among them: its table is not its own metadata, and the
+/// repair of its origin creates it.
 pub fn healable(group: &Group) -> impl Iterator<Item = &Lv> {
     let ours = group.lvs.values().filter(|lv| lv.name.starts_with(PREFIX));
     ours.filter(|lv| !group.is_snapshot(lv))

@@ -1,4 +1,5 @@
-//! Remove a volume: nobody holds it, its bytes are unreadable, then its extents are free.
+//! Deletes a volume: it must not be open, its bytes are made unreadable, then its extents are
+//! freed.
 
 use crate::node::record::{self, Life};
 use crate::node::wipe::Task;
@@ -6,7 +7,7 @@ use crate::node::{Found, Node};
 use crate::volume::{VolumeError, VolumeId, Wipe};
 
 impl Node {
-    /// Make the volume gone, durably.
+    /// Deletes the volume, durably.
     pub(super) async fn remove_volume(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let key = id.key();
         // The same name on another node gives the same key.
@@ -16,14 +17,14 @@ impl Node {
         };
         refuse_if_copied(&found)?;
         match found.record.life {
-            Life::Deleting => {} // Our own wipe may hold it; nobody else can any more.
+            Life::Deleting => {} // Our own wipe may hold it; no one else can any more.
             Life::New => {
                 self.wipes.stop(key).await?;
                 self.refuse_if_held(&found, None).await?;
             }
             Life::Shown => {
                 self.leave_private_mount(&found).await?;
-                // That of a growth that was given up, or of a shrink, which holds the device open.
+                // That of a growth that was aborted, or of a shrink, which holds the device open.
                 self.wipes.settle(key).await?;
                 self.refuse_if_held(&found, None).await?;
             }
@@ -77,7 +78,7 @@ impl Node {
         Ok(Task { how: found.record.wipe, ..Task::whole(found) })
     }
 
-    /// Remove the logical volumes that a cut growth left beside the volume. They hold nothing that
+    /// Removes the logical volumes that a cut growth left beside the volume. They hold nothing that
     /// the volume does not hold, or wiped extents, and they go before it.
     pub(super) async fn remove_helpers(&self, found: &Found) -> Result<(), VolumeError> {
         let key = found.record.id.key();
@@ -85,7 +86,7 @@ impl Node {
         self.remove_helper(found, &record::more_name(key)).await
     }
 
-    /// Remove extents that were to join the volume and did not yet.
+    /// Removes extents that were to join the volume and did not yet.
     pub(super) async fn give_up_more(&self, found: &Found) -> Result<(), VolumeError> {
         let key = found.record.id.key();
         self.wipes.settle(key).await?;
@@ -102,8 +103,8 @@ impl Node {
 }
 
 /// # Errors
-/// [`VolumeError::InUse`] if somebody else has taken a snapshot of the volume: LVM would remove that
-/// with it.
+/// [`VolumeError::InUse`] if another process has taken a snapshot of the volume: LVM would remove
+/// that with it.
 fn refuse_if_copied(found: &Found) -> Result<(), VolumeError> {
     let own = record::safety_name(found.record.id.key());
     let others = found.seen.snapshots_of(&found.lv).find(|name| **name != own);

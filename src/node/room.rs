@@ -1,4 +1,5 @@
-//! Room: how much a pool still has for new volumes, and in which of its groups the next one goes.
+//! Free space: how much a pool still has for new volumes, and which of its volume groups the next
+//! one uses.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use crate::node::Node;
 use crate::node::pools::Seen;
 use crate::volume::{Capacity, CapacityQuery, Layout, Mode, VolumeError};
 
-/// What placement needs to know of a group.
+/// The facts about a volume group that placement needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     /// Size of an extent.
@@ -17,9 +18,10 @@ pub struct Candidate {
     pub largest: u64,
 }
 
-/// Choose the group for a volume of this size: the one with the most room, the first of equals.
+/// Selects the volume group for a volume of this size: the one with the most free space, the first
+/// of equals.
 ///
-/// The most room, because volumes here grow, and a volume cannot leave its group.
+/// The most free space, because volumes here grow, and a volume cannot leave its volume group.
 pub fn place(candidates: &[Candidate], size: Bytes) -> Option<usize> {
     let fits = |candidate: &Candidate| size.div_ceil(candidate.extent_size) <= candidate.largest;
     let room =
@@ -43,8 +45,8 @@ impl Seen<'_> {
         room_for_new(group, layout, self.pool.reserve)
     }
 
-    /// What new volumes can take of the groups that can be changed, and of spare disks that would
-    /// join the roomiest one.
+    /// Returns the space for new volumes in the volume groups that can be changed, and on standby
+    /// disks that would join the one with the most free space.
     pub fn free(&self, spares: Bytes) -> Bytes {
         let changeable = self.groups.iter().filter(|(_, group)| group.changeable());
         let free = |(_, group): &(_, Arc<Group>)| {
@@ -54,7 +56,7 @@ impl Seen<'_> {
         changeable.map(free).sum()
     }
 
-    /// The largest volume that could be made, if these spare disks joined the roomiest group.
+    /// The largest volume that could be made, if these spare disks joined the largest group.
     pub fn largest(&self, layout: Layout, spares: Bytes) -> Bytes {
         let largest = |(_, group): &(_, Arc<Group>)| {
             (group.size_of(layout::largest_new(group, layout)) + self.joining(group, spares))
@@ -71,12 +73,12 @@ impl Seen<'_> {
 }
 
 impl Node {
-    /// What could be made; spare disks count with what they would bring.
+    /// Returns the available capacity; standby disks count with what they would add.
     pub(super) async fn capacity_of(&self, query: &CapacityQuery) -> Result<Capacity, VolumeError> {
         if query.node.as_ref().is_some_and(|node| *node != self.settings.name) {
             return Ok(Capacity::default());
         }
-        // A pool that this node does not have is no error of the asker: it has no room.
+        // A pool that this node does not have is no error of the asker: it has not enough space.
         let Ok(pool) = self.pool_of(&query.class) else {
             return Ok(Capacity::default());
         };
@@ -103,7 +105,7 @@ fn whole(reserve: Bytes, group: &Group) -> Bytes {
     group.size_of(reserve.div_ceil(group.extent_size))
 }
 
-/// The most extents that a new volume can have in a group that keeps this reserve.
+/// Returns the maximum number of extents of a new volume in a volume group with this reserve.
 pub(super) fn room_for_new(group: &Group, layout: Layout, reserve: Bytes) -> u64 {
     layout::largest_new(group, layout).saturating_sub(reserve.div_ceil(group.extent_size))
 }

@@ -1,4 +1,4 @@
-//! Set the node up, at its start and when its plans change: heal what a crash left, go on with wipes.
+//! Sets the node up, at its start and when its plans change: recovers from a crash, resumes wipes.
 
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -16,13 +16,13 @@ use crate::node::{Node, NodeSettings, wipe};
 use crate::panics::caught;
 
 impl Node {
-    /// Set up the pools and heal what an earlier run left.
+    /// Sets up the pools and recovers what an earlier run left.
     ///
-    /// A pool whose group is away or whose disk is not blank is there and unavailable: one bad disk
-    /// must not keep the driver from serving the others.
+    /// A pool whose volume group is missing or whose disk is not blank exists and is unavailable:
+    /// one bad disk must not prevent the driver from serving the others.
     ///
     /// # Errors
-    /// [`HostError`] if the disks of the machine cannot be listed at all.
+    /// [`HostError`] if the disks of the host cannot be listed at all.
     pub async fn start(
         host: Arc<dyn Host>,
         settings: NodeSettings,
@@ -48,16 +48,17 @@ impl Node {
         Ok(node)
     }
 
-    /// Bring the pools in line with these plans.
+    /// Brings the pools in line with these plans.
     ///
-    /// A group that a plan still names goes on as it is, with the work on it. One that no plan names
-    /// is let go, which changes nothing on its disks; while it holds volumes they are served all the
-    /// same, and no new ones are made in it. The same plans again look again, and change nothing where
-    /// nothing has changed: this way a disk is taken up that was away, and a group is let go that has
-    /// become empty. Concurrent calls come one after the other.
+    /// A volume group that a plan still names continues as it is, with the operations on it. One
+    /// that no plan names is released, which changes nothing on its disks; while it has volumes
+    /// they are served all the same, and no new ones are created in it. The same plans again read
+    /// the disks again, and change nothing if nothing has changed: this way a disk is used that was
+    /// missing, and a volume group is released that has become empty. Concurrent calls run one
+    /// after the other.
     ///
     /// # Errors
-    /// [`HostError`] if the disks of the machine cannot be listed at all; nothing has changed then.
+    /// [`HostError`] if the disks of the host cannot be listed at all; nothing has changed then.
     pub async fn set_pools(&self, plans: Vec<PoolPlan>) -> Result<(), HostError> {
         let _alone = self.setting.lock().await;
         let survey = Survey::of(self, &plans).await?;
@@ -79,10 +80,10 @@ impl Node {
                 Ok(Err(error)) => causes::in_full(&error),
                 Err(panicked) => panicked.to_string(),
             };
-            tracing::error!(group = group.name(), error, "the group could not be healed");
+            tracing::error!(group = group.name(), error, "failed to recover the volume group");
         }
         for pool in pools.iter() {
-            let seen = pool.see().await; // What is told from memory is as new as the plans.
+            let seen = pool.see().await; // What is reported from memory is as new as the plans.
             for (group, seen) in seen.groups.iter().chain(&seen.leaving) {
                 let looked = group.look_at_devices(seen, record::healable(seen));
                 let error = match caught("groups", looked).await {
@@ -90,15 +91,21 @@ impl Node {
                     Ok(Err(error)) => causes::in_full(&error),
                     Err(panicked) => panicked.to_string(),
                 };
-                tracing::warn!(group = group.name(), error, "its devices were not looked at");
+                tracing::warn!(
+                    group = group.name(),
+                    error,
+                    "failed to check the devices of the \
+                                                             volume group"
+                );
             }
         }
         self.replace_pools(pools);
         Ok(())
     }
 
-    /// Say why this node has nothing to serve: no disk of the machine carries any of the volume groups that its pools
-    /// name. `None` if one is here, or may be: damaged, on a disk that hangs, or still to be made.
+    /// Returns why this node has nothing to serve: no disk of the host carries any of the volume
+    /// groups that its pools name. `None` if one is present, or may be: damaged, on a disk that
+    /// hangs, or still to be created.
     pub async fn lacks_every_group(&self) -> Option<String> {
         let mut reasons = Vec::new();
         for pool in self.pools().iter() {
@@ -115,7 +122,7 @@ impl Node {
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
-    /// What a growth that was cut short left mounted for itself.
+    /// What a growth that was interrupted left mounted for itself.
     async fn unmount_private_mounts(&self) {
         let private = self.settings.private_mounts();
         let Ok(table) = MountTable::read(self.host.as_ref()).await else {
@@ -125,13 +132,14 @@ impl Node {
             if let Err(error) = self.host.unmount(&target).await {
                 tracing::warn!(
                     error = causes::in_full(&error),
-                    "a private mount of an earlier run stays"
+                    "failed to unmount a private mount of an earlier run"
                 );
             }
         }
     }
 
-    /// Remove the directories at which a growth that was cut short had mounted volumes of a group.
+    /// Removes the directories at which a growth that was interrupted had mounted volumes of a
+    /// group.
     async fn remove_private_mount_points(&self, seen: &Group) {
         let private = self.settings.private_mounts();
         if let Ok(None) = self.host.path_kind(&private).await {
@@ -140,13 +148,13 @@ impl Node {
         for (_, record) in record::volumes(seen) {
             let left = private.join(record.id.key().as_str());
             if let Err(error) = self.host.remove_path(&left).await {
-                tracing::warn!(%error, "a directory of an earlier run stays");
+                tracing::warn!(%error, "failed to remove a directory of an earlier run");
             }
         }
     }
 
-    /// Heal the groups on which an LVM command has died alone: a volume that it left suspended would
-    /// hold up its workload, and an answer that nothing is left to do would be no help.
+    /// Repairs the volume groups on which an LVM command has died: a volume that it left suspended
+    /// would block its workload, and the answer that nothing is left to do would be no help.
     pub(super) async fn heal_what_died(&self) {
         for (_, group) in served(&self.pools()) {
             if group.note_cut(false) {
@@ -156,13 +164,13 @@ impl Node {
         }
     }
 
-    /// Bring the kernel in line with the metadata, and go on with the wipes of new and of deleted volumes.
+    /// Brings the kernel in line with the metadata, and go on with the wipes of new and of deleted volumes.
     async fn recover(&self, pool: &Arc<Pool>, group: &Arc<VolumeGroup>) -> Result<(), LvmError> {
         let turn = group.turn().await?;
         let seen = heal(&turn).await?;
         let ours = |record: &record::Record| record::is_here(&seen, record, &self.settings);
         for (_, record) in record::volumes(&seen).filter(|(_, record)| ours(record)) {
-            // A growth that was cut short begins anew when it is asked for again.
+            // A growth that was interrupted starts again when it is asked for again.
             let more = record::more_name(record.id.key());
             if seen.lvs.contains_key(&more) {
                 turn.remove(&more).await?;
@@ -180,7 +188,7 @@ impl Node {
                     Ok(task) => self.wipes.start(task),
                     Err(error) => {
                         let error = causes::in_full(&error);
-                        tracing::warn!(lv = found.lv.name, error, "its wipe waits");
+                        tracing::warn!(lv = found.lv.name, error, "wipe deferred");
                     }
                 },
             }
@@ -194,11 +202,11 @@ async fn heal_after_death(group: Arc<VolumeGroup>) {
     if let Err(error) = healed.await {
         group.note_cut(true);
         let error = causes::in_full(&error);
-        tracing::error!(group = group.name(), error, "the group could not be healed");
+        tracing::error!(group = group.name(), error, "failed to recover the volume group");
     }
 }
 
-/// Bring all disks of a group to the same state, and the kernel in line with it.
+/// Brings all disks of a group to the same state, and the kernel in line with it.
 async fn heal(turn: &Turn) -> Result<Arc<Group>, LvmError> {
     turn.level().await?;
     let seen = turn.read().await?;

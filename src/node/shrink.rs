@@ -1,9 +1,9 @@
-//! Shrink a volume where it lies: first its file system, then the logical volume behind that.
+//! Shrinks a volume in place: first its file system, then the logical volume below it.
 //!
-//! The file system never counts on a byte that the logical volume does not have. That a shrink is under
-//! way, and to which size, is written on the volume before it begins: nobody fills the device again
-//! meanwhile, and a shrink that was cut short is finished or given up by the next call. The size stays
-//! written down as a limit of growth until it is [released](crate::volume::Volumes::release).
+//! The file system never relies on a byte that the logical volume does not have. The shrink and its
+//! size are recorded on the volume before it begins: nothing grows the file system again meanwhile,
+//! and an interrupted shrink is finished or aborted by the next call. The size stays recorded as a
+//! maximum size until it is [released](crate::volume::Volumes::release).
 
 use std::path::PathBuf;
 
@@ -16,20 +16,20 @@ use crate::node::{Found, Node, record};
 use crate::volume::{FsKind, Mode, Shrinks, VolumeError, VolumeId, Wipe};
 
 impl Found {
-    /// Whether a shrink is under way: the file system, or the logical volume behind it, is to become
-    /// smaller than it is, and nobody may make the one fill the other.
+    /// Returns whether a shrink is in progress: the file system, or the logical volume below it, is
+    /// about to become smaller, and the one must not be grown to the size of the other.
     pub fn is_shrinking(&self) -> bool {
         self.record.limit.is_some_and(|limit| limit < self.size())
     }
 }
 
 impl Node {
-    /// Shrink the volume to the wanted size, and keep it from growing beyond; its real size.
+    /// Shrinks the volume to the wanted size, and prevents growth beyond it; returns its real size.
     ///
     /// # Errors
-    /// [`VolumeError::PreconditionFailed`] if it is larger and what is in it never shrinks, [`VolumeError::InUse`] if it does not
-    /// while it is mounted, [`VolumeError::SizeOutOfRange`], or [`VolumeError::Failed`] of an ext, if what
-    /// it holds does not fit: it is as before then.
+    /// [`VolumeError::PreconditionFailed`] if it is larger and its content cannot shrink,
+    /// [`VolumeError::InUse`] if it cannot while it is mounted, [`VolumeError::SizeOutOfRange`], or
+    /// [`VolumeError::Failed`] for ext, if its content does not fit: it is unchanged then.
     pub(super) async fn shrink_volume(
         &self,
         id: &VolumeId,
@@ -85,11 +85,11 @@ impl Node {
         Ok(found)
     }
 
-    /// Let the volume grow again.
+    /// Removes the maximum size, so that the volume can grow again.
     ///
     /// # Errors
-    /// [`VolumeError::InProgress`] after a shrink that was cut short and has come to its end only now: whoever
-    /// asks does not know yet how small the volume is, and has to tell its claim first.
+    /// [`VolumeError::InProgress`] after an interrupted shrink that was finished only now: the caller
+    /// does not know yet how small the volume is, and has to update its claim first.
     pub(super) async fn release_volume(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let found = self.usable(id).await?;
         let before = found.size();
@@ -104,7 +104,8 @@ impl Node {
         self.limit(found, None).await.map(drop)
     }
 
-    /// Remove the extents of a growth that was given up. The wipe of what a shrink gives back goes on.
+    /// Removes the extents of a growth that was aborted. The wipe of what a shrink gives back goes
+    /// on.
     async fn give_up_cut_growth(&self, found: &Found) -> Result<(), VolumeError> {
         if found.seen.lvs.contains_key(&record::more_name(found.record.id.key())) {
             self.give_up_more(found).await?;
@@ -112,7 +113,7 @@ impl Node {
         Ok(())
     }
 
-    /// Finish or give up a shrink that was cut short: the logical volume follows its file system.
+    /// Finishes or aborts an interrupted shrink: the logical volume follows its file system.
     pub(super) async fn conclude_cut_shrink(&self, found: Found) -> Result<Found, VolumeError> {
         let (Mode::Filesystem(kind), Some(limit), true) =
             (found.record.mode, found.record.limit, found.is_shrinking())
@@ -142,7 +143,7 @@ impl Node {
         let id = found.record.id.to_string();
         if kind.shrinks() != Shrinks::Mounted {
             let holder = format!(
-                "{kind} does not shrink while it is mounted, as it is at {}; stop the workload",
+                "{kind} cannot shrink while it is mounted, as it is at {}; stop the workload",
                 target.display()
             );
             return Err(VolumeError::InUse { id, holder });
@@ -157,7 +158,7 @@ impl Node {
     /// Where workloads have the file system mounted, and whether it refuses writes there.
     async fn mounts_of(&self, found: &Found) -> Result<Vec<(PathBuf, bool)>, VolumeError> {
         let table = MountTable::read(self.host.as_ref()).await;
-        let table = table.map_err(failed("the mount table could not be read"))?;
+        let table = table.map_err(failed("failed to read the mount table"))?;
         let Some((_, info)) = self.live_device(found).await? else { return Ok(Vec::new()) };
         let shown = self.shown(&table, info.number).into_iter();
         Ok(shown.map(|mount| (mount.target.clone(), mount.read_only())).collect())
@@ -174,11 +175,11 @@ impl Node {
         let (device, _) = self.activate(found).await?;
         fs::shrink_mounted(self.host.as_ref(), &mounted, &device, kind, to)
             .await
-            .map_err(fs_failed(format!("the mounted {kind} file system could not be shrunk")))?;
+            .map_err(fs_failed(format!("failed to shrink the mounted {kind} file system")))?;
         self.host.flush(&device).await.map_err(failed("flushing the shrunk file system"))
     }
 
-    /// Whether nothing that has to be kept lies behind `size`. A new volume has nothing, unless it is in use after all.
+    /// Returns whether nothing that has to be kept lies behind `size`. A new volume has nothing, unless it is in use after all.
     async fn ends_before(
         &self,
         found: &Found,
@@ -201,10 +202,10 @@ impl Node {
         let (device, _) = self.activate(found).await?;
         fs::covers(self.host.as_ref(), &device, mounted, kind)
             .await
-            .map_err(fs_failed("how large the file system is could not be seen"))
+            .map_err(fs_failed("failed to read the size of the file system"))
     }
 
-    /// Wipe what lies behind the shrunk file system, as it would be at the volume's end, and give it
+    /// Wipes what lies behind the shrunk file system, as it would be at the volume's end, and give it
     /// back to the group.
     async fn give_back(&self, found: Found) -> Result<Found, VolumeError> {
         let Some(limit) = found.record.limit.filter(|_| found.is_shrinking()) else {
@@ -221,7 +222,7 @@ impl Node {
         Ok(Found { seen, lv, ..found })
     }
 
-    /// Write down, durably, beyond which size the volume does not grow.
+    /// Writes down, durably, beyond which size the volume does not grow.
     async fn limit(&self, found: Found, limit: Option<Bytes>) -> Result<Found, VolumeError> {
         let mut found = found;
         if found.record.limit != limit {
@@ -250,7 +251,7 @@ fn shrinkable(found: &Found) -> Result<FsKind, VolumeError> {
         Mode::Filesystem(kind) if kind.shrinks() != Shrinks::Never => Ok(kind),
         mode => Err(VolumeError::PreconditionFailed {
             reason: format!(
-                "volume {} is {mode}, which never shrinks; copy what it holds to a smaller one",
+                "volume {} is {mode}, which cannot shrink; copy its content to a smaller volume",
                 found.record.id
             ),
         }),
@@ -264,8 +265,9 @@ pub(super) fn keeps_below_limit(found: &Found, asked: Bytes) -> Result<(), Volum
     let tag = record::find_limit_tag(&found.lv).unwrap_or_default();
     Err(VolumeError::SizeOutOfRange {
         reason: format!(
-            "volume {} was shrunk to {limit} and does not grow before its claim says so; whoever shrank \
-             it lets it grow again, and if nobody does, type `lvchange --deltag {tag} {}/{}` on its node",
+            "volume {} was shrunk to {limit} and cannot grow until its claim has that size; the \
+             limit is then removed automatically, and if it is not, run `lvchange --deltag {tag} \
+             {}/{}` on its node",
             found.record.id,
             found.group.name(),
             found.lv.name
@@ -276,7 +278,7 @@ pub(super) fn keeps_below_limit(found: &Found, asked: Bytes) -> Result<(), Volum
 fn too_small(found: &Found, kind: FsKind, asked: Bytes) -> VolumeError {
     VolumeError::SizeOutOfRange {
         reason: format!(
-            "volume {} cannot become {asked}: {kind} needs {} at least",
+            "volume {} cannot shrink to {asked}: {kind} needs at least {}",
             found.record.id,
             kind.smallest()
         ),

@@ -36,7 +36,7 @@ impl RefusedSpares {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why LVM has refused a disk; `None` if it has not.
+    /// Returns why LVM has rejected a disk; `None` if it has not.
     pub fn why(&self, device: &Path) -> Option<String> {
         self.all().get(device).map(|refused| refused.why.clone())
     }
@@ -47,7 +47,7 @@ impl RefusedSpares {
         self.all().insert(disk.path.clone(), Refused { disk: disk.clone(), head, why });
     }
 
-    /// Forget those that are not what they were: another disk, or one with another beginning.
+    /// Forgets those that are not what they were: another disk, or one with another beginning.
     pub async fn forget_changed(&self, host: &dyn Host, disks: &[Disk]) {
         let paths: Vec<PathBuf> = self.all().keys().cloned().collect();
         for path in paths {
@@ -62,9 +62,9 @@ impl RefusedSpares {
 /// The spare disks that did not join a group.
 #[derive(Debug, Default)]
 pub(super) struct NotTaken {
-    /// Which, and why.
+    /// The disks, with the reasons.
     pub reasons: Vec<String>,
-    /// Whether another group might take one of them.
+    /// True if another volume group might use one of them.
     pub elsewhere: bool,
 }
 
@@ -92,11 +92,11 @@ impl From<SetupError> for Obstacle {
 }
 
 impl Node {
-    /// Let spare disks join `turn`'s group until `extents` are free in it or no spare is left; says
-    /// which could not, and why.
+    /// Adds standby disks to `turn`'s volume group until `extents` are free in it or none is left;
+    /// returns which could not join, and why.
     ///
-    /// A crash in between leaves a blank disk, a label without a group, or the larger group; each is
-    /// taken up again by the next call.
+    /// A crash in between leaves a blank disk, a label without a volume group, or the larger volume
+    /// group; the next call handles each.
     pub(super) async fn add_spares(
         &self,
         pool: &Pool,
@@ -125,7 +125,7 @@ impl Node {
                         pool = %pool.name,
                         group = turn.group().name(),
                         disk = %spare.path.display(),
-                        "a spare disk joined the group, because it was needed"
+                        "a standby disk joined the volume group"
                     );
                     continue;
                 }
@@ -137,7 +137,7 @@ impl Node {
                 }
             };
             let (disk, why) = (spare.path.display(), causes::in_full(&error));
-            not_taken.reasons.push(format!("the spare disk {disk} was not taken: {why}"));
+            not_taken.reasons.push(format!("standby disk {disk} was not used: {why}"));
         }
         Ok(not_taken)
     }
@@ -182,7 +182,8 @@ impl Node {
         }
     }
 
-    /// What the spare disks that could join the pool's roomiest group would add to it.
+    /// Returns the space that the standby disks would add to the pool's volume group with the most
+    /// free space.
     pub(super) async fn spare_room(&self, seen: &Seen<'_>) -> Bytes {
         let Some((handle, group)) = roomiest(seen) else { return Bytes::ZERO };
         if seen.pool.spares.is_empty() {
@@ -207,13 +208,14 @@ impl Node {
         room_of(joining, group)
     }
 
-    /// Whether nothing that is known without a look at the disk keeps it from joining the group.
+    /// Returns whether nothing that is known without reading the disk prevents it from joining the
+    /// volume group.
     pub(super) fn would_take(&self, disk: &Disk, handle: &VolumeGroup, group: &Group) -> bool {
         self.refused_spares.why(&disk.path).is_none() && misfit(Some(disk), handle, group).is_none()
     }
 }
 
-/// What these disks add to a group, as many of them as it may have.
+/// Returns the space that these disks add to a volume group, as many of them as it may have.
 pub(super) fn room_of<'a>(disks: impl IntoIterator<Item = &'a Disk>, group: &Group) -> Bytes {
     let extents = |disk: &Disk| {
         let data = disk.size.saturating_sub(before_extents(disk.optimal_io));
@@ -226,7 +228,7 @@ pub(super) fn room_of<'a>(disks: impl IntoIterator<Item = &'a Disk>, group: &Gro
 fn misfit(disk: Option<&Disk>, handle: &VolumeGroup, group: &Group) -> Option<String> {
     if group.more_disks() == 0 {
         return Some(format!(
-            "the group has as many physical volumes as it may have; see `vgchange \
+            "the volume group has reached its maximum number of physical volumes; run `vgchange \
              --maxphysicalvolumes 0 {}`",
             group.name
         ));
@@ -234,14 +236,14 @@ fn misfit(disk: Option<&Disk>, handle: &VolumeGroup, group: &Group) -> Option<St
     let block = disk?.logical_block;
     let other = handle.disks().into_iter().find(|other| other.logical_block != block)?;
     Some(format!(
-        "it has logical blocks of {block} and {} has those of {}, which LVM does not mix; name it in \
-         a group of its own",
+        "it has logical blocks of {block} and {} has those of {}, which LVM does not mix; use it \
+         in a volume group of its own",
         other.path.display(),
         other.logical_block
     ))
 }
 
-/// Whether it is the disk that LVM refused, or that failed: the next one may do.
+/// Returns whether it is the disk that LVM refused, or that failed: the next one may do.
 fn is_of_disk(error: &LvmError) -> bool {
     match error {
         LvmError::Refused { .. } | LvmError::Host { source: HostError::System { .. }, .. } => true,

@@ -1,4 +1,5 @@
-//! Make a volume usable on this machine: active, formatted once, mounted, filling its device.
+//! Stages a volume on this node: active, formatted once, mounted, with its file system grown to its
+//! device.
 
 use std::path::Path;
 
@@ -14,11 +15,11 @@ use crate::node::{Found, LastGrowth, Node, fence, record};
 use crate::volume::{Access, FsKind, Mode, Stage, Use, VolumeError, VolumeId, parse_mount_options};
 
 impl Node {
-    /// Make the volume usable at its staging path; again changes nothing.
+    /// Makes the volume usable at its staging path. A repeated call changes nothing.
     ///
     /// # Errors
-    /// [`VolumeError::PreconditionFailed`] if the device does not carry what the record says: nothing is
-    /// formatted then. The same if it is fenced off.
+    /// [`VolumeError::PreconditionFailed`] if the content of the device does not match the record: nothing is
+    /// formatted then. The same if it is fenced.
     pub async fn stage(&self, stage: &Stage) -> Result<(), VolumeError> {
         let found = self.usable(&stage.id).await?;
         let read_only = stage.read_only || fence::admit(&found)? == Use::Read;
@@ -52,14 +53,17 @@ impl Node {
     ) -> Result<(), VolumeError> {
         let (device, info) = self.activate(&found).await?;
         let table = MountTable::read(self.host.as_ref()).await;
-        let table = table.map_err(failed("the mount table could not be read"))?;
+        let table = table.map_err(failed("failed to read the mount table"))?;
         if self.shown(&table, info.number).is_empty() {
             self.conclude_cut_resize(&found, kind).await?;
             self.prepare(&found, kind, &device, stage.read_only).await?;
         }
         // Until it is mounted its number could become that of another volume, which is mounted then.
         let held = self.hold_for_programs(&found, &device).await?;
-        self.host.make_dir(&stage.staging).await.map_err(failed("making the staging path"))?;
+        self.host
+            .make_dir(&stage.staging)
+            .await
+            .map_err(failed("failed to create the staging path"))?;
         let target = stage.staging.clone();
         let new = NewMount { device: device.clone(), target, kind: fs::driver(kind), options };
         self.mount_verified(&table, &new, &info).await?;
@@ -71,9 +75,9 @@ impl Node {
         Ok(())
     }
 
-    /// Grow what was restored larger than its source, or whose growth was cut short: nobody else will
-    /// ask. What could not grow is used as it is: its data is good, and the volume's condition and the
-    /// node's step of the growth say why.
+    /// Grows what was restored larger than its source, or whose growth was interrupted: no one else
+    /// will ask. What could not grow is used as it is: its data is good, and the volume's condition
+    /// and the node's step of the growth say why.
     async fn grow_staged(&self, found: &Found, kind: FsKind, device: &Path, staging: &Path) {
         if let Err(error) = self.try_to_grow_staged(found, kind, device, staging).await {
             self.note_refused_growth(found, &error);
@@ -109,11 +113,11 @@ impl Node {
         info: &DmInfo,
     ) -> Result<(), VolumeError> {
         let mounted = mount::ensure_mounted(self.host.as_ref(), table, new, info.number).await;
-        let what = || format!("{} could not be mounted at {}", new.kind, new.target.display());
+        let what = || format!("failed to mount {} at {}", new.kind, new.target.display());
         mounted.map(|_| ()).map_err(|error| mount_failed(what())(error))
     }
 
-    /// Make sure that the device carries its file system: format it if that was never completed,
+    /// Ensures that the device carries its file system: format it if that was never completed,
     /// look at it if it was.
     async fn prepare(
         &self,
@@ -127,12 +131,12 @@ impl Node {
         }
         let superblock = fs::superblock_of(self.host.as_ref(), device)
             .await
-            .map_err(fs_failed("the device could not be read"))?;
+            .map_err(fs_failed("failed to read the device"))?;
         let Some(superblock) = superblock.filter(|superblock| superblock.kind == kind) else {
             return Err(VolumeError::PreconditionFailed {
                 reason: format!(
-                    "the record of volume {} says {kind}, and its device {device} does not show that \
-                     file system; nothing was formatted: look at it with `blkid -p {device}`",
+                    "volume {} is tagged as {kind}, but its device {device} does not contain that \
+                     file system; nothing was formatted: inspect it with `blkid -p {device}`",
                     found.record.id,
                     device = device.display()
                 ),
@@ -157,7 +161,7 @@ impl Node {
         Ok(())
     }
 
-    /// Grow an unmounted file system. One that could not grow is still good for use, and one that cannot
+    /// Grows an unmounted file system. One that could not grow is still good for use, and one that cannot
     /// be staged for nothing.
     ///
     /// # Errors
@@ -173,7 +177,7 @@ impl Node {
         }
     }
 
-    /// Whether a growth that failed has left nothing half done: no way back that is still to be taken,
+    /// Returns whether a growth that failed has left nothing half done: no way back that is still to be taken,
     /// and no note of a resize that has begun, which is that of an error.
     async fn is_as_before(&self, found: &Found, kind: FsKind) -> Result<bool, VolumeError> {
         let safety = record::safety_name(found.record.id.key());
@@ -184,28 +188,29 @@ impl Node {
         Ok(!self.superblock(found, kind, &device).await?.has_errors())
     }
 
-    /// Note why the file system is smaller than its device.
+    /// Notes why the file system is smaller than its device.
     pub(super) fn note_refused_growth(&self, found: &Found, error: &VolumeError) {
         let (volume, reason) = (&found.record.id, causes::in_full(error));
         tracing::warn!(%volume, error = reason, "failed to grow the file system");
         self.note_growth(volume.key(), LastGrowth::Waits(reason));
     }
 
-    /// Repair what can be repaired without a question, where the kernel has found errors. What is left
-    /// keeps nobody from the data: the volume's condition tells of it.
+    /// Repairs what can be repaired without a question, where the kernel has found errors. What is
+    /// left keeps no one from the data: the volume's condition tells of it.
     ///
     /// # Errors
-    /// [`VolumeError::InUse`] while a check is under way, this one or one that nobody waits for any more.
+    /// [`VolumeError::InUse`] while a check is under way, this one or one that no one waits for any
+    /// more.
     async fn repair(&self, found: &Found, kind: FsKind, device: &Path) -> Result<(), VolumeError> {
         let held = self.hold_for_programs(found, device).await?;
         let checked = fs::check(self.host.as_ref(), device, kind, fs::Check::Repair).await;
         drop(held);
         let (volume, repaired) = (&found.record.id, checked.is_ok());
-        tracing::warn!(%volume, repaired, "its file system had errors and was checked");
+        tracing::warn!(%volume, repaired, "checked a file system with errors");
         self.refuse_if_held(found, None).await
     }
 
-    /// Wipe and format a volume that was never shown, whatever its extents hold, and note that, durably, before any
+    /// Wipes and format a volume that was never shown, whatever its extents hold, and note that, durably, before any
     /// mount.
     async fn format(
         &self,
@@ -217,13 +222,13 @@ impl Node {
         if read_only {
             return Err(VolumeError::PreconditionFailed {
                 reason: format!(
-                    "volume {} has no file system yet, and a read-only use formats nothing; use it \
-                     once with write access",
+                    "volume {} has no file system yet, and a read-only mount does not format it; \
+                     mount it once with write access",
                     found.record.id
                 ),
             });
         }
-        self.refuse_if_held(found, None).await?; // By a format that nobody waits for any more.
+        self.refuse_if_held(found, None).await?; // By a format that no one waits for any more.
         if !self.was_in_use(found, device).await? {
             let uuid = found.file_system_uuid();
             self.wipes.wipe(Task::before_first_use(found)).await?;
@@ -232,13 +237,13 @@ impl Node {
             let switches = self.formats.switches(host, kind).await;
             fs::make(host, device, kind, &found.record.mkfs, switches, &uuid)
                 .await
-                .map_err(fs_failed(format!("{kind} could not be made")))?;
+                .map_err(fs_failed(format!("failed to create {kind}")))?;
             drop(held);
         }
         self.note_shown(found).await
     }
 
-    /// Whether a volume that is marked as new carries its own file system, which was in use.
+    /// Returns whether a volume that is marked as new has its own file system, which was in use.
     pub(super) async fn was_in_use(
         &self,
         found: &Found,
@@ -246,7 +251,7 @@ impl Node {
     ) -> Result<bool, VolumeError> {
         let carried = fs::superblock_of(self.host.as_ref(), device)
             .await
-            .map_err(fs_failed("the device could not be read"))?;
+            .map_err(fs_failed("failed to read the device"))?;
         // Only this volume's own file system has this uuid. Where it was in use the record is older than it is:
         // an administrator has restored the group's metadata.
         let uuid = found.file_system_uuid();
@@ -256,7 +261,7 @@ impl Node {
         Ok(carried.as_ref().is_some_and(is_used))
     }
 
-    /// Note, durably, that a volume may hold data from now on.
+    /// Notes, durably, that a volume may hold data from now on.
     async fn note_shown(&self, found: &Found) -> Result<(), VolumeError> {
         let new = Life::New.tag();
         let turn = found.group.turn().await?;
@@ -270,7 +275,7 @@ impl Node {
         found.group.flush().await.map_err(VolumeError::from)
     }
 
-    /// Undo [`Node::stage`]; not staged, or no such volume, is success.
+    /// Undoes [`Node::stage`]; not staged, or no such volume, is success.
     ///
     /// # Errors
     /// [`VolumeError::InUse`] if something still holds the volume; it stays staged then.
@@ -323,6 +328,6 @@ fn mount_options(
 fn differs(wanted: &str, mode: Mode) -> VolumeError {
     VolumeError::InvalidArgument {
         field: "volume_capability".to_owned(),
-        reason: format!("{wanted} was asked for, and the volume is {mode}"),
+        reason: format!("{wanted} was requested, but the volume is {mode}"),
     }
 }

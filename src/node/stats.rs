@@ -1,4 +1,4 @@
-//! How volumes and pools are: from system calls and the last reading, never by a process.
+//! The state of volumes and pools: from system calls and the last reading, never by a process.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::volume::{
     VolumeId, VolumeStatus,
 };
 
-/// What is looked at once for many volumes.
+/// What is read once for many volumes.
 pub(super) struct Look {
     pub table: MountTable,
     /// Numbers of the live devices by dm uuid.
@@ -31,7 +31,7 @@ pub(super) struct Look {
 impl Node {
     pub(super) async fn look(&self) -> Result<Look, VolumeError> {
         let table = MountTable::read(self.host.as_ref()).await;
-        let table = table.map_err(failed("the mount table could not be read"))?;
+        let table = table.map_err(failed("failed to read the mount table"))?;
         let devices = self.host.dm_list().await.map_err(failed("device-mapper"))?;
         // Of most volumes there is nothing to ask: they are not mounted.
         let numbers = devices.iter().map(|device| device.number);
@@ -48,10 +48,10 @@ impl Node {
         devices: &[DeviceNumber],
     ) -> Result<BTreeMap<DeviceNumber, u64>, VolumeError> {
         let errors = self.host.ext_errors(devices).await;
-        errors.map_err(failed("the errors of file systems could not be read"))
+        errors.map_err(failed("failed to read the error counts of file systems"))
     }
 
-    /// Describe a volume.
+    /// Describes a volume.
     pub(super) fn volume(&self, found: &Found) -> Volume {
         Volume {
             id: found.record.id.clone(),
@@ -65,7 +65,7 @@ impl Node {
         }
     }
 
-    /// Describe a volume and how it is now.
+    /// Describes a volume and how it is now.
     pub(super) fn describe(&self, found: &Found, look: &Look) -> VolumeStatus {
         let number = look.live.get(&found.dm_uuid());
         let published = number.is_some_and(|number| {
@@ -83,12 +83,13 @@ impl Node {
         }
     }
 
-    /// List all volumes in the order of their ids: one reading a group, one mount table, one device
-    /// list.
+    /// Lists all volumes in the order of their ids: one reading a volume group, one mount table,
+    /// one device list.
     ///
     /// # Errors
-    /// [`VolumeError::Unavailable`] if a group was never read or set up: a list without its volumes
-    /// would say that they are gone. A group that was read before is listed as it was then.
+    /// [`VolumeError::Unavailable`] if a volume group was never read or set up: in a list without
+    /// its volumes they would seem to be deleted. A volume group that was read before is listed as
+    /// it was then.
     pub(super) async fn list_volumes(&self) -> Result<Vec<VolumeStatus>, VolumeError> {
         if let Some(hidden) = self.hidden(&|_: &Pool| true) {
             return Err(hidden);
@@ -103,10 +104,10 @@ impl Node {
         self.remembered_volumes().await
     }
 
-    /// List the volumes of the last readings, without touching a disk.
+    /// Lists the volumes of the last readings, without accessing a disk.
     ///
     /// # Errors
-    /// [`VolumeError::Failed`] if the kernel does not tell its mounts or devices.
+    /// [`VolumeError::Failed`] if the kernel does not report its mounts or devices.
     pub async fn remembered_volumes(&self) -> Result<Vec<VolumeStatus>, VolumeError> {
         let look = self.look().await?;
         let mut volumes = Vec::new();
@@ -124,12 +125,12 @@ impl Node {
         Ok(volumes)
     }
 
-    /// How much was wiped since the start.
+    /// Returns the number of bytes wiped since the start.
     pub fn wiped(&self) -> Bytes {
         self.wipes.wiped()
     }
 
-    /// How often each LVM command ran since the start, how long its runs took, and how they failed.
+    /// Returns the durations and failures of each LVM command since the start.
     pub fn lvm_spent(&self) -> BTreeMap<&'static str, Spent> {
         let mut sums = BTreeMap::<_, Spent>::new();
         let pools = self.pools();
@@ -139,7 +140,7 @@ impl Node {
         sums
     }
 
-    /// How the pools were at their last readings, without touching a disk.
+    /// Returns the pools at their last readings, without accessing a disk.
     pub fn remembered_pools(&self) -> Vec<PoolSummary> {
         self.pools().iter().map(summary).collect()
     }
@@ -157,7 +158,7 @@ impl Node {
             add(
                 Severity::Inaccessible,
                 "DiskMissing",
-                format!("a disk that holds a part of it is away; see `pvs` and `vgs {group}`"),
+                format!("a disk that holds a part of it is missing; see `pvs` and `vgs {group}`"),
             );
         } else if let Some(elsewhere) = found.group.elsewhere(&found.lv.name) {
             add(Severity::Inaccessible, "DiskMissing", elsewhere);
@@ -165,7 +166,7 @@ impl Node {
             add(
                 Severity::Degraded,
                 "VolumeGroupNotChangeable",
-                "another disk of its volume group is away, so it cannot be changed".to_owned(),
+                "another disk of its volume group is missing, so it cannot be changed".to_owned(),
             );
         }
         if let Some(reason) = self.waits_to_grow(found.record.id.key()) {
@@ -188,10 +189,10 @@ impl Node {
             has(&mount.super_options) && !has(&mount.mount_options)
         });
         let (reason, what) = match (turned, look.errors.get(&number)) {
-            (true, _) => ("FilesystemReadOnly", "refuses writes after an error".to_owned()),
+            (true, _) => ("FilesystemReadOnly", "is read-only after an error".to_owned()),
             (false, Some(count)) => {
                 let words =
-                    format!("has had {count} errors and refuses writes if its journal ended");
+                    format!("has had {count} errors and is read-only if its journal was aborted");
                 ("FilesystemErrors", words)
             }
             (false, None) => return None,
@@ -211,7 +212,7 @@ impl Node {
             .any(|piece| found.seen.pvs.get(&piece.pv).is_none_or(|pv| pv.device.is_none()))
     }
 
-    /// Say how full the volume at `path` is; starts no process and reads no disk.
+    /// Returns the usage of the volume at `path`; starts no process and reads no disk.
     ///
     /// # Errors
     /// [`VolumeError::NotFound`] if there is no such volume or it is not at `path`.
@@ -221,7 +222,7 @@ impl Node {
         let (_, info) = self.live_device(&found).await?.ok_or_else(not_there)?;
         let kind = self.host.path_kind(path).await.map_err(failed("the volume path"))?;
         let table = MountTable::read(self.host.as_ref()).await;
-        let table = table.map_err(failed("the mount table could not be read"))?;
+        let table = table.map_err(failed("failed to read the mount table"))?;
         let errors = self.ext_errors(&[info.number]).await?;
         let look = Look { table, live: HashMap::new(), errors };
         let mut ailments = self.ailments(&found, Some(info.number), &look);
@@ -248,14 +249,14 @@ impl Node {
             ailments.push(Ailment {
                 severity: Severity::Inaccessible,
                 reason: "VolumeSuspended",
-                message: "its device is suspended: a change was cut short; the next operation on \
-                          it resumes it"
+                message: "its device is suspended, because a change was interrupted; the next \
+                          operation on it resumes it"
                     .to_owned(),
             });
             return Ok(None);
         }
         let usage = self.host.usage(path).await;
-        let usage = usage.map_err(failed("the file system could not be asked how full it is"))?;
+        let usage = usage.map_err(failed("failed to read the usage of the file system"))?;
         Ok(Some(Usage {
             total: usage.total,
             used: usage.used,
@@ -265,14 +266,14 @@ impl Node {
         }))
     }
 
-    /// Say what is wrong with a volume as seen from here.
+    /// Returns the unhealthy conditions of a volume as seen from this node.
     pub async fn volume_health(&self, id: &VolumeId) -> Result<Vec<Ailment>, VolumeError> {
         let found = self.must_find(id).await?;
         let look = self.look().await?;
         Ok(self.describe(&found, &look).ailments)
     }
 
-    /// Say what is wrong with the pools; empty if nothing is.
+    /// Returns the unhealthy conditions of the pools; empty if there are none.
     pub async fn storage_health(&self) -> Vec<PoolAilment> {
         let mut ailing = Vec::new();
         for pool in self.pools().iter() {

@@ -1,5 +1,5 @@
-//! What this node has, for a status: by the last readings, so that no disk is touched. The names are
-//! those of the record that a cluster keeps of a node.
+//! The storage of this node, for a status: from the last readings, so that no disk is accessed. The
+//! names are those of the NodeStorage object.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use crate::node::spares::room_of;
 use crate::node::{Node, record};
 use crate::volume::{Layout, PoolName, Severity, VolumeId};
 
-/// What a node has.
+/// The storage of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Storage {
     /// All extents of all pools.
     pub size: Bytes,
     /// Free extents of all pools.
     pub free: Bytes,
-    /// How many volumes there are.
+    /// Number of volumes.
     pub volumes: usize,
     /// The worst of the pools; at most degraded while one of them can be used.
     pub health: Health,
     /// The pools.
     pub pools: Vec<PoolStatus>,
-    /// Their volume groups.
+    /// Volume groups of the pools.
     pub groups: Vec<GroupStatus>,
     /// The disks of the groups, and those that the plans name.
     pub disks: Vec<DiskStatus>,
@@ -34,10 +34,10 @@ pub struct Storage {
     pub work: Vec<WorkStatus>,
 }
 
-/// How something is.
+/// Health of a pool or volume group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Health {
-    /// As it should be.
+    /// Healthy.
     #[default]
     Ok,
     /// Usable, not as it should be.
@@ -49,11 +49,11 @@ pub enum Health {
 /// A pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolStatus {
-    /// Its name.
+    /// Name of the pool.
     pub name: PoolName,
-    /// Whether a plan names it; one that none names is kept while it holds volumes.
+    /// True if a plan names it; one that none names is retained while it has volumes.
     pub configured: bool,
-    /// Whether new volumes of classes that name no pool are made in it.
+    /// True if new volumes of classes that name no pool are created in it.
     pub default: bool,
     /// All extents of its groups.
     pub size: Bytes,
@@ -63,15 +63,15 @@ pub struct PoolStatus {
     pub largest: Vec<LayoutRoom>,
     /// Size of an extent, the smallest of its groups; nothing without one.
     pub extent: Bytes,
-    /// How many volumes it has.
+    /// Number of volumes.
     pub volumes: usize,
-    /// How it is.
+    /// Health of the pool.
     pub health: Health,
-    /// What is wrong: a sentence with what to type.
+    /// What is wrong, with the commands to run.
     pub message: Option<String>,
-    /// What would be done if its plan allowed to initialise disks, one step a line, in order.
+    /// Actions that would be done if its plan allowed to initialise disks, in order.
     pub plan: Vec<String>,
-    /// What was refused, with the reason and what to type.
+    /// What was rejected, with the reason and the commands to run.
     pub refused: Vec<String>,
 }
 
@@ -87,37 +87,38 @@ pub struct LayoutRoom {
 /// A volume group.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupStatus {
-    /// Its name.
+    /// Name of the volume group.
     pub name: String,
-    /// Its pool.
+    /// Pool of the volume group.
     pub pool: PoolName,
     /// All extents.
     pub size: Bytes,
     /// Free extents.
     pub free: Bytes,
-    /// How it is.
+    /// Health of the volume group.
     pub health: Health,
-    /// What is wrong: a sentence with what to type.
+    /// What is wrong, with the commands to run.
     pub message: Option<String>,
 }
 
 /// A disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskStatus {
-    /// Its path as its pool names it, else the kernel's; for a disk that is away and that no pool names
-    /// the id of its physical volume.
+    /// Path as its pool names it, else the kernel's; for a missing disk that no pool names, the id
+    /// of its physical volume.
     pub device: String,
-    /// Its size, where it is there.
+    /// Size, if the disk is present.
     pub size: Option<Bytes>,
     /// The group that it belongs to.
     pub group: Option<String>,
-    /// What it is to the pools.
+    /// State of the disk in the pools.
     pub state: DiskState,
-    /// Why it is refused or missing, and what to type; for a spare what goes when it is taken.
+    /// Why it is rejected or missing, and the commands to run; for a standby disk what is wiped
+    /// when it is used.
     pub message: Option<String>,
 }
 
-/// What a disk is to the pools.
+/// State of a disk in the pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskState {
     /// In a group.
@@ -135,17 +136,18 @@ pub enum DiskState {
 pub struct WorkStatus {
     /// The volume.
     pub volume: VolumeId,
-    /// What is done, such as `wiping`.
+    /// Kind of the operation, such as `wiping`.
     pub what: &'static str,
-    /// How far it is, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
+    /// Progress, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
     pub progress: String,
 }
 
 impl Node {
-    /// Say what the node has and what its pools would do, by the last readings: no disk is touched.
+    /// Returns the storage of the node and the planned actions of its pools, from the last
+    /// readings: no disk is accessed.
     ///
-    /// [`Node::set_pools`] and [`Node::storage_health`] read all groups; what is said of disks that are
-    /// in none is as old as the last plans.
+    /// [`Node::set_pools`] and [`Node::storage_health`] read all volume groups; the state of disks
+    /// that are in none is as old as the last plans.
     pub fn storage(&self) -> Storage {
         let mut pools = self.pools().to_vec();
         let default = pools::default_pool(&pools).map(|pool| pool.name.clone());
@@ -232,11 +234,11 @@ fn how(seen: &Seen<'_>) -> (Health, Option<String>) {
         Severity::Degraded => Health::Degraded,
         Severity::Inaccessible | Severity::DataLoss => Health::Unavailable,
     });
-    // What keeps a group away is among the ailments already.
+    // What keeps a group away is among the conditions already.
     let refused = pool.refused.iter().filter(|words| !pool.trouble.contains(words)).cloned();
     let refused: Vec<String> = refused.collect();
     let waits = !pool.plan.is_empty() && pool.groups.is_empty();
-    let why = waits.then(|| "it has no volume group yet: see what is planned".to_owned());
+    let why = waits.then(|| "it has no volume group yet: see the planned actions".to_owned());
     let health = worst
         .chain((!refused.is_empty()).then_some(Health::Degraded))
         .chain((pool.configured && seen.groups.is_empty()).then_some(Health::Unavailable))
@@ -297,9 +299,9 @@ fn disk_of_group(pool: &Pool, group: &Group, pv: &Pv, trouble: Option<&String>) 
     let is_it = |disk: &&PlannedDisk| disk.device.is_some() && disk.device == pv.device;
     let named = pool.disks.iter().find(is_it).map(|disk| &disk.path);
     let path = named.or(pv.device.as_ref()).map(|path| path.display().to_string());
-    let away = path
-        .is_none()
-        .then(|| format!("the disk of this physical volume of {} is away; see `pvs`", group.name));
+    let away = path.is_none().then(|| {
+        format!("the disk of this physical volume of {} is missing; see `pvs`", group.name)
+    });
     let message = trouble.cloned().or(away);
     DiskStatus {
         device: path.unwrap_or_else(|| pv.uuid.clone()),

@@ -1,4 +1,4 @@
-//! How full the mounted file systems are: asked now and then, remembered for whoever wants to know.
+//! Usage of the mounted file systems: sampled periodically, and remembered.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,11 +27,11 @@ struct Mounted {
 }
 
 impl Node {
-    /// Ask each mounted file system how full it is, without a process or a disk, and remember the
-    /// answers. One that does not answer in time is not among them, nor is one that is suspended.
+    /// Samples the usage of each mounted file system, without a process or a disk, and remembers
+    /// the results. One that does not respond in time is left out, and so is one that is suspended.
     ///
     /// # Errors
-    /// [`VolumeError::Failed`] if the kernel does not tell its mounts or devices.
+    /// [`VolumeError::Failed`] if the kernel does not report its mounts or devices.
     pub async fn sample_usages(self: &Arc<Self>) -> Result<BTreeMap<VolumeId, Usage>, VolumeError> {
         let (turns, mut asked) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
         for mounted in self.mounted().await? {
@@ -50,7 +50,7 @@ impl Node {
         Ok(usages)
     }
 
-    /// How full the file systems were that answered when they were asked last.
+    /// Returns the usage of the file systems that responded to the last sampling.
     pub fn remembered_usages(&self) -> BTreeMap<VolumeId, Usage> {
         self.usages.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -79,7 +79,7 @@ impl Node {
         match usage {
             Ok(usage) => Some((id, usage?)),
             Err(error) => {
-                tracing::debug!(volume = %id, %error, "how full it is is not known");
+                tracing::debug!(volume = %id, %error, "failed to read volume usage");
                 None
             }
         }

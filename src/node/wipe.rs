@@ -63,15 +63,15 @@ pub(super) fn ends(range: Range<u64>) -> Vec<Range<u64>> {
 pub(super) struct Task {
     /// The volume, or what is to join it.
     pub found: Found,
-    /// Its device; where there is none, it is made active first.
+    /// Device of the volume; `None` if it has to be activated first.
     pub device: Option<PathBuf>,
-    /// What to wipe, in this order.
+    /// Ranges to wipe, in this order.
     pub ranges: Vec<Range<u64>>,
-    /// How many bytes beside these an earlier start of the driver has wiped.
+    /// Number of other bytes that an earlier start of the driver has wiped.
     pub before: u64,
-    /// How: [`Wipe::Discard`] trusts the disk, anything else writes zeroes.
+    /// Method: [`Wipe::Discard`] trusts the disk, anything else writes zeroes.
     pub how: Wipe,
-    /// Whether a tag says how far it is.
+    /// True if a tag has the progress.
     pub is_written_down: bool,
 }
 
@@ -119,11 +119,11 @@ pub(super) struct Wipes {
     host: Arc<dyn Host>,
     /// Bytes a second, all wipes together do not know of each other; `None`: as fast as it goes.
     rate: Option<Bytes>,
-    /// How long a caller waits before it is told to ask again.
+    /// How long a caller waits before it is asked to retry.
     patience: Duration,
     /// By the name of a group, the places for wipes that no caller waits for: a disk that hangs holds those of its own.
     behind_answers: Mutex<HashMap<String, Arc<Semaphore>>>,
-    /// Cancelled when the process is to end: then nobody waits for a wipe any more.
+    /// Cancelled when the process is to end: then no one waits for a wipe any more.
     leaving: CancellationToken,
 }
 
@@ -152,12 +152,12 @@ impl Job {
         self.ended.borrow().is_none()
     }
 
-    /// Whether it has come to its end, and that was what a task asks for.
+    /// Returns whether it has come to its end, and that was what a task asks for.
     fn has_done(&self, task: &Task) -> bool {
         matches!(&*self.ended.borrow(), Some(Ok(()))) && self.does(task)
     }
 
-    /// Whether it does what a task asks for. That another device of the volume was wiped says nothing of this one, and
+    /// Returns whether it does what a task asks for. That another device of the volume was wiped says nothing of this one, and
     /// since it was begun for this one the volume may have grown.
     fn does(&self, task: &Task) -> bool {
         self.uuid == task.found.dm_uuid() && self.end == task.end()
@@ -183,7 +183,7 @@ impl Wipes {
         }
     }
 
-    /// From now on have nobody wait for a wipe: those under way are for the next start to go on with.
+    /// Ends all waits for a wipe from now on: wipes in progress are resumed by the next start.
     pub fn leave(&self) {
         self.leaving.cancel();
     }
@@ -199,18 +199,18 @@ impl Wipes {
         its.or_insert_with(|| Arc::new(Semaphore::new(BEHIND_ANSWERS))).clone()
     }
 
-    /// How much was wiped since the start.
+    /// Returns the number of bytes wiped since the start.
     pub fn wiped(&self) -> Bytes {
         Bytes::new(self.wiped.load(Ordering::Relaxed))
     }
 
-    /// How much of a volume's wipe is done, also before a restart of the driver; `None` if there is none,
-    /// under way or not asked after yet.
+    /// Returns how much of a volume's wipe is done, including before a restart of the driver;
+    /// `None` if there is none in progress or with a result that was not read yet.
     pub fn progress(&self, key: &VolumeKey) -> Option<Bytes> {
         self.jobs().get(key).map(|job| Bytes::new(job.done()))
     }
 
-    /// Whether a wipe for the volume is under way.
+    /// Returns whether a wipe of the volume is in progress.
     pub fn runs(&self, key: &VolumeKey) -> bool {
         self.jobs().get(key).is_some_and(Job::is_running)
     }
@@ -222,13 +222,13 @@ impl Wipes {
         running.map(|(key, job)| (key.clone(), job.progress())).collect()
     }
 
-    /// Start a wipe without waiting for it; one that is under way for the volume goes on. It begins when fewer than
+    /// Starts a wipe without waiting for it; one that is under way for the volume goes on. It begins when fewer than
     /// [`BEHIND_ANSWERS`] such of its group are under way, or when a caller waits for it.
     pub fn start(&self, task: Task) {
         self.join(task);
     }
 
-    /// Wipe, or join the wipe of the same logical volume, and wait for its end; durable then.
+    /// Wipes, or join the wipe of the same logical volume, and wait for its end; durable then.
     ///
     /// # Errors
     /// [`VolumeError::InProgress`] with the progress when the patience is over; the wipe goes on.
@@ -242,10 +242,10 @@ impl Wipes {
         self.wait(&key, job).await
     }
 
-    /// Give up the wipe that is under way for a volume, and wait until it has stopped.
+    /// Aborts the wipe of a volume, and waits until it has stopped.
     ///
     /// # Errors
-    /// [`VolumeError::InProgress`] when the patience is over: the kernel is still at a piece of it.
+    /// [`VolumeError::InProgress`] when the patience is over: the kernel still writes a piece of it.
     pub async fn stop(&self, key: &VolumeKey) -> Result<(), VolumeError> {
         if let Some(job) = self.job(key) {
             job.stop.cancel();
@@ -253,7 +253,7 @@ impl Wipes {
         self.settle(key).await
     }
 
-    /// Wait for the wipe that is under way for a volume, whatever it wipes and however it ends.
+    /// Waits for the wipe that is under way for a volume, whatever it wipes and however it ends.
     ///
     /// # Errors
     /// [`VolumeError::InProgress`] when the patience is over.
@@ -331,7 +331,7 @@ fn progress_text(done: u64, total: u64) -> String {
     format!("{percent} % ({} of {})", Bytes::new(done), Bytes::new(total))
 }
 
-/// Do a task, of this job, to its end or until it is stopped.
+/// Runs a task of this job to its end or until it is stopped.
 ///
 /// # Errors
 /// Why it has not come to its end, in words.
@@ -345,7 +345,7 @@ async fn run(host: &dyn Host, task: &Task, rate: Option<Bytes>, job: &Job) -> Re
     if job.stop.is_cancelled() { Err(STOPPED.to_owned()) } else { Ok(()) }
 }
 
-/// Wipe, piece by piece, until there is none left or it is to stop: one that has begun ends.
+/// Wipes, piece by piece, until there is none left or it is to stop: one that has begun ends.
 async fn wipe(
     host: &dyn Host,
     task: &Task,
@@ -381,7 +381,7 @@ async fn wipe(
     device.flush().await
 }
 
-/// Hold the device of a volume open, so that it stays this one. The number of a device that was removed
+/// Holds the device of a volume open, so that it stays this one. The number of a device that was removed
 /// is given to the next: so it is looked for by its uuid, and once more when it cannot be removed.
 pub(super) async fn hold(
     host: &dyn Host,
@@ -408,7 +408,7 @@ async fn still_its_device(
     })
 }
 
-/// Discard, or write zeroes where the disk knows no discard.
+/// Discards, or write zeroes where the disk knows no discard.
 async fn discard_or_zero(device: &dyn HeldDevice, piece: Range<u64>) -> Result<(), HostError> {
     match device.discard(piece.clone()).await {
         Err(error) if error.errno() == Some(EOPNOTSUPP) => device.write_zeroes(piece).await,
@@ -427,7 +427,7 @@ fn time_for(bytes: u64, rate: Bytes) -> Duration {
     Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
-/// Note in a tag that everything before `wiped` is done. Failing to is no harm: a restart would do
+/// Notes in a tag that everything before `wiped` is done. Failing to is no harm: a restart would do
 /// a part again.
 async fn write_down(task: &Task, wiped: u64) {
     if !task.is_written_down {
@@ -440,7 +440,7 @@ async fn write_down(task: &Task, wiped: u64) {
     let old: Vec<&str> = tags::find_all(&now.tags, record::WIPED).collect();
     if let Err(error) = turn.retag(lv, &old, &[record::wiped_tag(Bytes::new(wiped))]).await {
         let error = causes::in_full(&error);
-        tracing::warn!(lv, error, "the progress of a wipe could not be written down");
+        tracing::warn!(lv, error, "failed to save the progress of a wipe");
     }
 }
 

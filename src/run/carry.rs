@@ -67,7 +67,7 @@ pub fn copy(args: &CopyRole) -> Result<ExitCode> {
         (Some(source), ..) => {
             copy::copy(Order { source, target, round, sockets, compare }, hand, tell)
         }
-        _ => Err(CopyError::Refused("a source is missing: name it, or give --from".to_owned())),
+        _ => Err(CopyError::Refused("the source is missing: name it, or use --from".to_owned())),
     })
 }
 
@@ -78,13 +78,14 @@ pub fn send(args: &SendRole) -> Result<ExitCode> {
     let source = if args.device {
         Served::Device(args.source.clone())
     } else {
-        Served::Tree(Dir::open(&args.source).with_context(|| {
-            format!("the source could not be opened: {}", args.source.display())
-        })?)
+        Served::Tree(
+            Dir::open(&args.source)
+                .with_context(|| format!("failed to open the source: {}", args.source.display()))?,
+        )
     };
     let listen = SocketAddr::new(args.listen.ip, args.listen.port.unwrap_or(PORT));
     let listener =
-        TcpListener::bind(listen).with_context(|| format!("{listen} can not be listened on"))?;
+        TcpListener::bind(listen).with_context(|| format!("failed to listen on {listen}"))?;
     let tell = |what: &str| log::complain(&format_args!("{}: {what}", cli::program()));
     tell(&format!("sends {} at {}", args.source.display(), listener.local_addr()?));
     match serve(&listener, &source, &credentials, &tell)? {}
@@ -109,14 +110,14 @@ pub fn unpack(args: &UnpackRole) -> Result<ExitCode> {
     let origin = match (&args.file, &args.url) {
         (Some(file), _) => Origin::File(file),
         (None, Some(address)) => Origin::Address(address, &route),
-        (None, None) => bail!("an archive is missing: name it with --file or --url"),
+        (None, None) => bail!("the archive is missing: name it with --file or --url"),
     };
     let (sum, target, owners) = (args.sha256, args.target.as_path(), !args.no_owners);
     let order = archive::Order { origin, sum, target, owners, max_size: args.max_size };
     carry(&args.carry, |hand, tell| archive::unpack(&order, hand, tell))
 }
 
-/// Do it, tell how far it is and how it ended; the status says the latter too.
+/// Does it, and reports progress and result; the exit status has the result, too.
 fn carry(
     flags: &CarryFlags,
     work: impl FnOnce(&Hand, &mut Progress) -> Result<Outcome, CopyError>,
@@ -137,7 +138,7 @@ fn carry(
     let line = serde_json::to_string(&end)? + "\n";
     if let Some(file) = &flags.result {
         let written = std::fs::write(file, &line);
-        written.with_context(|| format!("the end could not be written to {}", file.display()))?;
+        written.with_context(|| format!("failed to write the result to {}", file.display()))?;
     }
     print(&line)?;
     Ok(ExitCode::from(code))
@@ -160,7 +161,7 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>> {
 
 fn when_told_to_end(end: impl FnOnce() + Send + 'static) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("the runtime could not be started")?;
+    let runtime = runtime.context("failed to start the runtime")?;
     let (mut term, mut int) = {
         let _here = runtime.enter();
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)

@@ -14,7 +14,8 @@ use crate::cli::ClusterFlags;
 /// a limit a call whose answer was lost could be waited for without an end.
 const SILENCE: Duration = Duration::from_secs(300);
 
-/// Speak with the API server, as the pod or the KUBECONFIG of this process says.
+/// Creates a client of the API server, with the configuration of the pod or the KUBECONFIG of this
+/// process.
 pub async fn client() -> Result<Client> {
     made(Config::infer().await.map_err(|error| unreachable(&error))?)
 }
@@ -49,11 +50,12 @@ async fn named(flags: &ClusterFlags) -> Result<Config, KubeconfigError> {
 
 fn made(mut config: Config) -> Result<Client> {
     config.read_timeout = Some(SILENCE);
-    // Whoever asks knows what to do about an answer, and when to ask again. The library would ask fifteen
-    // times, as late as it is told to: a pod that may not be evicted would hold up all others for minutes.
+    // Whoever asks knows what to do about an answer, and when to ask again. The library would ask
+    // fifteen times, as late as it is asked to: a pod that may not be evicted would hold up all
+    // others for minutes.
     config.default_retry = false;
     config.reset_reader_on_write = true;
-    Client::try_from(config).context("what the kubeconfig says can not be used")
+    Client::try_from(config).context("the kubeconfig is not usable")
 }
 
 /// In one line: where a way to the API server was looked for, and what to set.
@@ -61,8 +63,8 @@ fn unreachable(error: &InferConfigError) -> anyhow::Error {
     let kubeconfig = error.source().and_then(|cause| cause.downcast_ref::<KubeconfigError>());
     let looked = kubeconfig.map_or_else(|| one_line(&causes::in_full(error)), words);
     anyhow!(
-        "no way to the API server is known: {looked}; set KUBECONFIG to a kubeconfig, or run this in a pod with \
-         a service account"
+        "no configuration for the API server was found: {looked}; set KUBECONFIG to a kubeconfig, \
+         or run this in a pod with a service account"
     )
 }
 
@@ -70,7 +72,7 @@ fn unreachable(error: &InferConfigError) -> anyhow::Error {
 fn words(error: &KubeconfigError) -> String {
     one_line(&match error {
         KubeconfigError::ReadConfig(why, path) => format!("{}: {why}", path.display()),
-        KubeconfigError::FindPath => "there is no home directory to look in".to_owned(),
+        KubeconfigError::FindPath => "the home directory is unknown".to_owned(),
         KubeconfigError::LoadContext(name) => {
             format!(
                 "the kubeconfig has no context {name}; `kubectl config get-contexts` lists them"

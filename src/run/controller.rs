@@ -16,7 +16,7 @@ use crate::run::client::client;
 use crate::run::figures::ControllerFigures;
 use crate::run::machine::{self, Observer};
 
-/// Serve Identity and Controller on one socket, and run the loops, until SIGTERM or SIGINT.
+/// Serves Identity and Controller on one socket, and run the loops, until SIGTERM or SIGINT.
 pub async fn serve(role: ControllerRole) -> Result<()> {
     let stop = CancellationToken::new();
     let stopped = machine::stop_on_signals(stop.clone())?;

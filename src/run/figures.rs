@@ -1,4 +1,5 @@
-//! The figures of a node, and of a cluster, for whoever scrapes them: from the last readings, no disk is touched.
+//! The metrics of a node, and of a cluster, at a scrape: from the last readings, no disk is
+//! accessed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +20,14 @@ mod cluster;
 
 pub use cluster::ControllerFigures;
 
-/// Tells a node's figures.
+/// Provides the metrics of a node.
 pub struct NodeFigures {
     node: Arc<Node>,
     host: Arc<dyn Host>,
 }
 
 impl NodeFigures {
-    /// The figures of this node on this machine.
+    /// Creates the metrics of this node on this host.
     pub fn new(node: Arc<Node>, host: Arc<dyn Host>) -> Self {
         NodeFigures { node, host }
     }

@@ -15,9 +15,9 @@ const KEPT: i32 = 1 << 20;
 /// How long what was freed stays with the process at most: less than a look at the figures of it is apart.
 const GIVEN_BACK_EVERY: Duration = Duration::from_secs(10);
 
-/// Give back to the kernel what is free between what is used, again and again: a list of ten thousand objects leaves
-/// its pages between those of the objects that are kept, where no limit of mallopt(3) finds them. A round takes some
-/// milliseconds. See malloc_trim(3).
+/// Returns free memory between used memory to the kernel, periodically. A list of ten thousand
+/// objects leaves its pages between those of the objects that are retained, where no limit of
+/// mallopt(3) finds them. A run takes some milliseconds. See malloc_trim(3).
 pub(super) async fn keep_small() {
     let mut rounds = tokio::time::interval(GIVEN_BACK_EVERY);
     loop {
@@ -30,15 +30,16 @@ pub(super) async fn keep_small() {
     }
 }
 
-/// Let all threads share one heap of the C library, and keep what is large out of it; again changes
-/// nothing.
+/// Makes all threads share one heap of the C library, and allocates large blocks outside of it. A
+/// repeated call changes nothing.
 ///
-/// By default each thread gets one of its own, up to eight a processor, and each keeps the most that
-/// its thread ever needed: a group of a thousand volumes, read by whichever thread is free, would be
-/// kept many times over. Our threads wait for disks, not for the heap. By default, too, what counts as
-/// large grows to the largest that was ever given back, and the texts of such groups leave holes in the
-/// heap. Who sets that has to set what is kept as well, which would grow with it: else each call faults in
-/// anew what the one before gave back. See mallopt(3).
+/// By default each thread gets a heap of its own, up to eight a processor, and each keeps the
+/// maximum that its thread ever needed: a volume group of a thousand volumes, read by whichever
+/// thread is free, would be stored many times over. Our threads wait for disks, not for the heap.
+/// By default, too, the threshold for large blocks rises to the largest that was ever freed, and
+/// the texts of such volume groups leave holes in the heap. If that threshold is set, the trim
+/// threshold has to be set as well, which would rise with it: else each call faults in again what
+/// the one before freed. See mallopt(3).
 pub(super) fn share_one() {
     #[cfg(target_env = "gnu")]
     // SAFETY: takes integers and no memory of ours. Called before there is a second thread.

@@ -35,9 +35,9 @@ const PATIENCE: u16 = 250; // ms
 const CHUNK: usize = 4096;
 
 /// Stands in a line for fields that could not be formatted.
-const UNFORMATTED: &str = "(its fields can not be formatted)";
+const UNFORMATTED: &str = "(its fields cannot be formatted)";
 
-/// Log to standard error from now on, and send the spans of a role to a collector, if there is one. In a runtime.
+/// Logs to standard error from now on, and send the spans of a role to a collector, if there is one. In a runtime.
 pub fn start(role: &str, format: LogFormat, level: &LogFilter) -> Traces {
     let filter = EnvFilter::new(level.directives());
     let is_styled = cli::styled(&io::stderr());
@@ -50,17 +50,17 @@ pub fn start(role: &str, format: LogFormat, level: &LogFilter) -> Traces {
     let (spans, traces) = begun.ok().flatten().unzip();
     registry().with([lines].into_iter().chain(spans).collect::<Vec<_>>()).init();
     if let Some(why) = why {
-        tracing::warn!(why, "no spans are sent to a collector of OpenTelemetry");
+        tracing::warn!(why, "sending no spans to an OpenTelemetry collector");
     }
     traces.unwrap_or_default()
 }
 
-/// How many lines could not be written or formatted since the start.
+/// Returns the number of lines that could not be written or formatted since the start.
 pub fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
-/// Print a line of this program's to standard error; that it cannot be printed changes nothing.
+/// Prints a line of this program's to standard error; that it cannot be printed changes nothing.
 pub fn complain(text: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -177,7 +177,8 @@ impl<W: Write + AsFd> Write for Lossy<W> {
     }
 }
 
-/// Whether something would be written without a wait. Of a reader that has stopped that is asked anew for each line.
+/// Returns whether something would be written without a wait. Of a reader that has stopped that is asked
+/// again for each line.
 fn takes(out: &impl AsFd) -> bool {
     let was_stalled = IS_STALLED.load(Ordering::Relaxed);
     let patience = if was_stalled { PollTimeout::ZERO } else { PollTimeout::from(PATIENCE) };

@@ -1,4 +1,4 @@
-//! What every role on a machine starts with and ends with.
+//! Start and end of every role on a host.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -27,34 +27,34 @@ const PREDECESSOR: Duration = Duration::from_secs(60);
 
 /// A node that runs.
 pub struct Started {
-    /// Kept to the end: see [`be_alone`].
+    /// The lock that is held to the end: see [`be_alone`].
     pub alone: StateLock,
     pub node: Arc<Node>,
     pub host: Arc<dyn Host>,
     pub metrics: Metrics,
 }
 
-/// Wait until no other process of this driver runs here; none begins as long as the lock is kept. Nothing of this
-/// machine is changed before.
+/// Waits until no other process of this driver runs here; none starts as long as the lock is held.
+/// Nothing on this host is changed before.
 ///
 /// # Errors
-/// That another one goes on, and what to type.
+/// Another one keeps running; with the commands to run.
 pub async fn be_alone(settings: &Settings) -> Result<StateLock> {
     let dir = settings.state_dir.as_path();
     host::lock_state(dir, PREDECESSOR).await.with_context(|| {
         let dir = dir.display();
         format!(
-            "another process of this driver has {dir} still: end it, see `fuser -v {dir}/lock`, or \
-             choose another --state-dir"
+            "another process of this driver still uses {dir}: stop it, see `fuser -v {dir}/lock`, \
+             or choose another --state-dir"
         )
     })
 }
 
-/// Start the node with these pools, and serve its metrics until `stop`. Whether its caller guards devices is said
-/// in [`NodeSettings`].
+/// Starts the node with these pools, and serves its metrics until `stop`. [`NodeSettings`] explains
+/// `guarded_devices`.
 ///
 /// # Errors
-/// What is missing or in the way, and what to type.
+/// What is missing or in the way, and the commands to run.
 pub async fn start(
     alone: StateLock,
     settings: &Settings,
@@ -66,7 +66,7 @@ pub async fn start(
     let told = NodeSettings { guarded_devices, ..node_settings(settings) };
     let node = Node::start(host.clone(), told, plans)
         .await
-        .context("the disks of this machine can not be listed")?;
+        .context("failed to list the disks of this host")?;
     let metrics = Metrics::default();
     let figures = Arc::new(NodeFigures::new(node.clone(), host.clone()));
     tell_figures(settings.metrics_address, &metrics, figures, stop).await?;
@@ -76,16 +76,16 @@ pub async fn start(
 fn host(settings: &Settings) -> Result<Arc<dyn Host>> {
     ensure!(
         host::is_installed("lvm"),
-        "LVM is not installed, and without it no volume can be served: apt-get install lvm2"
+        "LVM is not installed, and no volume can be served without it: run apt-get install lvm2"
     );
     let host = RealHost::new(settings.state_dir.as_path());
-    Ok(Arc::new(host.context("this machine can not be used")?))
+    Ok(Arc::new(host.context("this host cannot be used")?))
 }
 
-/// Serve metrics at the address, if there is one, until `stop`.
+/// Serves metrics at the address, if there is one, until `stop`.
 ///
 /// # Errors
-/// What is in the way, and what to type.
+/// What is in the way, and the commands to run.
 pub async fn tell_figures(
     address: Option<SocketAddr>,
     metrics: &Metrics,
@@ -95,7 +95,7 @@ pub async fn tell_figures(
     let Some(address) = address else { return Ok(()) };
     let listener = TcpListener::bind(address).await.with_context(|| {
         format!(
-            "metrics can not be served on {address}; see `ss -ltnp`, or choose another \
+            "failed to serve metrics on {address}; see `ss -ltnp`, or choose another \
              --metrics-address"
         )
     })?;
@@ -103,12 +103,12 @@ pub async fn tell_figures(
     Ok(())
 }
 
-/// Wait for the work whose caller has left, and for what else is to end with it; a disk that hangs is not
+/// Waits for the work whose caller has left, and for what else is to end with it; a disk that hangs is not
 /// waited for: `None`.
 pub async fn drain<T>(work: impl Future<Output = T>) -> Option<T> {
     let ended = tokio::time::timeout(DRAIN, work).await;
     if ended.is_err() {
-        tracing::warn!("work is still under way; the next start heals what it leaves");
+        tracing::warn!("operations still in progress; the next start recovers them");
     }
     ended.ok()
 }
@@ -133,7 +133,7 @@ pub fn stop_on_signals(stop: CancellationToken) -> Result<impl Future<Output = (
             _ = interrupt.recv() => {}
             () = stop.cancelled() => {}
         }
-        tracing::info!("stopping: no new calls, those under way go on to their end");
+        tracing::info!("stopping: finishing the calls in progress, accepting no new ones");
     })
 }
 
@@ -170,7 +170,10 @@ mod tests {
             tokio::time::advance(PREDECESSOR + Duration::from_secs(1)),
         );
         let error = alone.map(drop).expect_err("its predecessor still ends what it has begun");
-        assert!(error.to_string().starts_with("another process of this driver has"), "{error}");
+        assert!(
+            error.to_string().starts_with("another process of this driver still uses"),
+            "{error}"
+        );
         drop(predecessor);
     }
 

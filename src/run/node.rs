@@ -1,4 +1,5 @@
-//! `pliant node`: the driver of one node of a cluster, and the agent that works for the controller.
+//! `pliant node`: the driver of one node of a cluster, and the loop that executes VolumeRequests of
+//! the controller.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::host::{Host, write_udev_rules};
 use crate::run::client::client;
 use crate::run::machine::{self, Observer, Started};
 
-/// Serve Identity and Node on one socket, and work for the controller, until SIGTERM or SIGINT.
+/// Serves Identity and Node on one socket, and work for the controller, until SIGTERM or SIGINT.
 pub async fn serve(
     settings: Settings,
     registration: Option<SocketPath>,
@@ -62,7 +63,10 @@ pub async fn serve(
         tokio::spawn(async move {
             if let Err(error) = registration::register(at.as_path(), &endpoint, stop.clone()).await
             {
-                tracing::error!(error = crate::causes::in_full(&error), "not registered");
+                tracing::error!(
+                    error = crate::causes::in_full(&error),
+                    "failed to register with the kubelet"
+                );
                 stop.cancel();
             }
         });
@@ -76,14 +80,17 @@ pub async fn serve(
     let services = Services { identity: Identity, controller: None, node: Some(served) };
     csi::serve(endpoint, services, Arc::new(Observer(metrics)), stopped).await?;
     stop.cancel();
-    leaving.leave(); // Behind it, so that the agent leaves the wipe that it waits for to the next one.
+    leaving.leave(); // Behind it, so that the node plugin leaves the wipe that it waits for to the next one.
     match machine::drain(async { tokio::join!(busy.idle(), loops).1 }).await {
-        Some(ended) => ended.map(drop).context("a loop of the agent ended in a fault"),
+        Some(ended) => ended.map(drop).context(
+            "a loop of the node plugin ended in an internal \
+                                                error",
+        ),
         None => Ok(()),
     }
 }
 
-/// Write the rules for the host's udev, if that is wanted. Volumes are served without them too.
+/// Writes the rules for the host's udev, if that is wanted. Volumes are served without them too.
 fn keep_udev_off(dir: Option<&Path>) {
     let Some(dir) = dir else { return };
     if let Err(error) = write_udev_rules(dir) {
@@ -101,7 +108,7 @@ async fn kubelet(
     let mut sockets = registration.map(SocketPath::as_path).into_iter().chain([endpoint]);
     let Some(named) = sockets.find_map(KubeletDir::of_socket) else { return Ok(None) };
     let real = host.real_path(named).await.with_context(|| {
-        format!("the directory of the kubelet, {}, could not be looked at", named.display())
+        format!("failed to inspect the directory of the kubelet, {}", named.display())
     })?;
     let real = real.unwrap_or_else(|| named.to_owned());
     if real != named {
@@ -110,7 +117,7 @@ async fn kubelet(
     Ok(Some(KubeletDir::new(named.to_owned(), real)))
 }
 
-/// What `pliant doctor` says of the machine is what it lacks.
+/// What `pliant doctor` says of the host is what it lacks.
 struct Doctor(Arc<dyn Host>);
 
 #[async_trait]

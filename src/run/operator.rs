@@ -1,5 +1,5 @@
-//! `pliant operator`: the loops that have claims filled and moved, and the webhook that gives pods their
-//! claims, beside the driver and not in it.
+//! `pliant operator`: the loops that populate and migrate claims, and the webhook that gives pods
+//! their claims, beside the driver and not in it.
 
 use std::fs;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const LEASE: &str = "pliant-operator";
 /// Another one for each who reads it.
 const RANDOM_ID: &str = "/proc/sys/kernel/random/uuid";
 
-/// Run the loops until SIGTERM or SIGINT. What is under way is taken up by another replica, or by the
+/// Runs the loops until SIGTERM or SIGINT. What is under way is taken up by another replica, or by the
 /// next start.
 pub async fn serve(role: OperatorRole) -> Result<()> {
     let stop = CancellationToken::new();
@@ -121,14 +121,15 @@ fn fetching(flags: &ProxyFlags, bundle: Option<&Bundle>) -> Result<Vec<(String, 
     });
     if proxies.map_err(Error::msg)?.holds_password() {
         bail!(
-            "a proxy of archives holds a password, which would stand in pods of all namespaces; name one without"
+            "the proxy for archives has a password, which would be visible in pods of all \
+             namespaces; use a proxy without one"
         )
     }
     variables.extend(bundle.map(|bundle| (Bundle::VARIABLE.to_owned(), bundle.pem().to_owned())));
     Ok(variables)
 }
 
-/// Give pods their claims, if that is wanted, until `stop`; a webhook that cannot be served stops the
+/// Gives pods their claims, if that is wanted, until `stop`; a webhook that cannot be served stops the
 /// rest.
 async fn admit(
     flags: WebhookFlags,
@@ -143,7 +144,7 @@ async fn admit(
     let listener = TcpListener::bind(address.0).await.with_context(|| {
         let address = address.0;
         format!(
-            "the webhook can not be served on {address}; see `ss -ltnp`, or choose another \
+            "failed to serve the webhook on {address}; see `ss -ltnp`, or choose another \
              --webhook-address"
         )
     })?;
@@ -156,10 +157,10 @@ async fn admit(
     };
     let (served, ()) =
         tokio::join!(served, keeper.run(&autoscalers, claims.stateful_sets(), stop.clone()));
-    served.context("the webhook can no longer be served")
+    served.context("failed to continue serving the webhook")
 }
 
-/// Register our kinds, and tell claims of those that are not registered.
+/// Registers our kinds, and tell claims of those that are not registered.
 async fn registered(
     client: &Client,
     mode: Mode,
@@ -255,8 +256,8 @@ mod tests {
         let expected = [of("HTTPS_PROXY", "http://p:3128"), of("NO_PROXY", ".svc,10.0.0.0/8")];
         assert_eq!(given, expected);
         for (wrong, why) in [
-            ("http://u:secret@p", "holds a password"),
-            ("socks5://p", "HTTPS_PROXY names no proxy"),
+            ("http://u:secret@p", "has a password"),
+            ("socks5://p", "HTTPS_PROXY is not the URL of a proxy"),
         ] {
             let error = fetching(&flags(Some(wrong)), None).unwrap_err().to_string();
             assert!(error.contains(why) && !error.contains("secret"), "{error}");

@@ -1,4 +1,4 @@
-//! `pliant standalone`: a whole driver on one machine.
+//! `pliant standalone`: a whole driver on one host.
 
 use std::sync::Arc;
 
@@ -13,11 +13,12 @@ use crate::node::{GroupSource, NewDisk, PoolPlan};
 use crate::run::machine::{self, Observer, Started};
 use crate::volume::PoolName;
 
-/// Serve Identity, Controller and Node on one socket until SIGTERM or SIGINT.
+/// Serves Identity, Controller and Node on one socket until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// What is missing or in the way, and what to type. One group that is away keeps none of the others from being served;
-/// where all are, a name is wrong, or their disks come later and the service manager starts this again.
+/// What is missing or in the way, and the commands to run. One missing volume group does not affect
+/// the others. If all are missing, a name is wrong, or their disks come later and the service
+/// manager starts this again.
 pub async fn serve(settings: Settings) -> Result<()> {
     let stop = CancellationToken::new();
     let stopped = machine::stop_on_signals(stop.clone())?;
@@ -26,7 +27,7 @@ pub async fn serve(settings: Settings) -> Result<()> {
     let Started { alone: _alone, node, metrics, .. } =
         machine::start(alone, &settings, plans, false, &stop).await?;
     if let Some(reason) = node.lacks_every_group().await {
-        bail!("there is nothing to serve: {reason}");
+        bail!("nothing to serve: {reason}");
     }
     let (busy, leaving) = (Busy::new(), node.clone());
     let defaults = Defaults { fs: settings.default_fs, ..Defaults::default() };

@@ -14,10 +14,10 @@ const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORT
 /// What a variable says.
 type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// What is told of each span, beside the lines of the log.
+/// Exporter of spans, beside the lines of the log.
 pub type Spans = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// What is to be done with spans while a role runs.
+/// Handling of spans while a role runs.
 #[derive(Default)]
 pub struct Traces {
     end: Option<Box<dyn FnOnce() + Send>>,
@@ -30,7 +30,7 @@ impl fmt::Debug for Traces {
 }
 
 impl Traces {
-    /// Send what is left. The runtime in which it began still has to run.
+    /// Sends what is left. The runtime in which it began still has to run.
     pub fn end(self) {
         if let Some(end) = self.end {
             end();
@@ -38,7 +38,7 @@ impl Traces {
     }
 }
 
-/// Begin to send the spans of a role, if that is asked for; in a runtime, which does the work.
+/// Begins to send the spans of a role, if that is asked for; in a runtime, which does the work.
 ///
 /// # Errors
 /// Why nothing is sent though it is asked for.
@@ -63,7 +63,7 @@ fn first<const N: usize>(
     names.into_iter().find_map(|name| Some((name, variable(name)?)))
 }
 
-/// Whether the variables ask for spans.
+/// Returns whether the variables ask for spans.
 fn is_wanted(variable: Variable) -> bool {
     let is_off = variable("OTEL_SDK_DISABLED").is_some_and(|all| all.eq_ignore_ascii_case("true"));
     let exporters = variable("OTEL_TRACES_EXPORTER").unwrap_or_else(|| "otlp".to_owned());

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::volume::{FsKind, Layout, MkfsOptions, PoolName, either, nearest};
 
-/// What a StorageClass asks for.
+/// Parameters of a StorageClass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Class {
     /// `pool`: the pool to take the volume from. Default: of the pools that have a volume group on the node, the
     /// one named `default`, else the oldest.
     pub pool: Option<PoolName>,
-    /// `layout`: how the volume lies on its disks. Default: `linear`.
+    /// `layout`: layout of the volume on its disks. Default: `linear`.
     pub layout: Layout,
     /// `wipe`: how the bytes of a deleted volume are made unreadable. Default: `zero`.
     pub wipe: Wipe,
@@ -23,24 +23,24 @@ pub struct Class {
     pub fs: Option<FsKind>,
 }
 
-/// How the bytes of a deleted volume are made unreadable.
+/// Method to make the bytes of a deleted volume unreadable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Wipe {
     /// Zeroes are written over all of it before its space is given back.
     #[default]
     Zero,
-    /// The disk is told to discard it. Only for disks that promise zeroes after a discard.
+    /// The disk discards them. Only for disks that promise zeroes after a discard.
     Discard,
     /// Nothing at delete. What a later volume gets is wiped before its first use all the same.
     None,
 }
 
-/// Whether a safety snapshot is taken before an unmounted file system is checked and resized.
+/// Whether a snapshot is taken before an unmounted file system is checked and resized.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Safety {
-    /// Without room for the snapshot the file system is not resized.
+    /// Without enough space for the snapshot the file system is not resized.
     Required,
-    /// With room a snapshot is taken, without it the resize goes on.
+    /// With enough space a snapshot is taken, without it the resize continues.
     #[default]
     BestEffort,
     /// No snapshot.
@@ -81,7 +81,7 @@ impl Safety {
 pub struct ClassError {
     /// The key.
     pub key: String,
-    /// What is wrong and what would be right.
+    /// What is wrong, and what is valid.
     pub reason: String,
 }
 
@@ -95,7 +95,7 @@ const FS_TYPE: &str = "csi.storage.k8s.io/fstype";
 const CALLERS: &str = "csi.storage.k8s.io/";
 
 impl Class {
-    /// Parse the parameters of a class; `csi.storage.k8s.io/*` keys are accepted; of these only the file system is read.
+    /// Parses the parameters of a class; `csi.storage.k8s.io/*` keys are accepted; of these only the file system is read.
     ///
     /// `named` is the file system that the request itself names, `default` the driver's own: with
     /// them it is known whose options `mkfsOptions` are.
@@ -132,7 +132,7 @@ impl Class {
         parameters.get(FS_TYPE).and_then(|text| text.parse().ok())
     }
 
-    /// The parameters that say the same: what [`Class::parse`] reads, for a record.
+    /// Returns the equivalent parameters: what [`Class::parse`] reads, for an object.
     pub fn parameters(&self) -> BTreeMap<String, String> {
         let mkfs = self.mkfs_options.words().join(" ");
         let said = [
@@ -161,8 +161,8 @@ impl ClassError {
         let nearest = nearest(&key, &names);
         let nearest = nearest.and_then(|nearest| KEYS.iter().find(|key| plain(key) == nearest));
         let reason = match nearest {
-            Some(nearest) => format!("unknown; did you mean {nearest}? Known are {all}"),
-            None => format!("unknown; known are {all}"),
+            Some(nearest) => format!("unknown; did you mean {nearest}? Known parameters are {all}"),
+            None => format!("unknown; known parameters are {all}"),
         };
         ClassError { key, reason }
     }
@@ -177,12 +177,12 @@ fn value<T>(
     parameters.get(key).map(|text| parse(text).map_err(bad)).transpose()
 }
 
-/// Parse one of the words that stand for these values.
+/// Parses one of the words that stand for these values.
 fn one_of<T: Copy>(all: &[T], word: fn(T) -> &'static str) -> impl Fn(&str) -> Result<T, String> {
     move |text| {
         all.iter().copied().find(|value| word(*value) == text).ok_or_else(|| {
             let words: Vec<&str> = all.iter().map(|value| word(*value)).collect();
-            format!("`{text}` is not known: use {}", either(&words))
+            format!("unknown value `{text}`: use {}", either(&words))
         })
     }
 }

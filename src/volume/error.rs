@@ -1,5 +1,5 @@
-//! What can be answered instead of an outcome. A variant exists because some caller does something
-//! different with it; `csi/status.rs` gives each its code.
+//! Errors of operations on volumes. A variant exists because some caller handles it differently;
+//! `csi/status.rs` gives each its code.
 
 use std::fmt;
 
@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use crate::bytes::Bytes;
 use crate::volume::PoolName;
 
-/// Why an operation on a volume did not succeed.
+/// Reason why an operation on a volume did not succeed.
 ///
-/// Each text is a sentence for the person who owns the claim: what, where, how much, what to do.
+/// Each message is for the owner of the claim: what, where, how much, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
     /// There is no such volume, and its pools were all looked at.
-    #[error("there is no volume {id} on this node")]
+    #[error("volume {id} does not exist on this node")]
     NotFound {
         /// The id as the caller wrote it.
         id: String,
     },
     /// A volume of that name exists and is not what was asked for.
-    #[error("volume {name:?} exists already and differs: {difference}")]
+    #[error("volume {name:?} already exists and differs: {difference}")]
     AlreadyExists {
         /// The caller's name for it.
         name: String,
@@ -32,7 +32,7 @@ pub enum VolumeError {
     InvalidArgument {
         /// The field, parameter or option.
         field: String,
-        /// What is wrong with it and what would be right.
+        /// What is wrong with it, and what is valid.
         reason: String,
     },
     /// The size cannot be had: below what the file system needs, between two extents, too large.
@@ -41,7 +41,7 @@ pub enum VolumeError {
         /// The sizes and the rule.
         reason: String,
     },
-    /// No group of the pool has room for a new volume.
+    /// No volume group of the pool has enough free space for a new volume.
     #[error("{}{}", no_room("a new volume", *.asked, *.free, *.largest, .pool), also(.hindrance.as_deref()))]
     InsufficientCapacity {
         /// The pool that was asked.
@@ -52,10 +52,10 @@ pub enum VolumeError {
         free: Bytes,
         /// The largest volume that would succeed now.
         largest: Bytes,
-        /// What besides free extents is in the way, and what to do about it.
+        /// What prevents it besides a lack of free extents, and what to do about it.
         hindrance: Option<String>,
     },
-    /// The volume's group has no room for the growth.
+    /// The volume's volume group does not have enough free space for the growth.
     #[error("{}{}", no_room("this volume", *.asked, *.free, *.largest, .pool), also(.hindrance.as_deref()))]
     ExpansionOutOfRange {
         /// The volume's pool.
@@ -70,7 +70,7 @@ pub enum VolumeError {
         hindrance: Option<String>,
     },
     /// A new volume is to be reachable only from nodes on which it cannot be made here.
-    #[error("the volume may lie on {} only, and this is node {here}", asked.join(" or "))]
+    #[error("the volume may only be on {}, and this is node {here}", asked.join(" or "))]
     TopologyMismatch {
         /// The nodes of the request.
         asked: Vec<String>,
@@ -82,27 +82,27 @@ pub enum VolumeError {
     InUse {
         /// The volume.
         id: String,
-        /// Who or what holds it, and how to let go.
+        /// The user of the volume, and how to release it.
         holder: String,
     },
     /// The state of the device forbids it; doing it anyway could lose data.
     #[error("refused: {reason}")]
     PreconditionFailed {
-        /// What was seen, what was expected, what to do.
+        /// What was found, what was expected, what to do.
         reason: String,
     },
     /// The work goes on; asking again joins it.
-    #[error("{what}: still at work, {progress}; ask again")]
+    #[error("{what}: in progress, {progress}; retry")]
     InProgress {
         /// The work.
         what: String,
-        /// How far it is.
+        /// Progress of the operation.
         progress: String,
     },
     /// A disk, a group or a pool cannot be reached now.
     #[error("unavailable: {reason}")]
     Unavailable {
-        /// Which, why, and what to type.
+        /// What is unavailable, why, and the commands to run.
         reason: String,
     },
     /// A step failed for a reason that asking differently does not change.
@@ -111,10 +111,10 @@ pub enum VolumeError {
         /// The step and its causes.
         what: String,
     },
-    /// Another node said it: which of the above, and its sentence.
+    /// An error of another node: its reason and its message.
     #[error("{message}")]
     Reported {
-        /// Which.
+        /// Reason of the error.
         reason: Reason,
         /// The sentence.
         message: String,
@@ -122,7 +122,7 @@ pub enum VolumeError {
 }
 
 impl VolumeError {
-    /// Which variant it is, or was where it comes from.
+    /// Returns the reason: the variant, or that of the other node.
     pub fn reason(&self) -> Reason {
         match self {
             VolumeError::NotFound { .. } => Reason::NotFound,
@@ -142,7 +142,7 @@ impl VolumeError {
     }
 }
 
-/// A [`VolumeError`] without its sentence: one word, which records keep and events carry.
+/// A [`VolumeError`] without its message: one word, for objects and events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)] // Each is explained where it is a variant of `VolumeError`.
 pub enum Reason {
@@ -167,15 +167,15 @@ impl fmt::Display for Reason {
 }
 
 fn also(hindrance: Option<&str>) -> String {
-    hindrance.map_or_else(String::new, |hindrance| format!("; besides, {hindrance}"))
+    hindrance.map_or_else(String::new, |hindrance| format!("; also, {hindrance}"))
 }
 
 fn no_room(what: &str, asked: Bytes, free: Bytes, largest: Bytes, pool: &PoolName) -> String {
     let short = asked.saturating_sub(largest);
     format!(
-        "no room in pool {pool}: {what} was asked to be {asked}, {free} is free there and at most \
-         {largest} is possible, so {short} is missing; ask for {} bytes or less, delete volumes, or \
-         add a disk to the pool",
+        "insufficient capacity in pool {pool}: {what} needs {asked}, {free} is free there and at \
+         most {largest} is possible, so {short} is missing; request {} bytes or less, delete \
+         volumes, or add a disk to the pool",
         largest.get()
     )
 }

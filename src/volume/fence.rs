@@ -1,14 +1,14 @@
-//! Which of the copies of a volume may be used.
+//! The fence: which of the copies of a volume may be used.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a volume is to the claim whose volumes are swapped.
+/// Role of a volume for the claim whose volumes are swapped.
 ///
 /// In the order in which a volume goes through them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Standing {
-    /// It is being filled; what it holds is no whole.
+    /// It is being populated; its content is incomplete.
     HalfCopied,
     /// It is the one that workloads use.
     #[default]
@@ -37,21 +37,21 @@ impl fmt::Display for Standing {
     }
 }
 
-/// Who may use a volume, with the number of the swap that says so.
+/// The allowed use of a volume, with the generation of the swap that set it.
 ///
 /// The default, active in generation 0, is that of a volume that was never swapped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Fence {
     /// The number of the swap. A later one is higher.
     pub generation: i64,
-    /// What the volume is.
+    /// Role of the volume.
     pub standing: Standing,
-    /// Whether a copy is under way: then what is half copied may be written, and what is superseded
-    /// read.
+    /// True if a copy is in progress: then an incomplete volume may be written, and a superseded
+    /// one read.
     pub copying: bool,
 }
 
-/// What a fence lets one do with a volume.
+/// Use of a volume that a fence allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Read and write.
@@ -63,16 +63,16 @@ pub enum Use {
 }
 
 impl Fence {
-    /// Whether this one replaces `other`: one that was meant to come before it does not.
+    /// Returns whether this one replaces `other`: one that was meant to come before it does not.
     ///
-    /// A higher generation replaces a lower one; within a generation a volume is half copied, then
-    /// active, then superseded, and never the other way. So what a leader that was replaced still
-    /// asks for, late, lets nobody in.
+    /// A higher generation replaces a lower one; within a generation a volume is incomplete, then
+    /// active, then superseded, and never the other way. So a late request of a replaced leader
+    /// allows no access.
     pub fn replaces(&self, other: &Fence) -> bool {
         (self.generation, self.standing) >= (other.generation, other.standing)
     }
 
-    /// What it lets one do.
+    /// Returns the use that it allows.
     pub const fn lets(&self) -> Use {
         match (self.standing, self.copying) {
             (Standing::Active, _) | (Standing::HalfCopied, true) => Use::Any,
@@ -103,7 +103,7 @@ impl FromStr for Fence {
             };
             Some(Fence { generation: generation.parse().ok()?, standing, copying })
         };
-        parsed().ok_or_else(|| format!("`{text}` is no fence of a volume"))
+        parsed().ok_or_else(|| format!("`{text}` is not the fence of a volume"))
     }
 }
 

@@ -33,7 +33,7 @@ impl NodeKey {
     /// Letters in a node key.
     pub const LETTERS: usize = 8;
 
-    /// Derive the key of a node from its name.
+    /// Derives the key of a node from its name.
     pub fn of(node: &str) -> Self {
         NodeKey(digest(node, Self::LETTERS))
     }
@@ -44,9 +44,9 @@ impl NodeKey {
     }
 }
 
-/// What a `CreateVolume` name becomes: 26 base32 letters (130 bits) of its SHA-256.
+/// The hash of a `CreateVolume` name: 26 base32 letters (130 bits) of its SHA-256.
 ///
-/// The same name gives the same key for ever, which makes creating idempotent; names of any length
+/// The same name always gives the same key, which makes creating idempotent; names of any length
 /// and script fit the limits of logical volume names.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeKey(String);
@@ -55,7 +55,7 @@ impl VolumeKey {
     /// Letters in a volume key.
     pub const LETTERS: usize = 26;
 
-    /// Derive the key from the name that the caller gave.
+    /// Derives the key from the name that the caller gave.
     pub fn of(name: &str) -> Self {
         VolumeKey(digest(name, Self::LETTERS))
     }

@@ -13,7 +13,7 @@ const LONGEST: usize = 256;
 pub struct MkfsOptions(pub(crate) Vec<String>);
 
 impl MkfsOptions {
-    /// Parse options as they are typed, with blanks between: `-i 8192 -O ^has_journal`.
+    /// Parses options as they are typed, with blanks between: `-i 8192 -O ^has_journal`.
     ///
     /// There is no quoting, because no allowed value needs it.
     ///
@@ -32,7 +32,7 @@ impl MkfsOptions {
                 _ => (word, None),
             };
             let Some((_, value)) = known.iter().find(|(names, _)| names.contains(&flag)) else {
-                return Err(format!("{flag:?} is not on the list for {fs}: {}", listed(known)));
+                return Err(format!("{flag:?} is not allowed for {fs}: {}", listed(known)));
             };
             if words.iter().any(|word| word == flag) {
                 return Err(format!("{flag} is given twice"));
@@ -306,7 +306,7 @@ mod tests {
         );
         assert_eq!(
             MkfsOptions::parse(FsKind::Btrfs, "-f").unwrap_err(),
-            "\"-f\" is not on the list for btrfs: use --csum, -d, -L, -m, -n, -O, -R, -s"
+            "\"-f\" is not allowed for btrfs: use --csum, -d, -L, -m, -n, -O, -R, -s"
         );
     }
 

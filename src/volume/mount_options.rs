@@ -151,17 +151,17 @@ const BTRFS: &[Known] = &[
     Known { name: "discard", value: Value::MaybeOneOf(&["sync", "async"]) },
 ];
 
-/// Check the mount options of a claim: one an element, each from the list of its file system.
+/// Checks the mount options of a claim: one an element, each allowed for its file system.
 ///
-/// Without a file system only the options that every one has are known. The order is kept.
+/// Without a file system only the options that every one has are allowed. The order is preserved.
 ///
 /// # Errors
-/// A sentence with the first option that is not on the list, and why.
+/// A message with the first option that is not allowed, and why.
 ///
 /// # Source
-/// ext4(5), xfs(5), btrfs(5), mount(8). Left out is what reaches beyond the volume (other devices,
-/// helper programs, other mounts, security labels), what lets its content act on the node (`suid`,
-/// `dev`), and what gives up durability (`nobarrier`).
+/// ext4(5), xfs(5), btrfs(5), mount(8). Left out is what affects more than the volume (other
+/// devices, helper programs, other mounts, security labels), what lets its content act on the node
+/// (`suid`, `dev`), and what reduces durability (`nobarrier`).
 pub fn parse_mount_options(
     kind: Option<FsKind>,
     options: &[String],
@@ -203,14 +203,14 @@ fn known(kind: Option<FsKind>) -> &'static [Known] {
     }
 }
 
-/// Why an option is not taken that nobody knows here, with the one that was probably meant, or all.
+/// Why an option is not taken that no one knows here, with the one that was probably meant, or all.
 fn unlisted(kind: Option<FsKind>, name: &str) -> String {
     let kinds = kind.map_or_else(|| FsKind::ALL.to_vec(), |kind| vec![kind]);
     let own = kinds.into_iter().flat_map(|kind| known(Some(kind))).map(|known| known.name);
     let names: Vec<&str> = FLAGS.iter().copied().chain(own).collect();
     let why = kind.map_or_else(
-        || "it is not on the list for every file system".to_owned(),
-        |kind| format!("it is not on the list for {kind}"),
+        || "it is not allowed for every file system".to_owned(),
+        |kind| format!("it is not allowed for {kind}"),
     );
     match nearest(name, &names) {
         Some(same) if same == name => why,
@@ -251,7 +251,7 @@ fn why_never(name: &str) -> Option<&'static str> {
     Some(match name {
         "helper" | "uhelper" => "it would start a program on the node",
         "loop" | "offset" | "sizelimit" | "device" | "journal_path" | "journal_dev" | "logdev"
-        | "rtdev" => "it would bring in another device",
+        | "rtdev" => "it would use another device",
         "bind" | "rbind" | "move" | "remount" | "private" | "shared" | "slave" | "unbindable"
         | "rprivate" | "rshared" | "rslave" | "runbindable" | "subvol" | "subvolid"
         | "degraded" => "it would change what is mounted",
@@ -259,9 +259,9 @@ fn why_never(name: &str) -> Option<&'static str> {
         "context" | "fscontext" | "defcontext" | "rootcontext" => {
             "security labels come from the pod's security context"
         }
-        "noload" | "norecovery" => "it would show a file system whose journal was not replayed",
-        "nouuid" => "it would let two copies of one file system pass for one",
-        "nobarrier" => "it would lose acknowledged writes at a power cut",
+        "noload" | "norecovery" => "it would mount a file system without replaying its journal",
+        "nouuid" => "it would let two copies of a file system be mixed up",
+        "nobarrier" => "it would lose acknowledged writes at a power failure",
         _ => return None,
     })
 }
@@ -362,7 +362,7 @@ mod tests {
             assert!(said.ends_with(hint), "{said}");
         }
         let said = parse(Some(FsKind::Xfs), "data=journal").unwrap_err();
-        let all = "\"data=journal\": it is not on the list for xfs: ro, rw, nodev, ";
+        let all = "\"data=journal\": it is not allowed for xfs: ro, rw, nodev, ";
         assert!(said.contains(all) && said.ends_with("logbsize, allocsize"), "{said}");
     }
 

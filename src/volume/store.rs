@@ -1,4 +1,4 @@
-//! Who has volumes, and what can be asked of them.
+//! Providers of volumes, and the operations on them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::volume::{
 pub struct Growth {
     /// The wanted size.
     pub size: Wanted,
-    /// What the caller believes the workload sees, if it said so.
+    /// True if the caller expects a raw block volume, false for a file system; `None` if it did not
+    /// set it.
     pub block: Option<bool>,
 }
 
@@ -25,24 +26,25 @@ pub struct Growth {
 pub struct Grown {
     /// The real size now.
     pub size: Bytes,
-    /// Whether the file system still has to be grown by the node.
+    /// True if the node still has to expand the file system.
     pub node_expansion_required: bool,
 }
 
-/// Whose capacity is asked for.
+/// Query for the available capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapacityQuery {
-    /// What the class asks for; without a pool: the one that a volume would be made in.
+    /// Parameters of the class; without a pool: the one in which a volume would be created.
     pub class: Class,
-    /// What the workload would see, if the caller or the class says so.
+    /// Volume mode, if the caller or the class sets it.
     pub mode: Option<Mode>,
     /// The node; `None`: any.
     pub node: Option<String>,
 }
 
 impl CapacityQuery {
-    /// What a caller asks that knows of the class only. One that names a file system is asked about for
-    /// volumes with it: what is too small for those takes no claim of the class.
+    /// Creates the query of a caller that only knows the class. If the class has a file system
+    /// type, the query is for volumes with it: a capacity below its minimum size is of no use to
+    /// claims of the class.
     ///
     /// # Errors
     /// [`ClassError`], as [`Class::parse`] has it.
@@ -56,7 +58,7 @@ impl CapacityQuery {
     }
 }
 
-/// What can still be made.
+/// Available capacity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Capacity {
     /// All free extents of usable groups, and blank spare disks, as they would count after joining.
@@ -74,9 +76,9 @@ pub struct Capacity {
 pub struct Page {
     /// The last id of the page before.
     pub after: Option<VolumeId>,
-    /// How many at most.
+    /// Maximum number of entries.
     pub most: Option<usize>,
-    /// Whether healthy volumes are left out.
+    /// True if healthy volumes are left out.
     pub only_ailing: bool,
 }
 
@@ -85,7 +87,7 @@ pub struct Page {
 pub struct Listing {
     /// The volumes.
     pub volumes: Vec<VolumeStatus>,
-    /// What the next page comes [`after`](Page::after); `None` on the last one.
+    /// The value of [`after`](Page::after) for the next page; `None` on the last one.
     pub next: Option<VolumeId>,
 }
 
@@ -108,7 +110,7 @@ impl Page {
 /// A pool as it was at its last reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSummary {
-    /// Its name.
+    /// Name of the pool.
     pub name: PoolName,
     /// All extents of its groups.
     pub size: Bytes,
@@ -116,71 +118,73 @@ pub struct PoolSummary {
     pub free: Bytes,
     /// The largest linear volume that could be made, spare disks not counted.
     pub largest: Bytes,
-    /// Whether all of its groups were read and none hangs.
+    /// True if all of its volume groups were read and none hangs.
     pub available: bool,
-    /// How long ago the group that was not read for longest was read; `None`: one never was.
+    /// Time since the oldest last reading of its volume groups; `None`: one was never read.
     pub last_reading: Option<Duration>,
 }
 
-/// How a pool is.
+/// One unhealthy condition of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolAilment {
     /// The pool.
     pub pool: PoolName,
-    /// What is wrong.
+    /// The condition.
     pub ailment: Ailment,
-    /// Whether the pool cannot be reached at all.
+    /// True if the pool cannot be reached at all.
     pub unreachable: bool,
 }
 
-/// Makes, grows, shrinks, removes and tells of volumes: on this machine, or wherever in a cluster.
+/// Creates, expands, shrinks, deletes and reports volumes: on this host, or anywhere in a cluster.
 ///
-/// A changing verb runs to its end even if its caller leaves, so whoever implements it bounds its own
-/// waits: with [`VolumeError::InProgress`] where asking again joins the work, with
-/// [`VolumeError::Unavailable`] where nobody answers.
+/// An operation that changes something runs to its end even if its caller leaves. So an
+/// implementation bounds its own waits: with [`VolumeError::InProgress`] if a retry joins the
+/// operation, with [`VolumeError::Unavailable`] if there is no response.
 ///
 /// # Errors
-/// [`VolumeError`]; its variants say what a caller can do.
+/// [`VolumeError`]; its variants define what a caller can do.
 #[async_trait]
 pub trait Volumes: Send + Sync + 'static {
-    /// Make the volume exist with at least the wanted size, wiped and ready; again changes nothing
+    /// Creates the volume with at least the wanted size, wiped and ready; a repeated call changes nothing
     /// and returns the same volume.
     async fn ensure(&self, want: &NewVolume) -> Result<Volume, VolumeError>;
 
-    /// Make the volume gone, its bytes unreadable; already gone is success.
+    /// Deletes the volume and makes its bytes unreadable; success if it does not exist.
     async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError>;
 
-    /// Grow the volume, and its file system where that can be done here; at or beyond the size
-    /// already is success, and the answer does not depend on how often it is asked. Of a volume on
-    /// another machine [`find`](Volumes::find) may tell the size of before for a moment.
+    /// Expands the volume, and its file system where that can be done here. At or beyond the size
+    /// it does nothing, and the result does not depend on the number of calls. For a volume on
+    /// another host, [`find`](Volumes::find) may return the previous size for a moment.
     async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError>;
 
-    /// Shrink the volume and its file system to a size, rounded up to whole extents, and let it grow
-    /// beyond that only after [`release`](Volumes::release); the real size. At or below it already is
-    /// success.
+    /// Shrinks the volume and its file system to a size, rounded up to whole extents, and allows
+    /// growth beyond that only after [`release`](Volumes::release); returns the real size. At or
+    /// below the size it does nothing.
     ///
-    /// Kubernetes tells a claim of a smaller size in several steps; a growth to the size of before, asked
-    /// for between two of them, would undo the shrink.
+    /// Kubernetes gives a claim a smaller size in several steps; an expansion to the previous size,
+    /// requested between two of them, would undo the shrink.
     async fn shrink(&self, id: &VolumeId, to: Bytes) -> Result<Bytes, VolumeError>;
 
-    /// Let a volume grow again that was shrunk; again changes nothing.
+    /// Allows a volume to grow again that was shrunk. A repeated call changes nothing.
     async fn release(&self, id: &VolumeId) -> Result<(), VolumeError>;
 
-    /// Say, durably, who may use the volume; again changes nothing. Who has it in use already is not
-    /// disturbed.
+    /// Records, durably, which use of the volume is allowed. A repeated call changes nothing.
+    /// Current users of the volume are not disturbed.
     ///
-    /// It is [`VolumeError::PreconditionFailed`] if what was said before [does not give way](Fence::replaces).
+    /// It is [`VolumeError::PreconditionFailed`] if the recorded fence [is not replaced](Fence::replaces) by
+    /// this one.
     async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError>;
 
-    /// Look at the volume now, not at what was told of it last; `None` only if it really is gone.
+    /// Reads the volume now, and not its last reported state; `None` only if it really does not
+    /// exist.
     async fn inspect(&self, id: &VolumeId) -> Result<Option<Inspection>, VolumeError>;
 
-    /// Find one volume; `None` only if it really is gone.
+    /// Finds one volume; `None` only if it really is gone.
     async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError>;
 
-    /// List volumes in the order of their ids.
+    /// Lists volumes in the order of their ids.
     async fn list(&self, page: &Page) -> Result<Listing, VolumeError>;
 
-    /// Say what could be made.
+    /// Returns the available capacity.
     async fn capacity(&self, query: &CapacityQuery) -> Result<Capacity, VolumeError>;
 }

@@ -1,8 +1,8 @@
-//! What sentences for people are made of.
+//! Lists and suggestions for messages.
 
 use std::fmt::Display;
 
-/// How many names are told before the rest is counted.
+/// How many names are reported before the rest is counted.
 const NAMED: usize = 3;
 
 /// Names in one line, and how many more there are where they are many: `a`, `a and b`,

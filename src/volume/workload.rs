@@ -1,16 +1,16 @@
-//! What a node shows to workloads: what it is asked, and what it tells of it.
+//! Staging and publishing of volumes on a node: the requests, and the statistics.
 
 use std::path::PathBuf;
 
 use crate::bytes::Bytes;
 use crate::volume::{Ailment, FsKind, VolumeId, VolumeStatus};
 
-/// What the node tells the cluster about itself, from memory.
+/// Information about the node, from memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeInfo {
     /// The node's name.
     pub name: String,
-    /// How many volumes it takes; 0: the caller decides.
+    /// Maximum number of volumes; 0: the caller decides.
     pub max_volumes: u32,
 }
 
@@ -21,17 +21,17 @@ pub struct Stage {
     pub id: VolumeId,
     /// The directory to mount a file system at; block volumes need no more than activation.
     pub staging: PathBuf,
-    /// What the workload sees; `Filesystem` carries the type that the request names, if any.
+    /// Requested access; `Mount` carries the file system type that the request names, if any.
     pub access: Access,
-    /// Whether the workload only reads: nothing is formatted or grown. Of a file system that was not
-    /// unmounted, the kernel still replays the journal.
+    /// True if the workload only reads: nothing is formatted or grown. Of a file system that was
+    /// not unmounted, the kernel still replays the journal.
     pub read_only: bool,
 }
 
-/// What the workload asks to see.
+/// Access that a workload requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Access {
-    /// The raw device.
+    /// The raw block volume.
     Block,
     /// A mounted file system.
     Mount {
@@ -47,47 +47,48 @@ pub enum Access {
 pub struct Publish {
     /// The volume.
     pub id: VolumeId,
-    /// Where it was staged.
+    /// Staging path.
     pub staging: PathBuf,
-    /// Where the workload sees it: made here, a directory or a file for a device.
+    /// Target path, created here: a directory, or a file for a raw block volume.
     pub target: PathBuf,
-    /// What it sees.
+    /// Requested access.
     pub access: Access,
-    /// Whether this workload may only read.
+    /// True if this workload may only read.
     pub read_only: bool,
-    /// Whether no second target may be published at the same time (SINGLE_NODE_SINGLE_WRITER).
+    /// True if no second target may be published at the same time (SINGLE_NODE_SINGLE_WRITER).
     pub alone: bool,
 }
 
-/// How full a published volume is, and how it is.
+/// Usage and health of a published volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stats {
-    /// The device's size; the only figure of a block volume.
+    /// Size of the device; the only value of a raw block volume.
     pub size: Bytes,
-    /// Of the mounted file system; `None` for a block volume.
+    /// Usage of the mounted file system; `None` for a raw block volume.
     pub usage: Option<Usage>,
-    /// What is wrong with it.
+    /// Unhealthy conditions.
     pub ailments: Vec<Ailment>,
 }
 
-/// How a volume was when its node looked at it.
+/// State of a volume when its node read it.
 ///
-/// The fence that it had then tells which one the look came after: nobody whom that keeps out has begun
-/// to use the volume since.
+/// The fence at that time shows which change came before the reading: nothing that this fence
+/// excludes has begun to use the volume since.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspection {
     /// The volume and how it is.
     pub status: VolumeStatus,
-    /// How often its device is open, by whomever and in whatever mount namespace: a mounted file system
-    /// counts as one. 0: nobody can write to it.
+    /// Open count of its device, in any mount namespace: a mounted file system counts as one. 0:
+    /// nothing can write to it.
     pub open_count: u32,
-    /// Of its file system; `None` if that is not mounted, or cannot be asked.
+    /// Usage of its file system; `None` if that is not mounted, or cannot be read.
     pub usage: Option<Usage>,
-    /// The smallest size that its file system could have; `None` if only a program could tell.
+    /// The smallest size that its file system could have; `None` if only a program could determine
+    /// it.
     pub smallest: Option<Bytes>,
 }
 
-/// How full a mounted file system is.
+/// Usage of a mounted file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes that files can have in all.

@@ -35,27 +35,27 @@ struct Told {
 }
 
 impl Reading {
-    /// Connect.
+    /// Connects.
     pub(super) fn of(remote: &Remote) -> Result<Reading, CopyError> {
         let connection = remote.connect(Job::Read)?;
         let remote = remote.clone();
         Ok(Reading { connection, remote, asked: VecDeque::new(), theirs: Vec::new() })
     }
 
-    /// Open the device.
+    /// Opens the device.
     pub(super) fn disk(mut self) -> Result<(RemoteBytes, u64), CopyError> {
         let remote = self.remote.clone();
         let opened = self.ask(word::DISK, &Put::default(), |word, take| match word {
             word::OPENED if take.flag()? => Ok(Ok(take.u64()?)),
             word::OPENED => take_error(take).map(Err),
-            _ => Err(nonsense("no answer to what was asked")),
+            _ => Err(nonsense("no answer to the request")),
         });
         let size = opened.map_err(|error| remote.failed(error))??;
         let reading = Rc::new(RefCell::new(self));
         Ok((RemoteBytes { reading, ranges: VecDeque::new(), end: 0 }, size))
     }
 
-    /// Ask, and read the answer.
+    /// Sends a request, and reads the response.
     fn ask<T>(
         &mut self,
         word: u8,
@@ -63,7 +63,7 @@ impl Reading {
         read: impl FnOnce(u8, &mut Take) -> io::Result<T>,
     ) -> io::Result<T> {
         while self.asked.pop_front().is_some() {
-            self.connection.receive()?; // Nobody wants it any more.
+            self.connection.receive()?; // No one wants it any more.
         }
         self.connection.send(word, put)?;
         match self.connection.receive()? {
@@ -98,12 +98,12 @@ impl Reading {
                 // They come in order, none is empty but the one that says that there are no more.
                 let is_end = range.start == size && range.end == size;
                 if range.start < least || range.end > size || range.is_empty() && !is_end {
-                    return Err(nonsense("data where there is no place for it"));
+                    return Err(nonsense("data outside of the requested range"));
                 }
                 least = range.end;
                 ranges.push_back(range);
             }
-            if ranges.is_empty() { Err(nonsense("no map")) } else { Ok(ranges) }
+            if ranges.is_empty() { Err(nonsense("an invalid extent map")) } else { Ok(ranges) }
         })
     }
 
@@ -140,16 +140,17 @@ impl Reading {
         match word {
             word::DATA => {
                 let bytes = take.bytes()?;
-                let into = buffer.get_mut(..bytes.len()).ok_or_else(|| nonsense("too much"))?;
+                let into =
+                    buffer.get_mut(..bytes.len()).ok_or_else(|| nonsense("too much data"))?;
                 into.copy_from_slice(bytes);
                 Ok(Piece::Read(bytes.len()))
             }
             word::SAME => match usize::try_from(take.u32()?) {
                 Ok(length) if length <= buffer.len() => Ok(Piece::Same(length)),
-                _ => Err(nonsense("more than was asked for")),
+                _ => Err(nonsense("more than was requested")),
             },
             word::ERROR => Err(take_io(&mut take)?),
-            _ => Err(nonsense("no answer to what was asked")),
+            _ => Err(nonsense("no answer to the request")),
         }
     }
 
@@ -172,7 +173,7 @@ impl Reading {
 }
 
 fn expect(word: u8, wanted: u8) -> io::Result<()> {
-    if word == wanted { Ok(()) } else { Err(nonsense("no answer to what was asked")) }
+    if word == wanted { Ok(()) } else { Err(nonsense("no answer to the request")) }
 }
 
 /// The bytes of a device at the source.
@@ -212,7 +213,7 @@ impl Content for RemoteBytes {
         None
     }
 
-    /// All of it, as of a device of this machine.
+    /// All of it, as of a device of this host.
     fn next_data(&mut self, from: u64, size: u64) -> io::Result<Option<Range<u64>>> {
         Ok(self.all(from, size))
     }
@@ -231,7 +232,7 @@ pub struct RemoteFile {
 }
 
 impl RemoteFile {
-    /// As the walk met it.
+    /// Metadata from the walk.
     pub(super) fn met(
         reading: Rc<RefCell<Reading>>,
         path: &[u8],

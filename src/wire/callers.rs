@@ -1,5 +1,5 @@
-//! The open connections of a sender. Those that have shown the right key are counted apart from those that
-//! have not, so that whoever reaches the port cannot keep the right one out.
+//! The open connections of a sender. Authenticated ones are counted apart from others, so that a
+//! client that reaches the port cannot block the right one.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -42,11 +42,11 @@ pub struct Caller<'a> {
 }
 
 impl Callers {
-    /// Let one in that is not known yet. Where there are too many of those, the oldest one of the address
-    /// that has the most is closed.
+    /// Admits an unauthenticated connection. If there are too many of those, the oldest one of the
+    /// address that has the most is closed.
     ///
     /// # Errors
-    /// What the system says of the connection.
+    /// An error of the system on the connection.
     pub fn admit(&self, tcp: &TcpStream, from: SocketAddr) -> io::Result<Caller<'_>> {
         let tcp = tcp.try_clone()?;
         let mut open = self.open();
@@ -78,7 +78,7 @@ impl Open {
         self.unknown.iter().position(|unknown| counts[&unknown.from] == *most)
     }
 
-    /// Count one no more that is not known; false if it is not among them.
+    /// Counts one no more that is not known; false if it is not among them.
     fn close(&mut self, number: u64) -> bool {
         let before = self.unknown.len();
         self.unknown.retain(|unknown| unknown.number != number);
@@ -87,18 +87,21 @@ impl Open {
 }
 
 impl Caller<'_> {
-    /// It has shown the right key.
+    /// Marks it as authenticated.
     ///
     /// # Errors
-    /// That it was closed meanwhile, or that too many have shown it.
+    /// It was closed meanwhile, or there are too many authenticated ones.
     pub fn known(&self) -> io::Result<()> {
         let mut open = self.callers.open();
         if open.known >= MOST_KNOWN {
             let from = self.from;
-            return Err(io::Error::other(format!("{from}: {MOST_KNOWN} copies are answered")));
+            return Err(io::Error::other(format!(
+                "{from}: {MOST_KNOWN} copies are in progress \
+                                                 already"
+            )));
         }
         if !open.close(self.number) {
-            return Err(io::Error::other("closed: too many connections show no key"));
+            return Err(io::Error::other("closed: too many unauthenticated connections"));
         }
         open.known += 1;
         self.is_known.set(true);
@@ -169,7 +172,7 @@ mod tests {
             caller.known().unwrap();
         }
         let error = admitted[MOST_KNOWN].known().unwrap_err();
-        assert!(error.to_string().ends_with("16 copies are answered"), "{error}");
+        assert!(error.to_string().ends_with("16 copies are in progress already"), "{error}");
         assert_eq!(callers.open().unknown.len(), 1);
     }
 }

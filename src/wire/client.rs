@@ -1,4 +1,4 @@
-//! Who receives: connects to a pod that sends, once for each job.
+//! The receiver: connects to a sending pod, once for each job.
 
 use std::fmt;
 use std::io;
@@ -48,7 +48,7 @@ pub(super) struct Connection {
     line: Line,
     remote: Remote,
     buffer: Vec<u8>,
-    /// The clock of the source, and that of this machine when it was told.
+    /// The clock of the source, and that of this host at the same time.
     pub(super) clocks: (Stamp, Stamp),
 }
 
@@ -59,10 +59,10 @@ impl fmt::Debug for Remote {
 }
 
 impl Remote {
-    /// Who sends at this address, host and port; until `stop` is set.
+    /// Creates the client of a sender at this address, host and port; until `stop` is set.
     ///
     /// # Errors
-    /// Keys that can not be used.
+    /// Keys that are not usable.
     pub fn at(
         address: &str,
         credentials: &Credentials,
@@ -72,7 +72,7 @@ impl Remote {
         Ok(Remote { address: address.to_owned(), config, stop })
     }
 
-    /// What a failure of the connection is to who copies.
+    /// Converts an error of the connection to one of the copy.
     pub(super) fn failed(&self, source: io::Error) -> CopyError {
         if self.stop.load(Ordering::Relaxed) {
             return CopyError::Stopped;
@@ -80,7 +80,7 @@ impl Remote {
         CopyError::Failed { doing: "receiving from", path: self.address.clone(), source }
     }
 
-    /// Connect, and say what for.
+    /// Connects, and sends the job.
     pub(super) fn connect(&self, job: Job) -> Result<Connection, CopyError> {
         self.try_to_connect(job).map_err(|error| self.failed(error))
     }
@@ -105,7 +105,7 @@ impl Remote {
     }
 
     fn dial(&self) -> io::Result<TcpStream> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name does not resolve");
         for address in self.address.to_socket_addrs()? {
             match TcpStream::connect_timeout(&address, GREETING) {
                 Ok(tcp) => return Ok(tcp),
@@ -131,7 +131,7 @@ impl RemoteTree {
 }
 
 impl Connection {
-    /// Write a request down; it leaves before the next answer is awaited.
+    /// Writes a request down; it leaves before the next answer is awaited.
     pub(super) fn send(&mut self, word: u8, put: &Put) -> io::Result<()> {
         self.line.send(word, &put.0)
     }
@@ -141,7 +141,7 @@ impl Connection {
         self.line.receive(&mut self.buffer)
     }
 
-    /// What of a stream comes next, when an error that was met at the source is one here.
+    /// Returns the next frame of a stream; an error at the source becomes one here.
     pub(super) fn next(&mut self) -> Result<Frame<'_>, CopyError> {
         let failed = |error| self.remote.failed(error);
         let frame = self.line.receive(&mut self.buffer).map_err(failed)?;
@@ -151,7 +151,7 @@ impl Connection {
         Ok(frame)
     }
 
-    /// What can not be understood is a failure of the connection.
+    /// Converts an invalid frame to an error of the connection.
     pub(super) fn said<T>(&self, read: io::Result<T>) -> Result<T, CopyError> {
         read.map_err(|error| self.remote.failed(error))
     }
@@ -174,7 +174,7 @@ impl Disk for RemoteDisk {
                 word::SUM => {
                     take.digest().and_then(|digest| Ok(Err(Sum { digest, stored: take.u64()? })))
                 }
-                _ => Err(nonsense("what is no part of a sum")),
+                _ => Err(nonsense("an invalid part of a checksum")),
             };
             match stream.said(said)? {
                 Ok(bytes) => tick(bytes)?,

@@ -17,10 +17,10 @@ use crate::copy::{
 
 /// A file that is no longer than this is sent as it is opened, unless it has holes.
 const SMALL: u64 = 128 << 10;
-/// How many ranges are told at a time.
+/// How many ranges are reported at a time.
 const RANGES: usize = 512;
 
-/// What is open for one connection.
+/// The open file of one connection.
 pub struct Reader<'a> {
     source: &'a Served,
     file: Option<LocalFile>,
@@ -36,10 +36,10 @@ impl<'a> Reader<'a> {
         Reader { source, file: None, disk: None, way: None, piece: vec![0; PIECE] }
     }
 
-    /// Answer each request until the other side goes.
+    /// Answers each request until the other side closes the connection.
     ///
     /// # Errors
-    /// What the connection says, and requests that make no sense.
+    /// An error of the connection, and invalid requests.
     pub fn answer_all(mut self, line: &mut Line) -> io::Result<()> {
         let mut buffer = Vec::new();
         let mut put = Put::default();
@@ -54,7 +54,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Write the answer to a request down, and say what it is.
+    /// Writes the answer to a request down, and say what it is.
     fn answer(&mut self, word: u8, take: &mut Take, put: &mut Put) -> io::Result<u8> {
         let (answer, done) = match word {
             word::OPEN => {
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
                 }
             }
             word::AFTER => (word::STATE, self.after(put)),
-            _ => return Err(nonsense("a request that is none")),
+            _ => return Err(nonsense("an invalid request")),
         };
         Ok(match done {
             Ok(()) => answer,
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
     /// Go to a file name by name, never by a link.
     fn find(&mut self, path: &[u8]) -> io::Result<LocalFile> {
         let Served::Tree(top) = self.source else {
-            return Err(nonsense("a path, and a device is what there is"));
+            return Err(nonsense("a path, but the source is a device"));
         };
         let end = path.iter().rposition(|byte| *byte == b'/');
         let (above, last) = end.map_or((&path[..0], path), |end| (&path[..end], &path[end + 1..]));
@@ -138,7 +138,8 @@ impl<'a> Reader<'a> {
         let opened = match self.source {
             Served::Device(path) => LocalDisk(path).open(),
             Served::Tree(_) => Err(CopyError::Refused(
-                "a tree is sent, and a device is asked for; give --device to both or to neither"
+                "the source sends a tree, but the target expects a device; use --device on both or \
+                 on neither"
                     .to_owned(),
             )),
         };
@@ -160,7 +161,7 @@ impl<'a> Reader<'a> {
         match (&self.file, &self.disk) {
             (Some(file), _) => bytes_of(file),
             (_, Some(disk)) => bytes_of(disk),
-            _ => Err(nonsense("a question about a file that is not open")),
+            _ => Err(nonsense("a request for a file that is not open")),
         }
     }
 
@@ -200,7 +201,7 @@ impl<'a> Reader<'a> {
     }
 
     fn after(&mut self, put: &mut Put) -> io::Result<()> {
-        let file = self.file.as_mut().ok_or_else(|| nonsense("no file that is open"))?;
+        let file = self.file.as_mut().ok_or_else(|| nonsense("no open file"))?;
         put.byte(file.is_as_it_was()?.into());
         Ok(())
     }

@@ -1,15 +1,16 @@
-//! What a connection is for, and the words that are said on it.
+//! The job of a connection, and its message types.
 
 use std::io;
 
 use super::words::{Put, Take, nonsense};
 
-/// What who receives wants of a connection.
+/// Job that the receiver requests for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Job {
-    /// Count what the tree takes: [`word::TICK`] for things that were met, then [`word::NEEDS`].
+    /// Counts the space that the tree needs: [`word::TICK`] for entries that were read, then
+    /// [`word::NEEDS`].
     Count {
-        /// Whether somebody may be writing.
+        /// True if the source may be written to.
         live: bool,
         /// Bytes of a block of the target.
         block: u64,
@@ -17,7 +18,7 @@ pub enum Job {
     /// Walk through the tree: [`word::ENTER`] with its [`word::NAMES`], [`word::THING`] and [`word::LEAVE`],
     /// then [`word::END`].
     Walk {
-        /// Whether somebody may be writing.
+        /// True if the source may be written to.
         live: bool,
     },
     /// Read contents, request by request.
@@ -29,26 +30,26 @@ pub enum Job {
     },
     /// Sum up the beginning of the device: [`word::TICK`], then [`word::SUM`].
     Sum {
-        /// So many bytes of it.
+        /// Number of bytes.
         size: u64,
         /// Bytes a second.
         limit: Option<u64>,
     },
 }
 
-/// What a frame is.
+/// Message types of frames.
 pub mod word {
-    /// From who receives: the job.
+    /// From the receiver: the job.
     pub const JOB: u8 = 1;
     /// The answer to it: the time at the source.
     pub const CLOCK: u8 = 2;
-    /// What was asked for did not work.
+    /// The request failed.
     pub const ERROR: u8 = 3;
     /// There is no more.
     pub const END: u8 = 4;
-    /// So many more are behind.
+    /// Number of further bytes that are done.
     pub const TICK: u8 = 5;
-    /// What a tree takes.
+    /// Space that a tree needs.
     pub const NEEDS: u8 = 6;
     /// A directory begins.
     pub const ENTER: u8 = 7;
@@ -58,17 +59,17 @@ pub mod word {
     pub const THING: u8 = 9;
     /// A directory ends.
     pub const LEAVE: u8 = 10;
-    /// A thing of a manifest.
+    /// An entry of a manifest.
     pub const ENTRY: u8 = 11;
     /// The sum of a device.
     pub const SUM: u8 = 12;
     /// Open a file, by its path and which it was.
     pub const OPEN: u8 = 13;
-    /// It is open.
+    /// The file is open.
     pub const OPENED: u8 = 14;
     /// Open the device.
     pub const DISK: u8 = 15;
-    /// Where is data from here on?
+    /// Request for the data ranges from here on.
     pub const MAP: u8 = 16;
     /// There.
     pub const MAPPED: u8 = 17;
@@ -76,16 +77,16 @@ pub mod word {
     pub const PIECE: u8 = 18;
     /// This is it.
     pub const DATA: u8 = 19;
-    /// It is what the target has.
+    /// The piece is equal to what the target has.
     pub const SAME: u8 = 20;
     /// Has the file changed since?
     pub const AFTER: u8 = 21;
-    /// Whether it is as it was.
+    /// Whether the file is unchanged.
     pub const STATE: u8 = 22;
 }
 
 impl Job {
-    /// Write it down.
+    /// Writes it down.
     pub fn put(self, put: &mut Put) {
         match self {
             Job::Count { live, block } => {
@@ -110,7 +111,7 @@ impl Job {
         }
     }
 
-    /// Read it.
+    /// Reads it.
     ///
     /// # Errors
     /// What makes no sense.
@@ -122,7 +123,7 @@ impl Job {
             2 => Job::Read,
             3 => Job::Entries { limit: take.u64().map(limit_of)? },
             4 => Job::Sum { size: take.u64()?, limit: take.u64().map(limit_of)? },
-            _ => return Err(nonsense("a job that is none")),
+            _ => return Err(nonsense("an invalid job")),
         })
     }
 }

@@ -1,7 +1,7 @@
-//! Who may send and who may receive: one authority for one copy, and two names that it has signed.
+//! The keys of sender and receiver: one authority for one copy, and two names that it has signed.
 //!
-//! The sender shows a certificate for `source`, the receiver one for `target`. Each is good for its own
-//! side alone, so that who has one role's key can not play the other.
+//! The sender shows a certificate for `source`, the receiver one for `target`. Each is valid for
+//! its own side alone, so that the key of one role cannot be used for the other.
 
 use std::fmt;
 use std::path::Path;
@@ -54,10 +54,10 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// Make all of them; `now` is since 1970. They are good for a year, and since an hour ago.
+    /// Creates all of them; `now` is since 1970. They are valid for a year, from an hour ago.
     ///
     /// # Errors
-    /// What keeps the system from making keys.
+    /// Failures of the system to generate keys.
     pub fn make(now: Duration) -> Result<Keys, rcgen::Error> {
         let lasting = Lasting { begins: now.saturating_sub(EARLY), expires: now + LIFE };
         let authority = Authority::make("Pliant copy authority", lasting)?;
@@ -69,7 +69,7 @@ impl Keys {
     }
 }
 
-/// What one end shows, and whom it believes.
+/// Certificate and key of one end, and the authority that it trusts.
 pub struct Credentials {
     authority: RootCertStore,
     chain: Vec<CertificateDer<'static>>,
@@ -77,15 +77,15 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Read `ca.crt`, `tls.crt` and `tls.key` of a directory, as a Secret is mounted.
+    /// Reads `ca.crt`, `tls.crt` and `tls.key` of a directory, as a Secret is mounted.
     ///
     /// # Errors
-    /// [`CopyError::Refused`] that says which file is missing or no PEM.
+    /// [`CopyError::Refused`] with the file that is missing or not PEM.
     pub fn read(dir: &Path) -> Result<Credentials, CopyError> {
         let read = |name: &str| {
             let file = dir.join(name);
             std::fs::read(&file).map_err(|error| {
-                CopyError::Refused(format!("the keys can not be read: {}: {error}", file.display()))
+                CopyError::Refused(format!("failed to read the keys: {}: {error}", file.display()))
             })
         };
         let pems = [read("ca.crt")?, read("tls.crt")?, read("tls.key")?];
@@ -93,26 +93,31 @@ impl Credentials {
             .map_err(|why| CopyError::Refused(format!("the keys in {}: {why}", dir.display())))
     }
 
-    /// Take an authority, a certificate and its key, in PEM.
+    /// Takes an authority, a certificate and its key, in PEM.
     ///
     /// # Errors
     /// Which of them is none.
     pub fn of(ca: &[u8], certificate: &[u8], key: &[u8]) -> Result<Credentials, String> {
         let certificates = |pem: &[u8], what: &str| {
             let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-            let all = all.map_err(|error| format!("{what} is no certificate: {error}"))?;
-            if all.is_empty() { Err(format!("{what} has no certificate")) } else { Ok(all) }
+            let all = all.map_err(|error| format!("{what} is not a certificate: {error}"))?;
+            if all.is_empty() { Err(format!("{what} contains no certificate")) } else { Ok(all) }
         };
         let mut authority = RootCertStore::empty();
         for one in certificates(ca, "ca.crt")? {
-            authority.add(one).map_err(|error| format!("ca.crt is no authority: {error}"))?;
+            authority.add(one).map_err(|error| {
+                format!(
+                    "ca.crt is not a certificate authority: \
+                                                        {error}"
+                )
+            })?;
         }
         let key = PrivateKeyDer::from_pem_slice(key);
-        let key = key.map_err(|error| format!("tls.key is no key: {error}"))?;
+        let key = key.map_err(|error| format!("tls.key is not a private key: {error}"))?;
         Ok(Credentials { authority, chain: certificates(certificate, "tls.crt")?, key })
     }
 
-    /// How who receives speaks.
+    /// Returns the TLS configuration of the receiver.
     pub fn client(&self) -> Result<ClientConfig, CopyError> {
         let config = ClientConfig::builder_with_provider(provider());
         let config = config.with_protocol_versions(&[&TLS13]).map_err(unusable)?;
@@ -124,13 +129,14 @@ impl Credentials {
         Ok(config)
     }
 
-    /// How who sends speaks.
+    /// Returns the TLS configuration of the sender.
     pub fn server(&self) -> Result<ServerConfig, CopyError> {
         let config = ServerConfig::builder_with_provider(provider());
         let config = config.with_protocol_versions(&[&TLS13]).map_err(unusable)?;
         let roots = Arc::new(self.authority.clone());
         let inner = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
-        let inner = inner.map_err(|error| CopyError::Refused(format!("the authority: {error}")))?;
+        let inner = inner
+            .map_err(|error| CopyError::Refused(format!("the certificate authority: {error}")))?;
         let config = config.with_client_cert_verifier(Arc::new(OnlyTarget(inner)));
         let config = config.with_single_cert(self.chain.clone(), self.key.clone_key());
         let mut config = config.map_err(unusable)?;
@@ -147,7 +153,7 @@ fn provider() -> Arc<CryptoProvider> {
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn unusable(error: rustls::Error) -> CopyError {
-    CopyError::Refused(format!("the keys can not be used: {error}"))
+    CopyError::Refused(format!("the keys are not usable: {error}"))
 }
 
 /// Takes a client whose certificate is for `target`, beside all that is looked at otherwise.
@@ -286,7 +292,7 @@ mod tests {
         }
         assert!(said().ends_with("ca.crt has no certificate"), "{}", said());
         std::fs::write(dir.path().join("ca.crt"), &keys.ca).unwrap();
-        assert!(said().contains("tls.key is no key"), "{}", said());
+        assert!(said().contains("tls.key is not a private key"), "{}", said());
         std::fs::write(dir.path().join("tls.key"), &keys.source.1).unwrap();
         Credentials::read(dir.path()).unwrap();
     }

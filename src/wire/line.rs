@@ -1,4 +1,4 @@
-//! One connection: frames with their length before them, over TLS.
+//! One connection: frames with their length in front, over TLS.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -11,9 +11,9 @@ use rustls::{ClientConnection, ServerConnection};
 use super::words::{Put, Take, nonsense};
 use crate::copy::{CopyError, shown};
 
-/// The longest frame: a piece of a file, or things of a tree up to the largest attributes.
+/// Maximum length of a frame: a piece of a file, or entries of a tree up to the largest attributes.
 pub const LONGEST_FRAME: usize = 4 << 20;
-/// How often who waits looks whether it shall go on.
+/// How often who waits looks whether it must go on.
 const LOOK: Duration = Duration::from_millis(200);
 /// After how long a silent connection is asked whether it still is there, and how often.
 const IDLE: Duration = Duration::from_secs(60);
@@ -22,9 +22,9 @@ const ASKED: u32 = 6;
 /// Either end of TLS.
 #[derive(Debug)]
 pub enum Tls {
-    /// Who asks.
+    /// The connecting side.
     Client(Box<ClientConnection>),
-    /// Who answers.
+    /// The accepting side.
     Server(Box<ServerConnection>),
 }
 
@@ -44,7 +44,7 @@ impl Socket {
             return Err(io::Error::other("stopped"));
         }
         if self.until.is_some_and(|until| Instant::now() > until) {
-            return Err(io::Error::other("too slow to say who it is and what it wants"));
+            return Err(io::Error::other("the other side sent no key and no request in time"));
         }
         Ok(&self.tcp)
     }
@@ -73,21 +73,21 @@ pub struct Line {
     out: Vec<u8>,
 }
 
-/// What a frame is about.
+/// A received frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Which kind of message.
+    /// Message type.
     pub word: u8,
-    /// What it says.
+    /// Content of the message.
     pub body: &'a [u8],
 }
 
 impl Line {
-    /// Speak TLS over a connection, until `stop`. The other side has to be [`Line::known`] within
+    /// Starts TLS on a connection, until `stop`. The other side has to be [`Line::known`] within
     /// `greeting`.
     ///
     /// # Errors
-    /// What the system says of it.
+    /// An error of the system on it.
     pub fn over(
         tcp: TcpStream,
         tls: Tls,
@@ -105,15 +105,15 @@ impl Line {
         Ok(Line { tls, socket, out: Vec::new() })
     }
 
-    /// It is known who the other side is and what it wants: from now on it may take its time.
+    /// Marks the other side as authenticated, with a known job: from now on it has no time limit.
     pub fn known(&mut self) {
         self.socket.until = None;
     }
 
-    /// Write a frame; it leaves with the next [`Line::flush`], or before if there are many.
+    /// Writes a frame; it is sent with the next [`Line::flush`], or before if there are many.
     ///
     /// # Errors
-    /// What the system says, and one that is too long.
+    /// An error of the system, and a frame that is too long.
     pub fn send(&mut self, word: u8, body: &[u8]) -> io::Result<()> {
         let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
         if body.len() > LONGEST_FRAME {
@@ -126,10 +126,10 @@ impl Line {
         if self.out.len() >= 256 << 10 { self.flush() } else { Ok(()) }
     }
 
-    /// Have all leave.
+    /// Sends all frames.
     ///
     /// # Errors
-    /// What the system says, a greeting that takes too long, and that it shall stop.
+    /// An error of the system, a greeting that takes too long, and a stop.
     pub fn flush(&mut self) -> io::Result<()> {
         let out = std::mem::take(&mut self.out);
         let mut done = 0;
@@ -142,10 +142,10 @@ impl Line {
         Ok(())
     }
 
-    /// The next frame; what was sent leaves before.
+    /// Returns the next frame; pending frames are sent first.
     ///
     /// # Errors
-    /// What the system says; `InvalidData` for a frame that is too long.
+    /// An error of the system; `InvalidData` for a frame that is too long.
     pub fn receive<'b>(&mut self, buffer: &'b mut Vec<u8>) -> io::Result<Frame<'b>> {
         self.flush()?;
         let mut head = [0; 5];
@@ -171,7 +171,7 @@ impl Line {
         Ok(())
     }
 
-    /// Try until it works, or [`Socket`] says that it is enough.
+    /// Tries until it works, or [`Socket`] says that it is enough.
     fn patiently<T>(&mut self, mut work: impl FnMut(&mut Line) -> io::Result<T>) -> io::Result<T> {
         use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
         let gone = Some(rustix::io::Errno::TIMEDOUT.raw_os_error());
@@ -207,7 +207,7 @@ impl Line {
     }
 }
 
-/// Write down how something failed at the source.
+/// Writes down how something failed at the source.
 pub fn put_error(put: &mut Put, error: &CopyError) {
     match error {
         CopyError::Changed { path } => {
@@ -226,7 +226,7 @@ pub fn put_error(put: &mut Put, error: &CopyError) {
     }
 }
 
-/// Read how something failed at the source.
+/// Reads how something failed at the source.
 ///
 /// # Errors
 /// What makes no sense.
@@ -238,18 +238,18 @@ pub fn take_error(take: &mut Take) -> io::Result<CopyError> {
     Ok(match number {
         0 => CopyError::Changed { path },
         1 => CopyError::Failed { doing: "reading at the source", path, source: take_io(take)? },
-        _ => CopyError::Refused(format!("the source says: {path}")),
+        _ => CopyError::Refused(format!("the source reports: {path}")),
     })
 }
 
-/// Write down an error of the system.
+/// Writes down an error of the system.
 pub fn put_io(put: &mut Put, error: &io::Error) {
     let code = error.raw_os_error().unwrap_or_default();
     put.u32(u32::try_from(code).unwrap_or_default());
     put.bytes(error.to_string().as_bytes());
 }
 
-/// Read an error of the system of the source. That it is full is nothing to the target.
+/// Reads an error of the system of the source. That it is full is nothing to the target.
 ///
 /// # Errors
 /// What makes no sense.

@@ -1,4 +1,4 @@
-//! Who sends: reads, and never writes.
+//! The sender: reads, and never writes.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -24,12 +24,12 @@ use crate::copy::{
 
 /// How long who connects may take to say who it is and what it wants.
 const GREETING: Duration = Duration::from_secs(5);
-/// How often it is told how far it is.
+/// How often it is reported how far it is.
 const EVERY: Duration = Duration::from_millis(500);
 /// Bytes of names in a frame.
 const NAMES_AT_ONCE: usize = 64 << 10;
 
-/// What is sent.
+/// What to send.
 #[derive(Debug)]
 pub enum Served {
     /// All that is in a directory.
@@ -38,12 +38,12 @@ pub enum Served {
     Device(PathBuf),
 }
 
-/// Send it to who shows the right certificate, as often as is asked for; `tell` hears of connections that
-/// were not answered to their end.
+/// Sends it to clients with the right certificate, any number of times; `tell` is called for
+/// connections that failed.
 ///
 /// # Errors
-/// Keys that can not be used, and what the system says of the listener. What a connection does ends that one
-/// alone.
+/// Keys that are not usable, and an error of the listener. An error of a connection ends only that
+/// one.
 pub fn serve(
     listener: &TcpListener,
     source: &Served,
@@ -57,7 +57,7 @@ pub fn serve(
             let (tcp, from) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) if is_of_one_connection(&error) => {
-                    tell(&format!("a connection was lost: {error}"));
+                    tell(&format!("lost a connection: {error}"));
                     continue;
                 }
                 Err(source) => {
@@ -82,7 +82,7 @@ pub fn serve(
     })
 }
 
-/// Whether another connection may work: see accept(2), "Error handling".
+/// Returns whether another connection may work: see accept(2), "Error handling".
 fn is_of_one_connection(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let all = [
@@ -149,7 +149,8 @@ fn is_another(job: Job, source: &Served) -> CopyError {
         Served::Device(_) => ("a device", "a tree"),
     };
     CopyError::Refused(format!(
-        "{is} is sent, and {wants} is asked for ({job:?}); give --device to both or to neither"
+        "the source sends {is}, but the target expects {wants} ({job:?}); use --device on both or \
+         on neither"
     ))
 }
 
@@ -169,7 +170,7 @@ impl Stream {
         Stream { line, behind: Cell::new(0), told: Cell::new(Instant::now()), pace }
     }
 
-    /// Do the job, and tell how it ended.
+    /// Does the job, and returns its result.
     fn end(self, job: impl FnOnce(&Stream) -> Result<(u8, Put), CopyError>) -> io::Result<()> {
         let ended = job(&self);
         // What was not told yet belongs to it, however it ended.
@@ -188,7 +189,7 @@ impl Stream {
         let length = put.0.len();
         if length > LONGEST_FRAME {
             return Err(CopyError::Refused(format!(
-                "{length} bytes of names and attributes of one thing are more than can be sent"
+                "{length} bytes of names and attributes of one file are more than can be sent"
             )));
         }
         self.line.borrow_mut().send(word, &put.0).at("sending", b"")
@@ -289,7 +290,7 @@ fn say_names(walk: &Walk, stream: &Stream) -> Result<(), CopyError> {
     stream.say(word::NAMES, &Put::default())
 }
 
-/// Nobody asks for those of what is not carried.
+/// No one asks for those of what is not carried.
 fn look(walk: &mut Walk, found: &Found) -> io::Result<(Attributes, Vec<u8>)> {
     match found.meta.kind {
         Kind::Directory | Kind::Socket => Ok(Default::default()),

@@ -31,7 +31,7 @@ impl Origin for RemoteTree {
             let said = match word {
                 word::TICK => Take(body).u64().map(Ok),
                 word::NEEDS => Take(body).needs().map(Err),
-                _ => Err(nonsense("what is no part of a count")),
+                _ => Err(nonsense("an invalid part of a count")),
             };
             match stream.said(said)? {
                 Ok(things) => (0..things).try_for_each(|_| tell.file_done())?,
@@ -71,7 +71,7 @@ impl Origin for RemoteTree {
                 word::TICK => read.u64().map(|bytes| Some(Ok(bytes))),
                 word::ENTRY => read.entry().map(|entry| Some(Err(entry))),
                 word::END => return Ok(()),
-                _ => Err(nonsense("what is no part of a manifest")),
+                _ => Err(nonsense("an invalid part of a manifest")),
             };
             match stream.said(said)? {
                 Some(Ok(bytes)) => tick(bytes)?,
@@ -118,7 +118,7 @@ impl Steps for RemoteSteps {
             word::ENTER => enter(&mut Take(body), self.levels.is_empty()),
             word::THING => thing(&mut Take(body)),
             word::LEAVE => leave(&mut Take(body)),
-            _ => Err(nonsense("what is no step")),
+            _ => Err(nonsense("an invalid step")),
         };
         match self.stream.said(read)? {
             Heard::End(vanished) if self.levels.is_empty() => {
@@ -132,7 +132,7 @@ impl Steps for RemoteSteps {
                 Ok(Some(Found { step: Step::Thing, name, meta }))
             }
             Heard::Leave(now, attributes) => self.leave(now, attributes).map(Some),
-            _ => self.stream.said(Err(nonsense("steps that make no walk"))),
+            _ => self.stream.said(Err(nonsense("steps in an invalid order"))),
         }
     }
 
@@ -149,14 +149,14 @@ impl Steps for RemoteSteps {
     fn leaving(&mut self) -> io::Result<(Meta, Attributes)> {
         match std::mem::replace(&mut self.said, Said::Nothing) {
             Said::Leave(now, attributes) => Ok((now, attributes)),
-            _ => Err(nonsense("no end of a directory")),
+            _ => Err(nonsense("a directory without an end")),
         }
     }
 
     fn look(&mut self, _: &Found) -> io::Result<(Attributes, Vec<u8>)> {
         match std::mem::replace(&mut self.said, Said::Nothing) {
             Said::Thing(looked) => looked,
-            _ => Err(nonsense("nothing of a thing")),
+            _ => Err(nonsense("a file without metadata")),
         }
     }
 
@@ -212,7 +212,7 @@ impl RemoteSteps {
 
     fn leave(&mut self, now: Meta, attributes: Attributes) -> Result<Found, CopyError> {
         let Some((name, meta, length)) = self.levels.last() else {
-            return self.stream.said(Err(nonsense("the end of what did not begin")));
+            return self.stream.said(Err(nonsense("the end of a directory that did not begin")));
         };
         self.path.truncate(*length);
         self.leaving = true;
@@ -233,7 +233,7 @@ enum Heard {
 fn enter(take: &mut Take, is_top: bool) -> io::Result<Heard> {
     let name = if is_top { CString::new(take.bytes()?)? } else { take.name()? };
     if is_top && !name.is_empty() {
-        return Err(nonsense("a top with a name"));
+        return Err(nonsense("a top directory with a name"));
     }
     Ok(Heard::Enter(name, take.meta()?))
 }
@@ -305,7 +305,8 @@ fn read_names(word: u8, take: &mut Take, names: &mut NameSet) -> io::Result<()> 
     Ok(())
 }
 
-/// A time of this machine by the clock of the source, and a while before, if both clocks are of any use.
+/// A time of this host by the clock of the source, and a while before, if both clocks are of any
+/// use.
 fn as_of((theirs, ours): (Stamp, Stamp), doubt: Duration, then: Stamp) -> Option<Stamp> {
     let apart = theirs.seconds.checked_sub(ours.seconds)?;
     if apart.abs() > APART_S {

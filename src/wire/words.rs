@@ -1,4 +1,4 @@
-//! How numbers, texts and what a tree holds are written down for the other side, the lowest byte first.
+//! Encoding of numbers, texts and entries of a tree for the other side, the lowest byte first.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -11,17 +11,17 @@ use crate::copy::{Attributes, Digest, Entry, Kind, Meta, Needs, Reserved, Stamp,
 /// The longest name that a kernel takes.
 const LONGEST_NAME: usize = 255;
 
-/// What is written.
+/// Buffer that is written to.
 #[derive(Debug, Default)]
 pub struct Put(pub Vec<u8>);
 
-/// What is read, piece by piece.
+/// Buffer that is read, piece by piece.
 #[derive(Debug)]
 pub struct Take<'a>(pub &'a [u8]);
 
-/// That the other side says what makes no sense.
+/// Returns the error that the other side sent something invalid.
 pub fn nonsense(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("the other side sends {what}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("the other side sent {what}"))
 }
 
 /// A name in a directory: never one that leads elsewhere.
@@ -29,12 +29,12 @@ pub fn name(name: &[u8]) -> io::Result<CString> {
     let is_none =
         matches!(name, b"" | b"." | b"..") || name.len() > LONGEST_NAME || name.contains(&b'/');
     if is_none {
-        return Err(nonsense("a name that is none"));
+        return Err(nonsense("an invalid name"));
     }
-    CString::new(name).map_err(|_| nonsense("a name that is none"))
+    CString::new(name).map_err(|_| nonsense("an invalid name"))
 }
 
-/// What the clock of this machine says.
+/// Returns the current time of this host.
 pub fn now() -> Stamp {
     let since = UNIX_EPOCH.elapsed().unwrap_or_default();
     Stamp {
@@ -44,17 +44,17 @@ pub fn now() -> Stamp {
 }
 
 impl Put {
-    /// Write a byte.
+    /// Writes a byte.
     pub fn byte(&mut self, value: u8) {
         self.0.push(value);
     }
 
-    /// Write four bytes.
+    /// Writes four bytes.
     pub fn u32(&mut self, value: u32) {
         self.0.extend(value.to_le_bytes());
     }
 
-    /// Write eight bytes.
+    /// Writes eight bytes.
     pub fn u64(&mut self, value: u64) {
         self.0.extend(value.to_le_bytes());
     }
@@ -65,18 +65,18 @@ impl Put {
         self.0.extend_from_slice(value);
     }
 
-    /// Write a time.
+    /// Writes a time.
     pub fn stamp(&mut self, value: Stamp) {
         self.0.extend(value.seconds.to_le_bytes());
         self.u32(value.nanos);
     }
 
-    /// Write a digest.
+    /// Writes a digest.
     pub fn digest(&mut self, value: &Digest) {
         self.0.extend(value.0);
     }
 
-    /// Write attributes.
+    /// Writes attributes.
     pub fn attributes(&mut self, value: &Attributes) {
         self.u32(u32::try_from(value.len()).unwrap_or(u32::MAX));
         for (name, value) in value {
@@ -85,7 +85,7 @@ impl Put {
         }
     }
 
-    /// Write what a kernel says of a thing.
+    /// Writes the metadata of an entry.
     pub fn meta(&mut self, meta: &Meta) {
         self.byte(number_of(meta.kind));
         for value in [meta.mode, meta.uid, meta.gid, meta.links, meta.device.0, meta.device.1] {
@@ -100,7 +100,7 @@ impl Put {
         self.byte(meta.is_mount.into());
     }
 
-    /// Write what a tree takes.
+    /// Writes what a tree takes.
     pub fn needs(&mut self, needs: &Needs) {
         for value in [needs.bytes.get(), needs.inodes, needs.totals.bytes, needs.totals.files] {
             self.u64(value);
@@ -112,7 +112,7 @@ impl Put {
         }
     }
 
-    /// Write a thing of a manifest.
+    /// Writes an entry of a manifest.
     pub fn entry(&mut self, entry: &Entry) {
         self.bytes(&entry.path);
         self.byte(number_of(entry.kind));
@@ -142,7 +142,7 @@ impl Put {
 impl<'a> Take<'a> {
     fn some(&mut self, count: usize) -> io::Result<&'a [u8]> {
         let (taken, rest) =
-            self.0.split_at_checked(count).ok_or_else(|| nonsense("less than it says"))?;
+            self.0.split_at_checked(count).ok_or_else(|| nonsense("less than it announced"))?;
         self.0 = rest;
         Ok(taken)
     }
@@ -153,59 +153,59 @@ impl<'a> Take<'a> {
         Ok(array)
     }
 
-    /// Read a byte.
+    /// Reads a byte.
     pub fn byte(&mut self) -> io::Result<u8> {
         self.array::<1>().map(|[byte]| byte)
     }
 
-    /// Read whether.
+    /// Reads whether.
     pub fn flag(&mut self) -> io::Result<bool> {
         self.byte().map(|byte| byte != 0)
     }
 
-    /// Read four bytes.
+    /// Reads four bytes.
     pub fn u32(&mut self) -> io::Result<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// Read eight bytes.
+    /// Reads eight bytes.
     pub fn u64(&mut self) -> io::Result<u64> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// Read bytes with their length before them.
+    /// Reads bytes with their length before them.
     pub fn bytes(&mut self) -> io::Result<&'a [u8]> {
         let length = self.u32()?;
         self.some(usize::try_from(length).unwrap_or(usize::MAX))
     }
 
-    /// Read a name in a directory: never one that leads elsewhere.
+    /// Reads a name in a directory: never one that leads elsewhere.
     pub fn name(&mut self) -> io::Result<CString> {
         name(self.bytes()?)
     }
 
-    /// Read a time.
+    /// Reads a time.
     pub fn stamp(&mut self) -> io::Result<Stamp> {
         let seconds = i64::from_le_bytes(self.array()?);
         let nanos = self.u32()?;
         if nanos >= 1_000_000_000 {
-            return Err(nonsense("a time that is none"));
+            return Err(nonsense("an invalid time"));
         }
         Ok(Stamp { seconds, nanos })
     }
 
-    /// Read a digest.
+    /// Reads a digest.
     pub fn digest(&mut self) -> io::Result<Digest> {
         self.array().map(Digest)
     }
 
-    /// Read attributes.
+    /// Reads attributes.
     pub fn attributes(&mut self) -> io::Result<Attributes> {
         let count = self.u32()?;
         (0..count).map(|_| Ok((self.bytes()?.to_vec(), self.bytes()?.to_vec()))).collect()
     }
 
-    /// Read what a kernel says of a thing.
+    /// Reads the metadata of an entry.
     pub fn meta(&mut self) -> io::Result<Meta> {
         Ok(Meta {
             kind: self.kind()?,
@@ -226,10 +226,10 @@ impl<'a> Take<'a> {
 
     fn kind(&mut self) -> io::Result<Kind> {
         let number = usize::from(self.byte()?);
-        KINDS.get(number).copied().ok_or_else(|| nonsense("a kind that is none"))
+        KINDS.get(number).copied().ok_or_else(|| nonsense("an invalid type"))
     }
 
-    /// Read what a tree takes.
+    /// Reads what a tree takes.
     pub fn needs(&mut self) -> io::Result<Needs> {
         Ok(Needs {
             bytes: Bytes::new(self.u64()?),
@@ -243,7 +243,7 @@ impl<'a> Take<'a> {
         Ok(Reserved { path: self.bytes()?.to_vec(), name: self.bytes()?.to_vec() })
     }
 
-    /// Read a thing of a manifest.
+    /// Reads an entry of a manifest.
     pub fn entry(&mut self) -> io::Result<Entry> {
         Ok(Entry {
             path: self.bytes()?.to_vec(),

@@ -191,11 +191,11 @@ async fn rubbish_is_refused_by_name_and_stops_nobody() {
             "InvalidArgument",
             "../../etc",
         ),
-        ("empty-id", String::new(), grow.clone(), "InvalidArgument", "no id of a volume"),
+        ("empty-id", String::new(), grow.clone(), "InvalidArgument", "not the id of a volume"),
         ("bad-mode", ours(), create("pvc-1", "ntfs", None), "InvalidArgument", "ntfs"),
         ("bad-class", ours(), create("pvc-1", "ext4", Some("colour")), "InvalidArgument", "colour"),
         ("other-name", ours(), create("pvc-9", "ext4", None), "InvalidArgument", "pvc-9"),
-        ("no-volume", ours(), grow, "NotFound", "there is no volume"),
+        ("no-volume", ours(), grow, "NotFound", "does not exist"),
     ];
     for (name, volume, work, _, _) in all.clone() {
         world.api.put(&rubbish(name, volume, work));
@@ -401,7 +401,7 @@ async fn a_panic_in_one_piece_of_work_is_its_failure_alone() {
     machine.host.panic_at("lvcreate");
     for name in ["other-0", "other-1"] {
         let said = refused(cluster.ensure(&want("pvc-1", 8, &[])).await, Reason::Failed);
-        assert!(said.contains("fault"), "{said}");
+        assert!(said.contains("internal error"), "{said}");
         cluster.remove(&id("alpha", name)).await.unwrap();
     }
     machine.host.mend();

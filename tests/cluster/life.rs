@@ -109,7 +109,7 @@ async fn a_growth_without_room_says_which_one_would_succeed() {
     let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     cluster.ensure(&want("pvc-2", 100, &[])).await.unwrap();
     let said = refused(cluster.grow(&made.id, growth(2000)).await, Reason::ExpansionOutOfRange);
-    assert!(said.contains("ask for 817889280 bytes or less"), "{said}");
+    assert!(said.contains("request 817889280 bytes or less"), "{said}");
     let grown = cluster.grow(&made.id, growth(780)).await.unwrap();
     assert_eq!(grown.size.get(), 817_889_280);
 }

@@ -58,7 +58,7 @@ async fn a_line_of_the_work_for_an_object_says_whose_it_is() {
     api.panic_at(Some("/bad"));
     let running = run(&api, &stop);
     tokio::time::sleep(LONG).await;
-    let said = lines.with("the work for an object is not done yet");
+    let said = lines.with("failed to reconcile an object; retrying");
     let told = |one: &serde_json::Value, key| one["span"][key].as_str().unwrap().to_owned();
     let whose: BTreeSet<(String, String)> =
         said.iter().map(|one| (told(one, "controller"), told(one, "object"))).collect();

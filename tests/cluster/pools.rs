@@ -239,7 +239,7 @@ async fn a_pool_that_can_be_nowhere_says_why() {
     let _cluster = world.controller().await;
     pool(&world, "fast", of_groups(&["vg0"]));
     let told = status(&world, "fast", |told| told.message.is_some()).await;
-    assert_eq!(told.message.as_deref(), Some("no node has these labels"));
+    assert_eq!(told.message.as_deref(), Some("no node matches the node selector"));
     pool(
         &world,
         "fast.ssd",

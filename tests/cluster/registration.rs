@@ -69,5 +69,5 @@ async fn a_driver_that_the_kubelet_refuses_ends_with_a_sentence() {
     let mut driver = Registered::start().await;
     driver.notify(false).await;
     let error = driver.ended().await.unwrap_err();
-    assert!(error.to_string().contains("the kubelet refuses the driver"), "{error}");
+    assert!(error.to_string().contains("the kubelet rejected the driver"), "{error}");
 }

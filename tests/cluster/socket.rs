@@ -116,7 +116,7 @@ async fn each_answer_of_a_node_has_its_code_on_the_socket() {
     driver.machine.host.close(&opened);
     driver.delete(id).await.unwrap();
     driver.delete(id).await.unwrap();
-    refused(driver.expand(id, 300).await, Code::NotFound, "there is no volume");
+    refused(driver.expand(id, 300).await, Code::NotFound, "does not exist");
     driver.delete("a volume of another driver").await.unwrap();
 }
 

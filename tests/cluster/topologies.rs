@@ -65,8 +65,8 @@ async fn a_claim_whose_class_names_keys_of_others_is_told_once_which_key_there_i
     );
     let text = event.note.clone().unwrap();
     for words in [
-        "class hostname name kubernetes.io/hostname",
-        "only the key topology.lvm.csi.pliant.io/node, whose values are names of nodes",
+        "StorageClass hostname use kubernetes.io/hostname",
+        "only the key topology.lvm.csi.pliant.io/node, with node names as values",
         "allowedTopologies: [{matchLabelExpressions: [{key: topology.lvm.csi.pliant.io/node, values: [NODE]}]}]",
     ] {
         assert!(text.contains(words), "{words}: {text}");

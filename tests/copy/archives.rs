@@ -157,7 +157,7 @@ fn again_is_nothing_and_something_else_is_refused() {
     assert_eq!(snapshot(&world.target()), before);
     let other = tar(&[(EntryType::Regular, b"x", b"", b"x")]);
     let error = unpacked(&world, &other).unwrap_err();
-    assert!(error.to_string().starts_with("the target is not empty: it has d;"), "{error}");
+    assert!(error.to_string().starts_with("the target is not empty: it contains d;"), "{error}");
     assert_eq!(snapshot(&world.target()), before);
 }
 
@@ -184,22 +184,22 @@ fn hostile_archives_are_refused_and_leave_nothing() {
     let file = |path: &'static [u8]| (Regular, path, &b""[..], &b"x"[..]);
     let cases: Vec<(&str, Vec<Thing>)> = vec![
         ("is an absolute path", vec![file(b"/etc/passwd")]),
-        ("leads out of it", vec![file(b"../x")]),
-        ("leads out of it", vec![file(b"a/../../x")]),
-        ("no directory", vec![(Symlink, b"l", b"../outside", b""), file(b"l/x")]),
-        ("no directory", vec![(Symlink, b"l", b"/", b""), file(b"l/tmp/x")]),
-        ("twice in it", vec![(Symlink, b"l", b"..", b""), (Directory, b"l", b"", b"")]),
-        ("no directory", vec![file(b"f"), file(b"f/x")]),
-        ("leads out of it", vec![(Link, b"n", b"../outside/archive", b"")]),
+        ("points outside of it", vec![file(b"../x")]),
+        ("points outside of it", vec![file(b"a/../../x")]),
+        ("not a directory", vec![(Symlink, b"l", b"../outside", b""), file(b"l/x")]),
+        ("not a directory", vec![(Symlink, b"l", b"/", b""), file(b"l/tmp/x")]),
+        ("appears twice", vec![(Symlink, b"l", b"..", b""), (Directory, b"l", b"", b"")]),
+        ("not a directory", vec![file(b"f"), file(b"f/x")]),
+        ("points outside of it", vec![(Link, b"n", b"../outside/archive", b"")]),
         ("is an absolute path", vec![(Link, b"n", b"/etc/passwd", b"")]),
-        ("not in it", vec![(Link, b"n", b"nothing", b"")]),
+        ("not in the archive", vec![(Link, b"n", b"nothing", b"")]),
         (
-            "no directory",
+            "not a directory",
             vec![(Symlink, b"l", b"../outside", b""), (Link, b"n", b"l/archive", b"")],
         ),
         ("is a device", vec![(Block, b"sda", b"", b"")]),
         ("is a device", vec![(Char, b"null", b"", b"")]),
-        ("is not known", vec![(EntryType::new(b'Z'), b"odd", b"", b"")]),
+        ("unknown type", vec![(EntryType::new(b'Z'), b"odd", b"", b"")]),
     ];
     for (why, things) in cases {
         let world = World::new();
@@ -225,7 +225,7 @@ fn bombs_are_bounded() {
     let world = World::new();
     let max_size = Some(Bytes::mib(2));
     let error = Unpacking { max_size, ..Unpacking::default() }.of(&world, &archive).unwrap_err();
-    assert!(error.to_string().starts_with("the archive holds more than 2 MiB"), "{error}");
+    assert!(error.to_string().starts_with("the archive is larger than 2 MiB"), "{error}");
     assert!(is_as_it_was(&world));
     // A size that nothing follows, more than any disk has.
     let mut header = plain_header(1 << 60);
@@ -234,7 +234,7 @@ fn bombs_are_bounded() {
     let mut builder = Builder::new(Vec::new());
     builder.append(&header, &b""[..]).unwrap();
     let error = unpacked(&world, &builder.into_inner().unwrap()).unwrap_err();
-    assert!(error.to_string().starts_with("the archive holds more than "), "{error}");
+    assert!(error.to_string().starts_with("the archive is larger than "), "{error}");
     // A name that would be kept in memory.
     let mut builder = Builder::new(Vec::new());
     let name = vec![b'x'; 3 << 20];
@@ -242,10 +242,10 @@ fn bombs_are_bounded() {
     thing(&mut builder, EntryType::Regular, b"x", b"", b"");
     let error = unpacked(&world, &builder.into_inner().unwrap()).unwrap_err();
     assert!(error.to_string().contains("longer than 1 MiB"), "{error}");
-    // What goes on after the end.
+    // What follows the end of the archive.
     let endless = [good(), vec![0; 20 << 20]].concat();
     let error = unpacked(&world, &endless).unwrap_err();
-    assert!(error.to_string().contains("goes on after the end"), "{error}");
+    assert!(error.to_string().contains("follows the end of the archive"), "{error}");
     assert!(is_as_it_was(&world));
 }
 
@@ -285,7 +285,7 @@ fn a_path_of_a_mebibyte_is_refused_at_once() {
     builder.append(&header, &record[..]).unwrap();
     thing(&mut builder, EntryType::Regular, b"x", b"", b"x");
     let error = unpacked(&world, &builder.into_inner().unwrap()).unwrap_err();
-    assert!(error.to_string().ends_with("4096 are the most"), "{error}");
+    assert!(error.to_string().ends_with("at most 4096 are allowed"), "{error}");
     assert!(is_as_it_was(&world));
 }
 

@@ -81,7 +81,7 @@ fn contents_sizes_and_holes_are_compared() {
         // Where the data lies is known for sure when it has been written.
         File::open(path).unwrap().sync_all().unwrap();
     });
-    let holes = "sparse: holes are filled: 4194304 bytes are stored, 524288 in the source";
+    let holes = "sparse: holes are allocated: 4194304 bytes are stored, 524288 in the source";
     assert_eq!(filled, holes);
 }
 

@@ -227,7 +227,7 @@ fn what_is_not_public_is_not_asked_by_address_by_name_or_after_a_redirection() {
         let url = format!("http://{host}:{port}/a.tar");
         let error = fetched_within(&public, &world, &url, b"").unwrap_err();
         assert_eq!(error.code(), 2, "{error}");
-        assert!(error.to_string().contains("leads to no public address"), "{error}");
+        assert!(error.to_string().contains("does not resolve to a public address"), "{error}");
     }
     // What is allowed leads on to what is not.
     let allowed = vec!["127.0.0.1/32".parse().unwrap()];
@@ -236,7 +236,10 @@ fn what_is_not_public_is_not_asked_by_address_by_name_or_after_a_redirection() {
         let moved = format!("302 Found\r\nLocation: http://{host}:{port}/b.tar");
         let (url, served) = serve(vec![answer(&moved, b"")]);
         let error = fetched_within(&allowed, &world, &url, b"").unwrap_err();
-        assert!(error.to_string().contains("/b.tar leads to no public address"), "{error}");
+        assert!(
+            error.to_string().contains("/b.tar does not resolve to a public address"),
+            "{error}"
+        );
         assert_eq!(served.join().unwrap().len(), 1);
     }
     listener.set_nonblocking(true).unwrap();
@@ -259,7 +262,7 @@ fn a_server_is_believed_if_its_authority_is_known_here_or_in_the_bundle() {
     // Another try helps once the bundle is given.
     assert_eq!(error.code(), 5, "{error:?}");
     let error = pliant::causes::in_full(&error);
-    assert!(error.contains("/a.tar: its certificate is signed by an authority"), "{error}");
+    assert!(error.contains("/a.tar: its certificate is signed by an unknown authority"), "{error}");
     assert!(error.contains("populator.caBundle") && error.contains("--ca-bundle"), "{error}");
     assert!(!error.contains("secret"), "{error}");
     assert!(served.join().unwrap().is_empty() && is_as_it_was(&world));
@@ -356,8 +359,8 @@ fn a_proxy_that_does_not_is_named_without_its_password() {
     let at = by.trim_start_matches("http://");
     let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     for (proxy, why) in [
-        (with_password.clone(), format!("by the proxy {at}: ")),
-        (format!("http://user:secret@{closed}"), format!("by the proxy {closed}: ")),
+        (with_password.clone(), format!("through the proxy {at}: ")),
+        (format!("http://user:secret@{closed}"), format!("through the proxy {closed}: ")),
     ] {
         let route = Route { proxies: proxies(&[("HTTPS_PROXY", &proxy)]), ..Route::default() };
         let error = fetched_by(&route, &world, "https://files.invalid/", b"").unwrap_err();
@@ -393,14 +396,14 @@ fn where_public_addresses_alone_are_asked_a_proxy_is_asked_for_named_hosts_alone
     }
     // What needs no proxy is looked at by its address.
     let error = fetched_by(&of(closed, &["127.0.0.1"]), &world, "http://127.0.0.1:1/", b"");
-    assert!(error.unwrap_err().to_string().contains("leads to no public address"));
+    assert!(error.unwrap_err().to_string().contains("does not resolve to a public address"));
     // A host that is named leads on to one that is not.
     let moved = answer("302 Found\r\nLocation: http://10.0.0.1/b.tar", b"");
     let (by, asked) = proxy(vec![Some(moved), Some(answer("200 OK", &archive))], 0);
     let route = of(&by, &["*.named.invalid"]);
     let error = fetched_by(&route, &world, "http://a.named.invalid/a.tar", &archive).unwrap_err();
     assert!(
-        error.to_string().starts_with("http://10.0.0.1/b.tar is fetched by a proxy"),
+        error.to_string().starts_with("http://10.0.0.1/b.tar is fetched through a proxy"),
         "{error}"
     );
     fetched_by(&route, &world, "http://b.named.invalid/a.tar", &archive).unwrap();
@@ -478,7 +481,10 @@ fn the_command_takes_authorities_and_proxies_from_its_variables() {
     world.clear();
     let told = run("https://localhost:1/", &archive, &world, &[none]);
     let message = told["message"].as_str().unwrap();
-    assert!(message.contains("no authority is known here; give the certificate"), "{message}");
+    assert!(
+        message.contains("no certificate authority is configured; set the PEM certificate"),
+        "{message}"
+    );
     // By the proxy, and believed by the bundle, without any of the machine.
     let (url, served) = serve_tls(&keys, vec![answer("200 OK", &archive)]);
     let port = url.rsplit(':').next().unwrap().parse().unwrap();

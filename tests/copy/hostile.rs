@@ -89,7 +89,7 @@ fn a_target_that_no_copy_has_filled_is_left_as_it_is() {
     for round in [Round::Hot, Round::Final] {
         let said = world.copy(round).unwrap_err();
         assert!(matches!(said, CopyError::Refused(_)), "{said:?}");
-        assert!(said.to_string().contains("it has kept"), "{said}");
+        assert!(said.to_string().contains("it contains kept"), "{said}");
         assert_eq!(fs::read(world.target().join("kept")).unwrap(), b"kept");
     }
 }

@@ -87,11 +87,17 @@ fn a_tree_is_no_device_and_a_device_no_tree() {
     let (hand, tell) = (Hand::default(), &mut Progress::silent());
     let asked = RemoteDisk(sender.remote());
     let error = copy_disk(&asked, &disk, Round::Final, &hand, tell).unwrap_err();
-    assert!(error.to_string().contains("a tree is sent, and a device is asked for"), "{error}");
+    assert!(
+        error.to_string().contains("the source sends a tree, but the target expects a device"),
+        "{error}"
+    );
     let sender = Sender::of(Served::Device(disk.clone()));
     fs::remove_file(&disk).unwrap();
     let error = copy_of(sender.remote(), &world).unwrap_err();
-    assert!(error.to_string().contains("a device is sent, and a tree is asked for"), "{error}");
+    assert!(
+        error.to_string().contains("the source sends a device, but the target expects a tree"),
+        "{error}"
+    );
     assert_eq!(error.code(), 2);
 }
 

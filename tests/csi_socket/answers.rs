@@ -154,8 +154,8 @@ async fn capabilities_are_confirmed_or_objected_to() {
     for (access, mode, objection) in [
         (mount(""), SingleNodeSingleWriter, ""),
         (mount("ext4"), SingleNodeSingleWriter, ""),
-        (mount("xfs"), SingleNodeSingleWriter, "the volume was made as ext4"),
-        (block, SingleNodeSingleWriter, "the volume was made as ext4"),
+        (mount("xfs"), SingleNodeSingleWriter, "the volume was created as ext4"),
+        (block, SingleNodeSingleWriter, "the volume was created as ext4"),
         (
             mount(""),
             MultiNodeReaderOnly,

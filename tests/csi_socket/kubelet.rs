@@ -41,7 +41,7 @@ async fn a_volume_is_mounted_where_the_directory_of_the_kubelet_leads_and_unmoun
         node.node_publish_volume(publish("/var/lib/k0s/kubelet")).await.unwrap_err(),
     ] {
         assert_eq!(refused.code(), Code::FailedPrecondition);
-        let todo = "names its own /var/lib/k0s/kubelet: set the value kubeletDir to that";
+        let todo = "uses /var/lib/k0s/kubelet: set the chart value kubeletDir to it";
         assert!(refused.message().ends_with(todo), "{}", refused.message());
     }
     assert_eq!(host.counts(), before, "nothing was mounted where nobody would see it");

@@ -83,7 +83,7 @@ async fn bad_requests_have_their_codes() {
     let refused = controller.create_snapshot(pb::CreateSnapshotRequest::default()).await;
     assert_eq!(
         refused.unwrap_err().message(),
-        "Controller/CreateSnapshot is not supported, and no capability for it is declared: ask for \
-         those that are"
+        "Controller/CreateSnapshot is not supported, and the driver declares no capability for it: \
+         call only what it declares"
     );
 }

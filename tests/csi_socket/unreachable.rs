@@ -83,9 +83,9 @@ async fn a_pool_whose_groups_all_miss_a_disk_is_unavailable() {
     }
 
     let (made, grown, room) = asked(&mut driver, "old", 32).await;
-    let words = ["fast", "vg0", "vg1", &gone[0].1, &gone[1].1, "bring the disk back"];
+    let words = ["fast", "vg0", "vg1", &gone[0].1, &gone[1].1, "reattach the disk"];
     assert_says(&made, Code::Unavailable, &words);
-    assert_says(&grown, Code::Unavailable, &["fast", "vg0", &gone[0].1, "bring the disk back"]);
+    assert_says(&grown, Code::Unavailable, &["fast", "vg0", &gone[0].1, "reattach the disk"]);
     assert_eq!(room, (0, 0));
 
     for (disk, _) in &gone {
@@ -125,7 +125,13 @@ async fn a_full_group_beside_one_that_is_away_says_both() {
     let (made, grown, room) = asked(&mut driver, "old", 104).await;
     // Another node may have room: only this code lets the pod go there.
     let most = (100 - 20) << 20;
-    let words = ["no room in pool fast", &most.to_string(), "vg1", &uuid, "bring the disk back"];
+    let words = [
+        "insufficient capacity in pool fast",
+        &most.to_string(),
+        "vg1",
+        &uuid,
+        "reattach the disk",
+    ];
     assert_says(&made, Code::ResourceExhausted, &words);
     assert_says(&grown, Code::Unavailable, &["fast", "vg1", &uuid]);
     assert_eq!(room, (most, most));

@@ -49,7 +49,7 @@ fn a_volume_that_is_not_wiped_yet_is_healthy_and_shown_to_nobody() {
         host.fail("BLKZEROOUT", Failing::Always);
         Op::Create(Mode::Block).ask(&host, &node).await.expect("it is wiped behind the answer");
         assert_eq!(told(&node).await, []);
-        let said = Op::Stage(Mode::Block).ask(&host, &node).await.expect_err("it can not be wiped");
+        let said = Op::Stage(Mode::Block).ask(&host, &node).await.expect_err("it cannot be wiped");
         assert!(said.starts_with("Unavailable"), "{said}");
         let said = Op::Publish(Mode::Block).ask(&host, &node).await.expect_err("it is not staged");
         assert!(
@@ -76,7 +76,7 @@ fn a_node_lacks_every_group_only_if_no_disk_has_or_may_have_one() {
             node.lacks_every_group().await
         };
         let said = lacking(&[("fast", "nope")]).await.expect("it has none");
-        assert!(said.contains("volume group nope") && said.contains("here are vg0"), "{said}");
+        assert!(said.contains("volume group nope") && said.contains("the node has vg0"), "{said}");
         let said = lacking(&[("fast", "nope"), ("slow", "none")]).await.expect("it has none");
         assert!(said.contains("nope") && said.contains("none"), "{said}");
         assert_eq!(lacking(&[("fast", "vg0")]).await, None);

@@ -35,9 +35,9 @@ fn states(node: &Node, disks: &[PathBuf]) -> Vec<DiskState> {
     disks.iter().map(|disk| state(node, disk).state).collect()
 }
 
-/// The name of the group after `make volume group`.
+/// The name of the group after `create volume group`.
 fn group_of(step: &str) -> String {
-    let rest = step.split("make volume group ").nth(1).expect("it makes one");
+    let rest = step.split("create volume group ").nth(1).expect("it makes one");
     rest.split(' ').next().expect("a name").to_owned()
 }
 
@@ -64,12 +64,14 @@ fn a_dry_run_says_what_is_then_done_and_changes_nothing() {
         assert_eq!(
             steps,
             [
-                format!("make volume group {first} on /dev/fake0 (blank, 1 GiB)"),
+                format!("create volume group {first} on /dev/fake0 (blank, 1 GiB)"),
                 format!(
-                    "wipe /dev/fake1, which carries swap, then make volume group {second} on it"
+                    "wipe /dev/fake1, which carries swap, then create volume group {second} on it"
                 ),
-                "/dev/fake2 waits to join a group (blank, 1 GiB)".to_owned(),
-                "/dev/fake3 waits to join a group, and is wiped then: it carries swap".to_owned(),
+                "/dev/fake2 joins a volume group when one needs space (blank, 1 GiB)".to_owned(),
+                "/dev/fake3 joins a volume group when one needs space, and is wiped then: it \
+                 carries swap"
+                    .to_owned(),
             ]
         );
         assert_eq!((pool.refused, pool.health), (Vec::new(), Health::Unavailable));
@@ -120,7 +122,9 @@ fn a_disk_that_is_not_blank_is_refused_by_name_until_it_may_be_wiped() {
             let node = start(&host, &[plan]).await;
             let pool = node.storage().pools.remove(0);
             assert_eq!((pool.plan.len(), pool.refused.len()), (0, 1), "{pool:?}");
-            for words in ["/dev/fake0", "swap", "`--allow-wipe-disk /dev/fake0`", "`wipe: true`"] {
+            for words in
+                ["/dev/fake0", "swap", "`--allow-wipe-disk /dev/fake0`", "`wipeExisting: true`"]
+            {
                 assert!(pool.refused[0].contains(words), "{words}: {pool:?}");
             }
             let told = state(&node, &disk);
@@ -163,7 +167,7 @@ fn a_missing_disk_is_told_and_taken_when_it_comes() {
         let node = start(&host, &plans).await;
         let told = state(&node, &name);
         assert_eq!((told.state, told.size), (DiskState::Missing, None));
-        assert!(told.message.expect("a reason").contains("there is no disk"));
+        assert!(told.message.expect("a reason").contains("does not exist"));
 
         let disk = host.add_disk(Bytes::gib(1));
         host.link(&name, &disk);
@@ -245,7 +249,7 @@ fn the_disk_of_a_pool_is_not_wiped_for_another_although_it_is_empty() {
             let node = start(&host, &plans).await;
             let is_it = |pool: &PoolStatus| pool.name == plans[0].name;
             let refused = node.storage().pools.into_iter().find(is_it).expect("a pool").refused;
-            assert!(refused[0].contains("which pool fast has"), "{refused:?}");
+            assert!(refused[0].contains("which belongs to pool fast"), "{refused:?}");
             let _no_room = node.ensure(&in_pool(plans[0].name.as_str(), "big", 600)).await;
             assert_eq!(host.effects(), [""; 0]);
         }

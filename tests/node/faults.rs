@@ -70,7 +70,7 @@ async fn attempt(
 fn untrue(said: &str, case: &Case) -> Option<String> {
     let known =
         ["Failed", "Unavailable", "PreconditionFailed"].iter().any(|known| said.starts_with(known));
-    let names_spare = || said.contains("spare disk /dev/fake1 was not taken");
+    let names_spare = || said.contains("standby disk /dev/fake1 was not used");
     let without_spare =
         case.disks == Disks::Spare && said.starts_with("InsufficientCapacity") && names_spare();
     (!known && !without_spare).then(|| format!("a failed call is told as {said}"))

@@ -176,6 +176,6 @@ fn a_fence_that_cannot_be_read_lets_nobody_in() {
         crate::machine::type_in(&host, "vg0", &line).await;
         let node = setup.start(&host).await;
         let said = refused(node.stage(&staging(EXT4)).await);
-        assert!(said.contains("do not say what it is"), "{said}");
+        assert!(said.contains("do not identify it"), "{said}");
     });
 }

@@ -93,7 +93,7 @@ fn options_that_the_kernel_does_not_mount_are_refused() {
         host.run_kernel("5.15.0-91-generic");
         for (options, words) in [
             ("-i nrext64=1", "needs Linux 5.19, and the node has 5.15.0-91-generic"),
-            ("-b size=64k", "larger than the pages of the node"),
+            ("-b size=64k", "larger than the page size of the node"),
         ] {
             let said = refused(&node, &wanted(VOLUME, FsKind::Xfs, 320, options)).await;
             assert!(said.contains(words), "{said}");

@@ -61,6 +61,9 @@ fn a_volume_that_no_list_can_name_is_told_by_its_pool() {
         let told = node.storage_health().await;
         let [ailing] = &told[..] else { panic!("{told:?}") };
         assert_eq!((ailing.ailment.reason, ailing.unreachable), ("VolumeUnreadable", false));
-        assert!(ailing.ailment.message.contains(&format!("vg0/{lv} do not say")), "{ailing:?}");
+        assert!(
+            ailing.ailment.message.contains(&format!("vg0/{lv} do not identify")),
+            "{ailing:?}"
+        );
     });
 }

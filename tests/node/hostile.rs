@@ -119,7 +119,7 @@ fn one_volume_whose_tags_were_changed_by_hand_hides_no_other() {
                 .collect();
             assert_eq!(names, ["neighbour"], "{tag}");
             for op in [Op::Create(EXT4), Op::Stage(EXT4), Op::Grow(LARGE), Op::Delete] {
-                let said = op.ask(&host, &node).await.expect_err("its tags do not say what it is");
+                let said = op.ask(&host, &node).await.expect_err("its tags do not identify it");
                 assert!(said.starts_with("PreconditionFailed"), "{op:?}: {said}");
             }
             assert_eq!(host.effects(), [""; 0], "{tag}");
@@ -551,7 +551,7 @@ fn a_panic_while_one_disk_is_looked_at_is_the_refusal_of_that_disk() {
         };
         let told = states();
         assert_eq!((told[0].1, told[1].1), (DiskState::Refused, DiskState::Spare), "{told:?}");
-        assert!(told[0].0.contains("the program has an error"), "{told:?}");
+        assert!(told[0].0.contains("internal error"), "{told:?}");
         let size = one.get() >> 20;
         node.ensure(&want("large", Mode::Block, size)).await.expect("the good disk joins");
         let refused = states().into_iter().filter(|(_, state)| *state == DiskState::Refused);
@@ -576,7 +576,7 @@ fn a_panic_while_a_group_is_made_on_a_disk_keeps_no_other_pool_waiting() {
         };
         assert_eq!(sizes(&node), [false, true, true]);
         let refused = node.storage().pools[0].refused.join(" ");
-        assert!(refused.contains("the program has an error"), "{refused}");
+        assert!(refused.contains("internal error"), "{refused}");
         host.mend();
         node.set_pools(plans).await.expect("disks are listed");
         assert_eq!(sizes(&node), [true; 3], "it is taken up when the fault is gone");
@@ -885,7 +885,7 @@ fn what_a_pool_names_and_is_no_disk_is_not_taken() {
         assert_eq!(host.effects(), [""; 0]);
         for pool in node.storage().pools {
             let refused = pool.refused.join(" ");
-            assert!(refused.contains("which is no disk"), "{refused}");
+            assert!(refused.contains("which is not a usable disk"), "{refused}");
         }
     });
 }
@@ -906,11 +906,11 @@ fn a_growth_that_the_kernel_refuses_keeps_no_workload_from_its_data() {
             for _ in 0..2 {
                 Op::Stage(mode).ask(&host, &node).await.expect("its data is good");
                 let said = Op::Expand.ask(&host, &node).await.expect_err("it is refused");
-                assert!(said.contains("could not be grown") && said.contains(call), "{said}");
+                assert!(said.contains("failed to grow") && said.contains(call), "{said}");
                 let health = node.volume_health(&id_of(VOLUME)).await.expect("a look");
                 let told = health.iter().find(|one| one.reason == "FilesystemResizePending");
                 let told = &told.expect("its condition says why").message;
-                assert!(told.contains("could not be grown"), "{told}");
+                assert!(told.contains("failed to grow"), "{told}");
             }
 
             host.forget_effects();

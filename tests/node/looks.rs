@@ -170,7 +170,7 @@ fn a_merge_that_lvm_refuses_is_told_and_nothing_is_mounted() {
         host.write_at(&device, 1024, &[1; 1024]);
         host.fail("lvconvert", Failing::Once);
         let said = Op::Stage(EXT4).ask(&host, &node).await.expect_err("it was not merged");
-        assert!(said.contains("could not be merged back"), "{said}");
+        assert!(said.contains("so did the merge of its resize snapshot"), "{said}");
         assert!(!format!("{:?}", host.state().mounts).contains(STAGING));
     });
 }
@@ -248,11 +248,11 @@ fn a_volume_with_other_promises_is_not_taken_for_this_one() {
         for (class, difference) in [
             (
                 Class { wipe: Wipe::None, ..Class::default() },
-                "its wipe is zero, none was asked for",
+                "its wipe is zero, none was requested",
             ),
             (
                 Class { safety: Safety::Required, ..Class::default() },
-                "its safety is best-effort, required was asked for",
+                "its resizeSnapshot is best-effort, required was requested",
             ),
         ] {
             let answer = node.ensure(&NewVolume { class, ..asked.clone() }).await;
@@ -331,7 +331,7 @@ fn a_safety_snapshot_takes_an_eighth_of_its_volume_and_four_extents_at_least() {
                 Op::Stage(EXT4).ask(&host, &node).await.expect("stage");
                 let health = node.volume_health(&id_of(VOLUME)).await.expect("a look");
                 let told = health.first().map(|ailment| ailment.message.clone());
-                let words = format!("takes {takes} MiB, and {free} MiB is free");
+                let words = format!("needs {takes} MiB, and {free} MiB is free");
                 assert_eq!(told.is_some_and(|told| told.contains(&words)), left, "{health:?}");
             });
         }

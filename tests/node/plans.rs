@@ -339,7 +339,7 @@ fn no_volume_is_made_in_a_group_that_is_let_go() {
     let mut refused = 0;
     for n in 1.. {
         let (effects, made) = block_on(remove_the_last_one(n));
-        let changed = |reason: &str| reason.contains("was changed just now");
+        let changed = |reason: &str| reason.contains("has just changed");
         refused += usize::from(
             matches!(&made, Err(VolumeError::Unavailable { reason }) if changed(reason)),
         );
@@ -392,7 +392,7 @@ fn a_group_that_two_pools_name_stays_where_it_is() {
         assert_eq!(storage.groups.len(), 1);
         assert_eq!(storage.groups[0].pool.as_str(), "old");
         let refused = &storage.pools[0].refused;
-        assert!(refused[0].contains("vg0 is in pool old already"), "{refused:?}");
+        assert!(refused[0].contains("vg0 is already in pool old"), "{refused:?}");
         assert!(!is_there(&node, VOLUME).await, "it hides nothing");
 
         node.ensure(&in_pool("old", VOLUME, 64)).await.expect("create");
@@ -418,7 +418,7 @@ fn new_volumes_leave_the_reserve_to_growths() {
             Err(VolumeError::InsufficientCapacity { free, largest, hindrance, .. }) => {
                 assert_eq!((free, largest), (Bytes::mib(760), Bytes::mib(380)));
                 let hindrance = hindrance.expect("it is told");
-                assert!(hindrance.contains("99 MiB of each group"), "{hindrance}");
+                assert!(hindrance.contains("99 MiB of each volume group"), "{hindrance}");
             }
             other => panic!("{other:?}"),
         }

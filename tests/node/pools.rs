@@ -94,7 +94,7 @@ fn bytes_that_nobody_knows_are_no_blank_disk() {
         let disk = host.add_disk(Bytes::gib(1));
         host.write_at(&disk, 900 << 10, b"a database without a header");
         let trouble = make_on(&host, &disk, false).await.expect("it is not blank");
-        assert!(trouble.contains("bytes that no known signature explains"), "{trouble}");
+        assert!(trouble.contains("data without a known signature"), "{trouble}");
         assert_eq!(host.effects(), Vec::<String>::new());
     });
 }
@@ -157,7 +157,7 @@ fn two_logical_volumes_of_one_name_are_refused() {
         // One that has not seen them before: where it was seen last it is taken for the one.
         let node = start(&host, node_plans()).await;
         let said = refusal(node.remove(&id_of(VOLUME)).await);
-        assert!(said.contains("is in volume groups vg0 and vg1"), "{said}");
+        assert!(said.contains("exists in volume groups vg0 and vg1"), "{said}");
         assert!(host.group("vg0").expect("a group").lvs.contains_key(&lv));
     });
 }
@@ -175,7 +175,7 @@ fn a_volume_whose_tags_cannot_be_read_is_not_absent() {
             let lv = lv_name(id_of(VOLUME).key());
             type_in(&host, "vg0", &format!("lvchange -y --deltag {tag} vg0/{lv}")).await;
             let said = refusal(node.remove(&id_of(VOLUME)).await);
-            assert!(said.contains("do not say what it is"), "{tag}: {said}");
+            assert!(said.contains("do not identify it"), "{tag}: {said}");
             assert!(host.group("vg0").expect("a group").lvs.contains_key(&lv), "{tag}");
         }
     });
@@ -210,7 +210,7 @@ fn a_class_without_a_pool_takes_the_default_or_the_oldest() {
         elsewhere.class.pool = Some("fast".parse().expect("a name"));
         match node.ensure(&elsewhere).await {
             Err(VolumeError::AlreadyExists { difference, .. }) => {
-                assert_eq!(difference, "its pool is default, fast was asked for");
+                assert_eq!(difference, "its pool is default, fast was requested");
             }
             other => panic!("{other:?}"),
         }

@@ -32,7 +32,7 @@ fn a_spare_disk_that_is_not_taken_is_named() {
         let grown = node.grow(&id_of("neighbour"), growth(390)).await.map(|_| ());
         for answer in [made, grown] {
             let said = answer.expect_err("no room").to_string();
-            assert!(said.contains("spare disk /dev/fake1 was not taken: "), "{said}");
+            assert!(said.contains("standby disk /dev/fake1 was not used: "), "{said}");
             assert!(said.contains("swap"), "{said}");
         }
     });
@@ -105,7 +105,7 @@ fn what_may_not_grow_without_a_snapshot_is_used_as_it_is() {
             let ailments = node.volume_health(&id).await.expect("a look");
             assert_eq!(ailments[0].reason, "FilesystemResizePending");
             let told = &ailments[0].message;
-            assert!(told.contains("a safety snapshot") && told.contains("0 B is free"), "{told}");
+            assert!(told.contains("a resize snapshot") && told.contains("0 B is free"), "{told}");
         }
         Op::Unstage.ask(&host, &node).await.expect("unstage");
 

@@ -107,9 +107,9 @@ fn what_cannot_shrink_now_is_as_it_was() {
         let id = id_of(VOLUME);
         let less = Bytes::mib(LESS);
         for (mode, ops, reason, words) in [
-            (XFS, &used(XFS)[..], Reason::PreconditionFailed, "is xfs, which never shrinks"),
+            (XFS, &used(XFS)[..], Reason::PreconditionFailed, "is xfs, which cannot shrink"),
             (Mode::Block, &[Op::Create(Mode::Block)], Reason::PreconditionFailed, "is block"),
-            (EXT4, &used(EXT4)[..3], Reason::InUse, "does not shrink while it is mounted"),
+            (EXT4, &used(EXT4)[..3], Reason::InUse, "cannot shrink while it is mounted"),
         ] {
             let (host, _, node) = after(ops).await;
             let before = host.state();
@@ -121,7 +121,7 @@ fn what_cannot_shrink_now_is_as_it_was() {
         let (host, _, node) = after(&used(BTRFS)).await;
         let (said, why) = refused(node.shrink(&id, Bytes::mib(252)).await);
         assert_eq!((said, size(&host)), (Reason::SizeOutOfRange, SMALL), "{why}");
-        assert!(why.contains("btrfs needs 256 MiB"), "{why}");
+        assert!(why.contains("btrfs needs at least 256 MiB"), "{why}");
     });
 }
 
@@ -133,7 +133,7 @@ fn what_does_not_fit_is_as_large_as_before_and_may_grow() {
         host.fill(std::path::Path::new(STAGING), Bytes::mib(310));
         let (reason, said) = refused(node.shrink(&id, Bytes::mib(LESS)).await);
         assert_eq!(reason, Reason::SizeOutOfRange, "{said}");
-        assert!(said.contains("what it holds does not fit"), "{said}");
+        assert!(said.contains("its content does not fit"), "{said}");
         assert_eq!((size(&host), limit(&host)), (SMALL, None));
         node.grow(&id, growth(LARGE)).await.expect("nobody minds");
 
@@ -248,7 +248,7 @@ fn an_ext_shrinks_only_with_room_for_all_that_is_moved() {
             (Reason::PreconditionFailed, SMALL, None),
             "{said}"
         );
-        assert!(said.contains("a safety snapshot") && said.contains("add a disk"), "{said}");
+        assert!(said.contains("a resize snapshot") && said.contains("add a disk"), "{said}");
         assert_eq!(wrongs(&host, true).await, Vec::<String>::new());
     });
 }

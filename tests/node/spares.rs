@@ -82,7 +82,7 @@ fn a_spare_disk_that_lvm_refused_is_counted_again_when_it_has_changed() {
         assert_eq!(largest(&node).await, both(80 + 1004));
         host.fail("vgextend", Failing::Always);
         let refused = make(&node, "second", 300).await.expect_err("the only spare disk is refused");
-        let words = ["80 MiB is free there", "the spare disk /dev/fake1 was not taken", "vgextend"];
+        let words = ["80 MiB is free there", "standby disk /dev/fake1 was not used", "vgextend"];
         assert!(words.iter().all(|word| refused.contains(word)), "{refused}");
         assert_eq!(largest(&node).await, both(80), "it does not count again");
 
@@ -131,7 +131,10 @@ fn a_blank_disk_that_something_has_to_itself_is_no_spare() {
         assert_eq!(largest(&node).await, both(380));
         host.forget_effects();
         let refused = make(&node, "large", 500).await.expect_err("it is in use");
-        assert!(refused.contains("/dev/fake1 is in use: another device lies on it"), "{refused}");
+        assert!(
+            refused.contains("/dev/fake1 is in use: another device is stacked on it"),
+            "{refused}"
+        );
         assert_eq!(host.effects(), [""; 0]);
         host.close(&spares[0]);
         make(&node, "large", 500).await.expect("it joins");

@@ -261,7 +261,7 @@ fn a_mounted_file_system_with_errors_does_not_grow() {
         let grown = node.grow(&id_of(VOLUME), growth(LARGE)).await.expect("the volume grows");
         assert!(grown.node_expansion_required);
         let said = node.expand(&id_of(VOLUME), Path::new(STAGING), None).await;
-        assert!(format!("{said:?}").contains("the kernel has recorded errors"), "{said:?}");
+        assert!(format!("{said:?}").contains("the kernel found errors"), "{said:?}");
         assert!(superblock_on(&host, &device).await.covers < Bytes::mib(LARGE));
     });
 }
@@ -274,8 +274,7 @@ fn errors_that_only_the_kernel_knows_of_yet_are_told_with_what_to_do() {
         let grown = node.grow(&id_of(VOLUME), growth(LARGE)).await.expect("the volume grows");
         assert!(grown.node_expansion_required);
         let said = node.expand(&id_of(VOLUME), Path::new(STAGING), None).await;
-        let words =
-            "the kernel has recorded errors in it, and does not grow it until it is checked";
+        let words = "the kernel found errors in it, and does not grow it until it is checked";
         assert_refused(said, words);
         host.mend();
         Op::Unstage.ask(&host, &node).await.expect("unstage");

@@ -132,12 +132,12 @@ fn a_group_that_is_not_here_comes_with_those_that_are() {
     block_on(async {
         let host = FakeHost::new();
         let absent = || GroupSource::Existing("vg0".to_owned());
-        assert_says(&trouble(&host, absent()).await, &["vg0", "there is none here"]);
+        assert_says(&trouble(&host, absent()).await, &["vg0", "the node has no volume groups"]);
         for name in ["data", "vg1"] {
             let disk = host.add_disk(Bytes::gib(1));
             host.add_group(name, &[disk]);
         }
-        assert_says(&trouble(&host, absent()).await, &["vg0", "here are data and vg1"]);
+        assert_says(&trouble(&host, absent()).await, &["vg0", "the node has data and vg1"]);
     });
 }
 
@@ -146,7 +146,7 @@ fn a_disk_that_is_not_here_comes_with_the_blank_ones_that_are() {
     block_on(async {
         let host = FakeHost::new();
         let missing = || create(Path::new("/dev/sdz"), false);
-        assert_says(&trouble(&host, missing()).await, &["no disk /dev/sdz", "`lsblk`"]);
+        assert_says(&trouble(&host, missing()).await, &["disk /dev/sdz does not exist", "`lsblk`"]);
         for name in ["swap", ""] {
             let disk = host.add_disk(Bytes::gib(1));
             if !name.is_empty() {
@@ -154,7 +154,7 @@ fn a_disk_that_is_not_here_comes_with_the_blank_ones_that_are() {
             }
         }
         let said = trouble(&host, missing()).await;
-        assert_says(&said, &["no disk /dev/sdz", "blank here: /dev/fake1;"]);
+        assert_says(&said, &["disk /dev/sdz does not exist", "blank disks: /dev/fake1;"]);
     });
 }
 
@@ -197,9 +197,9 @@ fn what_differs_is_told_with_what_was_asked_for() {
             async move { node.ensure(&asked).await.expect_err("it differs").to_string() }
         };
         let said = differs(400, None).await;
-        assert_says(&said, &["has 335544320 bytes", "at least 419430400 bytes were asked for"]);
+        assert_says(&said, &["has 335544320 bytes", "at least 419430400 bytes were requested"]);
         let said = differs(8, Some(Bytes::mib(9))).await;
-        let asked = "at least 8388608 and at most 9437184 bytes were asked for";
+        let asked = "at least 8388608 and at most 9437184 bytes were requested";
         assert_says(&said, &["has 335544320 bytes", asked]);
     });
 }

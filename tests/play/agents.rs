@@ -128,10 +128,10 @@ fn shrink(
         return failed("InUse", "it is mounted read-only");
     }
     if volume.format() == "ext4" && open_count(api, play, &volume.name) > 0 {
-        return failed("InUse", "it does not shrink while it is mounted");
+        return failed("InUse", "it cannot shrink while it is mounted");
     }
     if play.used > to.0 {
-        return failed("SizeOutOfRange", "what it holds does not fit");
+        return failed("SizeOutOfRange", "its content does not fit");
     }
     let before = play.limits.insert(volume.name.clone(), to.0);
     if play.shrinks == Shrinks::Slow && before.is_none() {

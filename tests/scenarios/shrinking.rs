@@ -66,7 +66,7 @@ pub async fn xfs_never_shrinks(place: impl Place) {
     for _shown_and_not in 0..2 {
         let (code, words) = refused(site.node.shrink(&id("v"), Bytes::mib(304)).await);
         assert_eq!(code, Code::FailedPrecondition, "{words}");
-        assert!(words.contains("copy what it holds to a smaller one"), "{words}");
+        assert!(words.contains("copy its content to a smaller volume"), "{words}");
         site.hide("v").await;
         let shown = site.show("v", mode).await;
         assert!(site.place.holds(&shown).await);

@@ -184,7 +184,7 @@ fn a_wish_beyond_the_room_is_told_and_can_be_lowered() {
             .filter_map(|condition| condition.message.clone())
             .collect();
         let said = said.join("\n");
-        for words in ["no room in pool fast", "900 GiB", "is possible"] {
+        for words in ["insufficient capacity in pool fast", "900 GiB", "is possible"] {
             assert!(said.contains(words), "{words:?} is not in {said}");
         }
         world.until_charged("900Gi").await;

@@ -146,9 +146,9 @@ fn an_archive_is_fetched_from_a_server_of_the_authority_that_the_chart_names() {
         world.until_told("refused", "PopulatorRetrying", 1).await;
         let told = world.events("refused").await;
         let said = told.iter().find(|(reason, _)| reason == "PopulatorRetrying").unwrap();
-        assert!(said.1.contains("in the chart's value populator.caBundle"), "{said:?}");
+        assert!(said.1.contains("in the chart value populator.caBundle"), "{said:?}");
         // The image knows the authorities of the public Internet, of which ours is none.
-        assert!(!said.1.contains("no authority is known"), "{said:?}");
+        assert!(!said.1.contains("no certificate authority is configured"), "{said:?}");
         let claims = world.api::<PersistentVolumeClaim>();
         claims.delete("refused", &DeleteParams::default()).await.unwrap();
 

@@ -247,7 +247,8 @@ fn what_a_node_tells_is_told() {
             typed(json!({"name": "fast", "configured": true, "capacity": "4Gi", "available": "3Gi", "volumes": 1,
                 "health": "Degraded", "message": "/dev/sdc is not blank: ext4; see `wipefs /dev/sdc`"})),
             typed(json!({"name": "big", "configured": true, "capacity": "0", "available": "0", "volumes": 0,
-                "health": "Unavailable", "message": "it has no volume group yet: see what is planned",
+                "health": "Unavailable", "message": "it has no volume group yet: see the planned \
+                                                     actions",
                 "plannedActions": ["make volume group pliant-big-1 of /dev/sdd"]})),
         ];
         status.disks = vec![typed(json!({"device": "/dev/sdb", "state": "Missing",

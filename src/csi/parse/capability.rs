@@ -8,34 +8,34 @@ use crate::volume::Access;
 use crate::volume::FsKind;
 use crate::volume::parse_mount_options;
 
-/// One capability, of a volume on the one node that holds it.
+/// One capability of a volume on its one node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capability {
-    /// What the workload sees.
+    /// How the workload accesses the volume.
     pub access: Access,
-    /// Whether nothing may be written, by mode or by mount option.
+    /// True if nothing may be written, by mode or by mount option.
     pub read_only: bool,
-    /// Whether one workload at a time may see it (`SINGLE_NODE_SINGLE_WRITER`).
+    /// True if only one workload at a time may use it (`SINGLE_NODE_SINGLE_WRITER`).
     pub alone: bool,
 }
 
-/// What all capabilities of a request together say of the workload.
+/// The access that all capabilities of a request together describe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
-    /// It sees the device.
+    /// Access to the raw block volume.
     Block,
-    /// It sees a file system, of this kind if a capability names one.
+    /// Access to a file system, of this type if a capability names one.
     Mount(Option<FsKind>),
 }
 
 impl Capability {
-    /// Parse a capability that must be there.
+    /// Parses a capability that must be there.
     pub(super) fn required(given: Option<&pb::VolumeCapability>) -> Result<Self, ParseError> {
         let given = given.ok_or_else(|| ParseError::missing("volume_capability"))?;
         Capability::parse("volume_capability", given)
     }
 
-    /// Parse a capability; `field` is where it stands.
+    /// Parses a capability; `field` is where it stands.
     pub(super) fn parse(field: &str, given: &pb::VolumeCapability) -> Result<Self, ParseError> {
         let mode = given.access_mode.unwrap_or_default().mode();
         single_node(field, mode)?;
@@ -56,7 +56,7 @@ impl Capability {
 }
 
 impl Workload {
-    /// Parse all capabilities of a request, of which there must be one, and which must agree.
+    /// Parses all capabilities of a request, of which there must be one, and which must agree.
     pub(super) fn of_all(given: &[pb::VolumeCapability]) -> Result<Self, ParseError> {
         let mut agreed = None;
         for (i, capability) in given.iter().enumerate() {
@@ -65,8 +65,8 @@ impl Workload {
             agreed = Some(match agreed {
                 None => next,
                 Some(before) => both(before, next).ok_or_else(|| {
-                    let reason = "contradicts those before it: a volume is either block or mount, \
-                                  with one file system";
+                    let reason = "contradicts the earlier capabilities: a volume is either block \
+                                  or mount, with one file system";
                     ParseError::invalid(field, reason)
                 })?,
             });
@@ -105,8 +105,8 @@ fn single_node(field: &str, mode: AccessMode) -> Result<(), ParseError> {
         | AccessMode::MultiNodeSingleWriter
         | AccessMode::MultiNodeMultiWriter => {
             let reason = format!(
-                "{} is not possible: the volume lies on a disk of one node, and only that node \
-                 can use it; ask for a SINGLE_NODE mode (ReadWriteOnce or ReadWriteOncePod)",
+                "{} is not supported: the volume is on a disk of one node, and only that node can \
+                 use it; request a SINGLE_NODE mode (ReadWriteOnce or ReadWriteOncePod)",
                 mode.as_str_name()
             );
             Err(ParseError::invalid(field, reason))
@@ -118,7 +118,7 @@ fn single_node(field: &str, mode: AccessMode) -> Result<(), ParseError> {
 fn access(field: &str, given: &pb::VolumeCapability) -> Result<(Access, bool), ParseError> {
     match &given.access_type {
         None => {
-            let reason = "says neither block nor mount";
+            let reason = "is neither block nor mount";
             Err(ParseError::invalid(field, reason))
         }
         Some(AccessType::Block(_)) => Ok((Access::Block, false)),
@@ -128,7 +128,7 @@ fn access(field: &str, given: &pb::VolumeCapability) -> Result<(Access, bool), P
 
 fn mounted(field: &str, mount: &MountVolume) -> Result<(Access, bool), ParseError> {
     if !mount.volume_mount_group.is_empty() {
-        let reason = "not supported: this driver leaves fsGroup to its caller";
+        let reason = "not supported: the kubelet applies fsGroup to volumes of this driver";
         return Err(ParseError::invalid(format!("{field}.volume_mount_group"), reason));
     }
     let named = Some(mount.fs_type.as_str()).filter(|name| !name.is_empty());
@@ -142,7 +142,7 @@ fn mounted(field: &str, mount: &MountVolume) -> Result<(Access, bool), ParseErro
     Ok((Access::Mount { fs, options }, read_only))
 }
 
-/// Check mount options. Where no file system is named they must be those of some one: which it is
+/// Checks mount options. Where no file system is named they must be those of some one: which it is
 /// shows when the volume is mounted, and the kernel refuses what is another's.
 fn options(fs: Option<FsKind>, flags: &[String]) -> Result<Vec<String>, String> {
     let of = |kind| parse_mount_options(kind, flags);

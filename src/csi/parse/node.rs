@@ -1,4 +1,5 @@
-//! Requests of the Node service. What is missing or malformed is said before what does not exist.
+//! Requests of the Node service. Missing or malformed fields are reported before volumes that do
+//! not exist.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use crate::volume::{Growth, VolumeId};
 use crate::volume::{Publish, Stage};
 
 impl Stage {
-    /// Parse what `NodeStageVolume` asks for.
+    /// Parses what `NodeStageVolume` asks for.
     pub fn parse(request: &pb::NodeStageVolumeRequest) -> Result<Self, ParseError> {
         let staging = path("staging_target_path", &request.staging_target_path)?;
         let capability = Capability::required(request.volume_capability.as_ref())?;
@@ -19,7 +20,7 @@ impl Stage {
 }
 
 impl Publish {
-    /// Parse what `NodePublishVolume` asks for; the volume must have been staged.
+    /// Parses what `NodePublishVolume` asks for; the volume must have been staged.
     pub fn parse(request: &pb::NodePublishVolumeRequest) -> Result<Self, ParseError> {
         let target = path("target_path", &request.target_path)?;
         let capability = Capability::required(request.volume_capability.as_ref())?;
@@ -38,17 +39,17 @@ impl Publish {
     }
 }
 
-/// What `NodeUnstageVolume` undoes.
+/// Arguments of `NodeUnstageVolume`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unstage {
     /// The volume.
     pub id: VolumeId,
-    /// Where it was staged.
+    /// Staging path.
     pub staging: PathBuf,
 }
 
 impl Unstage {
-    /// Parse the request.
+    /// Parses the request.
     pub fn parse(request: &pb::NodeUnstageVolumeRequest) -> Result<Self, ParseError> {
         Ok(Unstage {
             staging: path("staging_target_path", &request.staging_target_path)?,
@@ -57,17 +58,17 @@ impl Unstage {
     }
 }
 
-/// What `NodeUnpublishVolume` undoes.
+/// Arguments of `NodeUnpublishVolume`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unpublish {
     /// The volume.
     pub id: VolumeId,
-    /// Where a workload saw it.
+    /// Target path.
     pub target: PathBuf,
 }
 
 impl Unpublish {
-    /// Parse the request.
+    /// Parses the request.
     pub fn parse(request: &pb::NodeUnpublishVolumeRequest) -> Result<Self, ParseError> {
         Ok(Unpublish {
             target: path("target_path", &request.target_path)?,
@@ -76,36 +77,36 @@ impl Unpublish {
     }
 }
 
-/// What `NodeGetVolumeStats` looks at.
+/// Arguments of `NodeGetVolumeStats`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Look {
     /// The volume.
     pub id: VolumeId,
-    /// Where it is staged or published.
+    /// Staging or target path.
     pub path: PathBuf,
 }
 
 impl Look {
-    /// Parse the request.
+    /// Parses the request.
     pub fn parse(request: &pb::NodeGetVolumeStatsRequest) -> Result<Self, ParseError> {
         let (id, path) = published(&request.volume_id, &request.volume_path)?;
         Ok(Look { id, path })
     }
 }
 
-/// What `NodeExpandVolume` asks for.
+/// Arguments of `NodeExpandVolume`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expansion {
     /// The volume.
     pub id: VolumeId,
-    /// Where it is staged or published.
+    /// Staging or target path.
     pub path: PathBuf,
-    /// How far it shall grow; `None`: to the size of its device.
+    /// Requested size; `None`: the size of its device.
     pub growth: Option<Growth>,
 }
 
 impl Expansion {
-    /// Parse the request; capacity range and capability may be missing.
+    /// Parses the request; capacity range and capability may be missing.
     pub fn parse(request: &pb::NodeExpandVolumeRequest) -> Result<Self, ParseError> {
         let (id, path) = published(&request.volume_id, &request.volume_path)?;
         let block = is_block(request.volume_capability.as_ref())?;
@@ -116,7 +117,7 @@ impl Expansion {
     }
 }
 
-/// Parse a volume and the path where it is said to be. Where nothing can be published, nothing is.
+/// Parses a volume and the path where it is said to be. Where nothing can be published, nothing is.
 fn published(volume: &str, at: &str) -> Result<(VolumeId, PathBuf), ParseError> {
     if volume.is_empty() {
         return Err(ParseError::missing("volume_id"));

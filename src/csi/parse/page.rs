@@ -4,12 +4,12 @@ use crate::csi::parse::ParseError;
 use crate::csi::pb;
 use crate::volume::Page;
 
-/// Parse the page that `ListVolumes` asks for.
+/// Parses the page that `ListVolumes` asks for.
 pub fn page_of_volumes(request: &pb::ListVolumesRequest) -> Result<Page, ParseError> {
     page(request.max_entries, &request.starting_token)
 }
 
-/// Parse the page that `ControllerListVolumeHealth` asks for.
+/// Parses the page that `ControllerListVolumeHealth` asks for.
 pub fn page_of_health(request: &pb::ControllerListVolumeHealthRequest) -> Result<Page, ParseError> {
     let page = page(request.max_entries, &request.starting_token)?;
     Ok(Page { only_ailing: true, ..page })

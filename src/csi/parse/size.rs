@@ -5,7 +5,7 @@ use crate::csi::parse::ParseError;
 use crate::csi::pb;
 use crate::volume::Wanted;
 
-/// Parse a range; a zero stands for a field that was not set.
+/// Parses a range; a zero stands for a field that was not set.
 ///
 /// # Errors
 /// A negative size is invalid; a limit below the required size is out of range.
@@ -30,7 +30,7 @@ pub(super) fn wanted(
     }
 }
 
-/// Parse a range that must say something.
+/// Parses a range that must have a value.
 pub(super) fn stated(range: Option<pb::CapacityRange>) -> Result<Wanted, ParseError> {
     let range = range.filter(|range| *range != pb::CapacityRange::default());
     let range = range.ok_or_else(|| ParseError::missing("capacity_range"))?;

@@ -6,7 +6,7 @@ use crate::csi::pb;
 use crate::volume::{Access, CapacityQuery, Class, Growth, MkfsOptions, Mode, NewVolume, VolumeId};
 
 impl NewVolume {
-    /// Parse the volume that `CreateVolume` asks for.
+    /// Parses the volume that `CreateVolume` asks for.
     ///
     /// # Errors
     /// [`ParseError`]. Sources of content and mutable parameters are refused: not there yet.
@@ -19,8 +19,8 @@ impl NewVolume {
         let parameters = bounded("parameters", &request.parameters)?;
         let mut class = Class::parse(parameters, workload.fs(), or.fs)?;
         if request.volume_content_source.is_some() {
-            let reason = "not supported: volumes are made empty; snapshots and clones are not \
-                          there yet";
+            let reason = "not supported: volumes are created empty; snapshots and clones are not \
+                          implemented yet";
             return Err(ParseError::invalid("volume_content_source", reason));
         }
         if !request.mutable_parameters.is_empty() {
@@ -66,7 +66,7 @@ fn nodes_of(part: &str, named: &[pb::Topology]) -> Result<Option<Vec<String>>, P
     nodes.collect()
 }
 
-/// Parse the id of the volume that `DeleteVolume` names; `None` if no volume can have it, which is
+/// Parses the id of the volume that `DeleteVolume` names; `None` if no volume can have it, which is
 /// the same as already gone.
 pub fn removed(request: &pb::DeleteVolumeRequest) -> Result<Option<VolumeId>, ParseError> {
     match id(&request.volume_id) {
@@ -75,22 +75,22 @@ pub fn removed(request: &pb::DeleteVolumeRequest) -> Result<Option<VolumeId>, Pa
     }
 }
 
-/// Parse the id of a volume that must be there.
+/// Parses the id of a volume that must be there.
 pub fn held(volume_id: &str) -> Result<VolumeId, ParseError> {
     id(volume_id)
 }
 
-/// What `ControllerExpandVolume` asks for.
+/// Arguments of `ControllerExpandVolume`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Enlargement {
     /// The volume.
     pub id: VolumeId,
-    /// How far it shall grow.
+    /// Requested size.
     pub growth: Growth,
 }
 
 impl Enlargement {
-    /// Parse the request; a capacity range must be there, a capability may.
+    /// Parses the request; a capacity range must be there, a capability may.
     pub fn parse(request: &pb::ControllerExpandVolumeRequest) -> Result<Self, ParseError> {
         Ok(Enlargement {
             id: id(&request.volume_id)?,
@@ -102,14 +102,14 @@ impl Enlargement {
     }
 }
 
-/// Whether the workload sees a device, if the caller says what it sees.
+/// Returns whether the volume is raw block, if the caller sets it.
 pub(super) fn is_block(given: Option<&pb::VolumeCapability>) -> Result<Option<bool>, ParseError> {
     let capability = given.map(|given| Capability::parse("volume_capability", given));
     Ok(capability.transpose()?.map(|c| c.access == Access::Block))
 }
 
 impl CapacityQuery {
-    /// Parse what `GetCapacity` asks for; it may leave out everything.
+    /// Parses what `GetCapacity` asks for; it may leave out everything.
     pub fn parse(request: &pb::GetCapacityRequest, or: &Defaults) -> Result<Self, ParseError> {
         let parameters = bounded("parameters", &request.parameters)?;
         let topology = request.accessible_topology.as_ref();
@@ -128,24 +128,23 @@ impl CapacityQuery {
     }
 }
 
-/// What `ValidateVolumeCapabilities` asks about.
+/// Arguments of `ValidateVolumeCapabilities`.
 ///
-/// Capabilities that cannot be had are an answer here, not an error; so they are kept as they were
-/// parsed.
+/// Unsupported capabilities are a result here, not an error; so they are stored as parsed.
 #[derive(Debug, Clone)]
 pub struct Validation {
     /// The volume.
     pub id: VolumeId,
-    /// What the capabilities say, or why they cannot be had.
+    /// The described access, or why it is not supported.
     pub asked: Result<Workload, ParseError>,
     /// The pools that its context and its parameters name.
     pub pools: Vec<String>,
-    /// What is confirmed if the volume can have it.
+    /// What is confirmed if the volume supports it.
     pub echo: pb::validate_volume_capabilities_response::Confirmed,
 }
 
 impl Validation {
-    /// Parse the request; it must name a volume and a capability.
+    /// Parses the request; it must name a volume and a capability.
     pub fn parse(
         request: pb::ValidateVolumeCapabilitiesRequest,
         or: &Defaults,

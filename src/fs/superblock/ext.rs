@@ -120,7 +120,7 @@ fn slack(sb: &[u8], features: Features, blocks: u64, block_size: Bytes) -> Optio
     Some(backup + 2 + inode_bytes.div_ceil(block_size.get()) + SMALLEST_GROUP_DATA)
 }
 
-/// Whether the group starts with a copy of the superblock and the group descriptors.
+/// Returns whether the group starts with a copy of the superblock and the group descriptors.
 fn has_backup(sb: &[u8], features: Features, group: u64) -> Option<bool> {
     if features.compat & COMPAT_SPARSE_SUPER2 != 0 {
         return Some([le32(sb, 0x24c)?, le32(sb, 0x250)?].map(u64::from).contains(&group));

@@ -1,4 +1,4 @@
-//! From the tree of a metadata text to a volume group.
+//! Converts the tree of a metadata text to a volume group.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::lvm::group::{Group, Lv, Piece, Pv, Segment};
 
 const PART: &str = "volume group";
 
-/// Parse the metadata text of a volume group. No physical volume has a device yet: the text holds only
+/// Parses the metadata text of a volume group. No physical volume has a device yet: the text holds only
 /// a hint of it.
 ///
 /// A segment of any type is understood as far as it names physical volumes (`pieces`) and logical
@@ -23,7 +23,7 @@ pub fn parse_group(text: &[u8]) -> Result<Group, MetadataError> {
     let file = text::parse(text)?;
     let mut sections = file.sections();
     let (Some((name, section)), None) = (sections.next(), sections.next()) else {
-        return Err(malformed(PART, "the text is not that of one group"));
+        return Err(malformed(PART, "the text does not describe one volume group"));
     };
     let pvs = named(section, "physical_volumes", |_, pv| parse_pv(pv))?;
     let lv_names = section.section("logical_volumes");
@@ -63,7 +63,7 @@ fn extent_size(
     let disks = pvs.values().map(|pv| pv.pe_count).sum::<u64>();
     let largest = lvs.values().map(Lv::extents).max().unwrap_or_default();
     let counts = size > Bytes::ZERO && size.checked_mul(disks.max(largest)).is_some();
-    counts.then_some(size).ok_or_else(|| malformed(PART, "`extent_size` makes no sense"))
+    counts.then_some(size).ok_or_else(|| malformed(PART, "`extent_size` is invalid"))
 }
 
 /// Two volumes with one uuid would have one device, and what is done to one is done to the other.
@@ -82,10 +82,10 @@ fn plain(name: &str) -> Result<String, MetadataError> {
     if fits && !name.starts_with('-') && ![".", ".."].contains(&name) {
         return Ok(name.to_owned());
     }
-    Err(malformed(PART, format!("{name:?} is no name")))
+    Err(malformed(PART, format!("{name:?} is not a name")))
 }
 
-/// A uuid as LVM prints it; an empty one would stand for every device of the machine.
+/// A uuid as LVM prints it; an empty one would stand for every device of the host.
 fn uuid(section: &Section) -> Result<String, MetadataError> {
     let uuid = string(section, "id")?;
     let known = |byte: u8| byte.is_ascii_alphanumeric() || b"!#".contains(&byte);
@@ -93,7 +93,7 @@ fn uuid(section: &Section) -> Result<String, MetadataError> {
     if groups.eq([6, 4, 4, 4, 4, 4, 6]) && uuid.bytes().all(|byte| byte == b'-' || known(byte)) {
         return Ok(uuid);
     }
-    Err(malformed(PART, format!("{uuid:?} is no uuid")))
+    Err(malformed(PART, format!("{uuid:?} is not a uuid")))
 }
 
 fn parse_pv(pv: &Section) -> Result<Pv, MetadataError> {
@@ -213,7 +213,7 @@ fn named<T>(
     let mut found = BTreeMap::new();
     for (name, section) in group.section(list).iter().flat_map(|list| list.unread()) {
         if found.insert(name.to_owned(), parse(name, &section.read()?)?).is_some() {
-            return Err(malformed(PART, format!("{name:?} is there twice")));
+            return Err(malformed(PART, format!("{name:?} appears twice")));
         }
     }
     Ok(found)
@@ -222,7 +222,7 @@ fn named<T>(
 fn string(section: &Section, key: &str) -> Result<String, MetadataError> {
     match section.get(key) {
         Some(Value::Text(text)) => Ok(text.clone().into_owned()),
-        _ => Err(malformed(PART, format!("it has no text `{key}`"))),
+        _ => Err(malformed(PART, format!("it has no string `{key}`"))),
     }
 }
 

@@ -15,28 +15,28 @@ const MOST_PARSED: usize = 32;
 /// A whole text in a ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Earlier {
-    /// Where on the device it begins, in bytes.
+    /// Offset on the device, in bytes.
     pub offset: u64,
-    /// What it says.
+    /// The volume group that it describes.
     pub group: Group,
 }
 
 /// Bytes in a ring that begin as a text does and end as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
-    /// Where in the ring it begins, in bytes.
+    /// Offset in the ring, in bytes.
     pub at: usize,
     /// Bytes before the zero that ends it.
     pub length: usize,
     seqno: u64,
 }
 
-/// Find the newest whole text of an area whose header names a text that never reached the disk, of a
-/// group that is wanted by its name.
+/// Finds the newest complete text of an area whose header names a text that never reached the disk,
+/// of a volume group that is wanted by its name.
 ///
-/// `area` is all of the area, from its header on. `None` unless whole sectors of the named text are
-/// visibly those of before: a text that is there and has merely gone bad is no torn commit, what it
-/// said was promised perhaps, and only a person can tell.
+/// `area` is the whole area, including its header. `None` unless whole sectors of the named text
+/// are visibly older: a text that was written completely and is now damaged is not a torn commit,
+/// its content may have been promised, and only an administrator can decide.
 pub fn before_torn_commit(
     area: &[u8],
     header: &AreaHeader,
@@ -50,10 +50,12 @@ pub fn before_torn_commit(
     })
 }
 
-/// What [`before_torn_commit`] parses, in this order, until a text is whole: the newest first.
+/// Returns the texts that [`before_torn_commit`] parses, in this order, until one is complete: the
+/// newest first.
 ///
-/// Whoever wrote the area decides what is found in it, so the work is bounded: no text reaches over the
-/// beginning of another one, all of them together are no longer than the ring, and there are at most 32.
+/// Whoever wrote the area controls what is found in it, so the work is bounded: no text extends
+/// over the beginning of another one, all of them together are not longer than the ring, and there
+/// are at most 32.
 pub fn candidates(
     area: &[u8],
     header: &AreaHeader,
@@ -118,7 +120,7 @@ fn pieces(ring: &[u8], from: usize, length: usize) -> (&[u8], &[u8]) {
     (first, &ring[..length - first.len()])
 }
 
-/// Whether sectors of a text are not its own: no text begins with them, another begins in them, or
+/// Returns whether sectors of a text are not its own: no text begins with them, another begins in them, or
 /// they hold zeroes, which stand only at a text's very end.
 fn lacks_sectors(text: &[u8]) -> bool {
     let (body, _end) = text.split_at(text.len().saturating_sub(1));

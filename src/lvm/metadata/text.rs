@@ -43,7 +43,7 @@ pub(super) struct Unread<'a> {
 }
 
 impl<'a> Unread<'a> {
-    /// Read what is in it.
+    /// Reads what is in it.
     pub fn read(&self) -> Result<Section<'a>, MetadataError> {
         Reader { text: self.text, at: self.at }.section(UNREAD_DEPTH)
     }
@@ -81,7 +81,7 @@ impl<'a> Section<'a> {
     }
 }
 
-/// Parse a whole text.
+/// Parses a whole text.
 pub(super) fn parse(text: &[u8]) -> Result<Section<'_>, MetadataError> {
     let mut reader = Reader { text, at: 0 };
     let section = reader.section(0)?;
@@ -106,7 +106,7 @@ impl<'a> Reader<'a> {
         self.text.get(self.at).copied().filter(|byte| *byte != 0)
     }
 
-    /// Skip blanks and comments and look at the next byte.
+    /// Skips blanks and comments and look at the next byte.
     fn peek(&mut self) -> Option<u8> {
         let mut comment = false;
         while let Some(byte) = self.here() {
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Skip the next byte if it is this one.
+    /// Skips the next byte if it is this one.
     fn accept(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);

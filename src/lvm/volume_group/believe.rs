@@ -1,8 +1,8 @@
-//! Which description of a group is believed, where disks disagree.
+//! Selects the trusted description of a volume group if disks disagree.
 //!
-//! Anybody who can write to a disk can write a description of any group on it. So what the disks of a
-//! known group say decides, and not what another disk says of them; and where nothing is known yet,
-//! no higher sequence number wins over the disks that a description itself names.
+//! Anyone who can write to a disk can write a description of any volume group on it. So for a known
+//! volume group its own disks decide, and not another disk. If nothing is known yet, no higher
+//! sequence number wins over the disks that a description itself names.
 
 use std::collections::BTreeSet;
 
@@ -17,31 +17,32 @@ pub(super) struct Before<'a> {
     pub carriers: &'a [Member],
 }
 
-/// What is believed of a group.
+/// The trusted description of a volume group.
 pub(super) struct Believed {
-    /// Its newest description, with the devices filled in.
+    /// Its newest description, with the devices set.
     pub group: Group,
     /// The disks that carry it.
     pub carriers: Vec<Member>,
-    /// Whether one of these tells an older state.
+    /// True if one of these has an older state.
     pub uneven: bool,
-    /// Which disks describe it too and are not believed, and what to type.
+    /// Disks that also describe it and are not trusted, and the commands to run.
     pub strangers: Option<String>,
 }
 
-/// Why nothing is believed.
+/// Reason why no description is trusted.
 pub(super) enum Disbelief {
-    /// No disk that may tell of the group does.
+    /// No disk that may describe the volume group does.
     Absent,
     /// The disks contradict each other.
     Disputed(String),
 }
 
-/// Choose the description of the group of this name.
+/// Selects the description of the volume group of this name.
 ///
-/// A known group is what the physical volumes say that it had; all others that describe it are strangers.
-/// Of an unknown one a description counts on a disk that it lists, and if more of the disks that it
-/// lists carry it than carry another one; one on a trusted disk goes before one on any other.
+/// A known volume group consists of its known physical volumes; all other disks that describe it
+/// are strangers. For an unknown one, a description counts if it is on a disk that it lists, and if
+/// more of the disks that it lists carry it than another one. One on a trusted disk takes
+/// precedence over one on any other.
 pub(super) fn believe(
     name: &str,
     scan: &Scan,
@@ -63,7 +64,7 @@ pub(super) fn believe(
         }
         if ours.is_empty() && !told.is_empty() {
             return Err(Disbelief::Disputed(format!(
-                "its disks can not be read, and {}",
+                "its disks cannot be read, and {}",
                 strange(told.iter().map(|told| told.member))
             )));
         }
@@ -79,7 +80,7 @@ pub(super) fn believe(
         return Err(match tellers[..] {
             [] => Disbelief::Absent,
             [one] => Disbelief::Disputed(format!(
-                "{} describes it, and another disk that it names tells otherwise; see `pvs`",
+                "{} describes it, but another disk that it names disagrees; see `pvs`",
                 one.path()
             )),
             [one, other, ..] => disputed(&one, &other),
@@ -129,12 +130,12 @@ impl<'a> Told<'a> {
         self.member.disk.path.display().to_string()
     }
 
-    /// Whether the disk is one of those that its own description names.
+    /// Returns whether the disk is one of those that its own description names.
     fn lists_itself(&self) -> bool {
         lists(self.group, &self.member.label.pv_uuid)
     }
 
-    /// Whether more of the disks that it names carry it than carry another description.
+    /// Returns whether more of the disks that it names carry it than carry another description.
     fn is_backed(&self, members: &[&Member]) -> bool {
         let named = members.iter().filter(|member| lists(self.group, &member.label.pv_uuid));
         let (with, against): (Vec<_>, Vec<_>) = named
@@ -143,13 +144,13 @@ impl<'a> Told<'a> {
         with.len() > against.len()
     }
 
-    /// Whether it is what the group was before this disk was taken out of it.
+    /// Returns whether it is what the group was before this disk was taken out of it.
     fn is_outdated(&self, group: &Group) -> bool {
         self.group.uuid == group.uuid && self.group.seqno < group.seqno && share(self.group, group)
     }
 }
 
-/// Whether two descriptions can be of one group: they name the same disks, so that one of them has
+/// Returns whether two descriptions can be of one group: they name the same disks, so that one of them has
 /// missed changes, or there is one commit between them.
 fn agree(one: &Group, other: &Group) -> bool {
     let next = one.seqno.abs_diff(other.seqno) <= 1 && share(one, other);
@@ -172,7 +173,7 @@ fn is_in(members: &[&Member], told: &Told<'_>) -> bool {
     members.iter().any(|member| member.disk.path == told.member.disk.path)
 }
 
-/// Whether all disks of the group are here and none is in a group any more: it was moved to others.
+/// Returns whether all disks of the group are here and none is in a group any more: it was moved to others.
 fn has_left(before: &Before<'_>, scan: &Scan) -> bool {
     before.seen.pvs.values().all(|pv| {
         let mut carriers = scan.members.iter().filter(|member| member.label.pv_uuid == pv.uuid);
@@ -243,11 +244,11 @@ fn disputed(one: &Told<'_>, other: &Told<'_>) -> Disbelief {
     Disbelief::Disputed(if one.group.uuid == other.group.uuid {
         format!(
             "{first} and {second} describe it differently, and neither names the disks of the \
-             other; detach the one that is not its disk"
+             other; detach the one that does not belong to it"
         )
     } else {
         format!(
-            "two groups have this name, one on {first} and one on {second}; rename one with \
+            "two volume groups have this name, one on {first} and one on {second}; rename one with \
              `vgrename UUID NEW`"
         )
     })
@@ -257,8 +258,8 @@ fn disputed(one: &Told<'_>, other: &Told<'_>) -> Disbelief {
 fn strange<'a>(members: impl IntoIterator<Item = &'a Member>) -> String {
     let paths: Vec<_> = members.into_iter().map(|member| member.disk.path.display()).collect();
     format!(
-        "{} describes it too, is none of its disks and is not believed; see `pvs`, and detach or \
-         rename what should not be here",
+        "{} also describes it, but is not one of its disks and is not trusted; see `pvs`, and \
+         detach or rename what should not be on this node",
         few(&paths)
     )
 }

@@ -23,7 +23,7 @@ impl VolumeGroup {
             let known = self.known();
             (known.carriers.clone(), known.seen.clone())
         };
-        // A disk that was away shows in no change check of the others, so look for it each time.
+        // A disk that was missing shows in no change check of the others, so look for it each time.
         if let Some(group) = seen.filter(|group| group.missing().next().is_none()) {
             if self.is_unchanged(&carriers).await? {
                 self.known().read_at = Some(Instant::now());
@@ -36,7 +36,7 @@ impl VolumeGroup {
         self.read_all_disks().await
     }
 
-    /// Read the group after a command on it, without looking first whether it has changed.
+    /// Reads the group after a command on it, without looking first whether it has changed.
     ///
     /// # Errors
     /// As [`VolumeGroup::read`].
@@ -48,7 +48,7 @@ impl VolumeGroup {
         }
     }
 
-    /// Read the disks that carried the group; `None` if they do not make a whole one any more.
+    /// Reads the disks that carried the group; `None` if they do not make a whole one any more.
     async fn read_carriers(self: &Arc<Self>) -> Result<Option<Arc<Group>>, LvmError> {
         let (carriers, named) = {
             let known = self.known();
@@ -69,7 +69,7 @@ impl VolumeGroup {
         self.accept(&scan)
     }
 
-    /// Take over what a scan of the disks says of this group.
+    /// Adopts the result of a scan of the disks for this volume group.
     ///
     /// # Errors
     /// As [`VolumeGroup::read`].
@@ -79,7 +79,7 @@ impl VolumeGroup {
         Ok(self.take_over(scan, believed))
     }
 
-    /// Take over where a scan found the disks of a group that is known, unless it has changed since.
+    /// Adopts where a scan found the disks of a known volume group, unless it has changed since.
     pub fn accept_places(self: &Arc<Self>, scan: &Scan) {
         let seqno = self.remembered().map_or(0, |seen| seen.seqno);
         if let Ok(believed) = self.believe(scan)
@@ -90,7 +90,8 @@ impl VolumeGroup {
         }
     }
 
-    /// Note which disks of the machine describe the group and are not believed; changes nothing else.
+    /// Notes which disks of the host describe the volume group and are not trusted; changes nothing
+    /// else.
     pub fn look_for_strangers(self: &Arc<Self>, scan: &Scan) {
         if let Ok(believed) = self.believe(scan) {
             self.note_strangers(believed.strangers);
@@ -123,7 +124,7 @@ impl VolumeGroup {
     fn note_strangers(&self, now: Option<String>) {
         let before = std::mem::replace(&mut self.known().strangers, now.clone());
         if let Some(strangers) = now.filter(|now| before.as_ref() != Some(now)) {
-            tracing::warn!(group = self.name, strangers, "a disk is not believed");
+            tracing::warn!(group = self.name, strangers, "ignoring an untrusted disk");
         }
     }
 
@@ -149,7 +150,7 @@ impl VolumeGroup {
         LvmError::Unusable { group: self.name.clone(), reason }
     }
 
-    /// Whether the change check of every disk is as it was: one sector a disk, side by side.
+    /// Returns whether the change check of every disk is unchanged: one sector a disk, side by side.
     async fn is_unchanged(self: &Arc<Self>, carriers: &[Member]) -> Result<bool, LvmError> {
         let mut reads = JoinSet::new();
         for carrier in carriers.iter().cloned() {
@@ -178,15 +179,16 @@ fn groups_of(scan: &Scan) -> String {
     let groups = scan.members.iter().filter_map(|member| member.group.as_ref());
     let names: BTreeSet<&str> = groups.map(|group| group.name.as_str()).collect();
     let here = if names.is_empty() {
-        "there is none here".to_owned()
+        "the node has no volume groups".to_owned()
     } else {
-        format!("here are {}", few(names))
+        format!("the node has {}", few(names))
     };
     if scan.unread.is_empty() {
         return here;
     }
     let unread = few(scan.unread.iter().map(|path| path.display()));
     format!(
-        "{here}; {unread} was not read, since another storage system keeps it and no pool names it"
+        "{here}; {unread} was not read, because it belongs to another storage system and no pool \
+         names it"
     )
 }

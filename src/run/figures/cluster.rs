@@ -1,4 +1,4 @@
-//! The figures of a cluster, from what its controller watches: nobody is asked anything.
+//! The metrics of a cluster, from what its controller watches, without a request.
 
 use std::borrow::Borrow;
 use std::sync::{Arc, OnceLock};
@@ -14,12 +14,12 @@ use crate::panics::panics;
 use crate::run::log;
 use crate::volume::VolumeId;
 
-/// Tells the figures of a cluster as soon as that is known.
+/// Provides the metrics of a cluster as soon as it is known.
 #[derive(Debug, Default)]
 pub struct ControllerFigures(OnceLock<(Arc<Cluster>, Arc<Kept>)>);
 
 impl ControllerFigures {
-    /// Tell those of this cluster from now on.
+    /// Sets the cluster to report from now on.
     pub fn tell_of(&self, cluster: Arc<Cluster>, kept: Arc<Kept>) {
         let _ = self.0.set((cluster, kept)); // There is one cluster.
     }
@@ -76,7 +76,7 @@ fn of_nodes<N: Borrow<NodeStorage>>(
     figures
 }
 
-/// Count the PersistentVolumes that are retained without a claim; those of nodes without a record are on no node.
+/// Counts the PersistentVolumes that are retained without a claim; those of nodes without a record are on no node.
 fn count_released<N: Borrow<NodeStorage>, P: Borrow<Pv>>(
     figures: &mut ClusterFigures,
     nodes: &[N],

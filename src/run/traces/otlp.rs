@@ -81,7 +81,7 @@ fn way(variable: Variable) -> Result<SpanExporter, String> {
     match first(PROTOCOLS, variable) {
         Some((name, other)) if other != "grpc" => {
             let said =
-                format!("{name} is `{other}`, and only `grpc` is spoken, on port 4317 as a rule");
+                format!("{name} is `{other}`, but only `grpc` is supported, usually on port 4317");
             return Err(said);
         }
         _ => {}
@@ -94,7 +94,7 @@ fn way(variable: Variable) -> Result<SpanExporter, String> {
     way.build().map_err(|error| error.to_string())
 }
 
-/// Send the spans of a role to the collector that the variables name, a batch at a time.
+/// Sends the spans of a role to the collector that the variables name, a batch at a time.
 ///
 /// # Errors
 /// What is wrong with the variables.
@@ -115,7 +115,7 @@ pub fn sent(role: &str, variable: Variable) -> Result<(Spans, Traces), String> {
         .with_tracked_inactivity(false);
     let spans = Guarded(layer).with_filter(ours);
     let end = move || {
-        // What did not arrive was told when it did not.
+        // What did not arrive was reported when it did not.
         let _ = provider.shutdown_with_timeout(FAREWELL);
     };
     Ok((spans.boxed(), Traces { end: Some(Box::new(end)) }))
@@ -141,10 +141,11 @@ impl Export for Exporter {
         let was_away = self.is_away.swap(sent.is_err(), Ordering::Relaxed);
         match &sent {
             Err(error) if !was_away => {
-                tracing::warn!(%error, "the collector of OpenTelemetry does not take spans; they are lost");
+                tracing::warn!(%error, "failed to export spans to the OpenTelemetry collector; \
+                                        dropping them");
             }
             Ok(()) if was_away => {
-                tracing::info!("the collector of OpenTelemetry takes spans again");
+                tracing::info!("the OpenTelemetry collector accepts spans again");
             }
             _ => {}
         }
@@ -152,7 +153,7 @@ impl Export for Exporter {
     }
 
     fn set_resource(&mut self, resource: &Resource) {
-        // Before the first batch nobody else has it.
+        // Before the first batch no one else has it.
         if let Some(inner) = Arc::get_mut(&mut self.inner) {
             inner.set_resource(resource);
         }

@@ -66,8 +66,8 @@ fn options_belong_to_the_file_system_that_the_request_names() {
 fn an_unknown_key_is_answered_with_the_nearest() {
     assert_eq!(
         refused(&[("mkfs-options", "")]),
-        "class parameter mkfs-options: unknown; did you mean mkfsOptions? Known are pool, layout, \
-         wipe, resizeSnapshot, mkfsOptions, csi.storage.k8s.io/fstype"
+        "class parameter mkfs-options: unknown; did you mean mkfsOptions? Known parameters are \
+         pool, layout, wipe, resizeSnapshot, mkfsOptions, csi.storage.k8s.io/fstype"
     );
     for (typed, meant) in
         [("Pool", "pool"), ("fs-type", FS_TYPE), ("resizesnapshot", "resizeSnapshot")]
@@ -76,22 +76,23 @@ fn an_unknown_key_is_answered_with_the_nearest() {
         assert!(answer.contains(&format!("did you mean {meant}?")), "{answer}");
     }
     let answer = refused(&[("compression", "")]);
-    assert!(answer.contains("unknown; known are pool, layout"), "{answer}");
+    assert!(answer.contains("unknown; known parameters are pool, layout"), "{answer}");
 }
 
 #[test]
 fn a_bad_value_is_answered_with_the_good_ones() {
     assert_eq!(
         refused(&[("wipe", "shred")]),
-        "class parameter wipe: `shred` is not known: use zero, discard or none"
+        "class parameter wipe: unknown value `shred`: use zero, discard or none"
     );
     assert_eq!(
         refused(&[("resizeSnapshot", "Required")]),
-        "class parameter resizeSnapshot: `Required` is not known: use required, best-effort or off"
+        "class parameter resizeSnapshot: unknown value `Required`: use required, best-effort or \
+         off"
     );
     assert_eq!(
         refused(&[("layout", "raid1")]),
-        "class parameter layout: `raid1` is not known: use linear"
+        "class parameter layout: unknown value `raid1`: use linear"
     );
     assert_eq!(
         refused(&[(FS_TYPE, "zfs")]),

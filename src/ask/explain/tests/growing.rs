@@ -80,7 +80,7 @@ fn a_growth_is_seen_whatever_form_its_size_has() {
         let (state, text) = said(&with_claim(bound(), at, json!("1e50")));
         assert_eq!(state, State::InvalidSize, "{text}");
         let text = text.replace('\n', " ");
-        assert!(text.contains("`1e50` is not a size: its exponent is beyond 40"), "{text}");
+        assert!(text.contains("`1e50` is not a size: its exponent is larger than 40"), "{text}");
         assert!(text.contains("kubectl edit pvc db-2 --namespace default"), "{text}");
     }
 }
@@ -91,7 +91,7 @@ fn each_state_of_a_resize_is_told_in_plain_words() {
     let pending = condition("FileSystemResizePending", "Waiting for user to (re-)start a pod");
     let error = condition(
         "ControllerResizeError",
-        "failed to expand pvc with rpc error: code = OutOfRange desc = no room in pool fast",
+        "failed to expand pvc with rpc error: code = OutOfRange desc = insufficient capacity in pool fast",
     );
     let unused = Facts { pods: Vec::new(), ..growing("NodeResizePending", &pending) };
     let mut away = growing("ControllerResizeInProgress", &resizing());
@@ -121,7 +121,7 @@ fn each_state_of_a_resize_is_told_in_plain_words() {
       if it stays so, read the log of the resizer
         kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container resizer
     default/db-2 cannot grow from 100 GiB to 200 GiB, and goes on with what it has:
-    no room in pool fast
+    insufficient capacity in pool fast
     What to do:
       ask for less, and for more than 100 GiB; it is tried at once
         pliant expand pvc/db-2 --namespace default SIZE

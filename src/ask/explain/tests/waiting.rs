@@ -545,7 +545,7 @@ fn a_pool_that_only_plans_can_be_let_make_its_volume_groups_as_advised() {
     facts.storages = vec![storage("alpha", &[("fast", 0)])];
     let pool = &mut facts.storages[0].status.as_mut().unwrap().pools[0];
     (pool.capacity, pool.health) = (Quantity::default(), Health::Unavailable);
-    pool.message = Some("it has no volume group yet: see what is planned".to_owned());
+    pool.message = Some("it has no volume group yet: see the planned actions".to_owned());
     pool.planned_actions = vec!["make volume group x on /dev/sdb".to_owned()];
     let (state, text) = (judge(&facts).state, flat(&facts));
     assert_eq!(state, State::PoolUnavailable, "{text}");
