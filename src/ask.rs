@@ -39,7 +39,7 @@ use crate::doctor::{WIDTH, harmless, wrapped};
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// The API server, or the way to it.
-    #[error("the API server could not be asked for {what}: {why}")]
+    #[error("failed to read or write {what}: {why}")]
     Api {
         /// For what.
         what: &'static str,
@@ -71,10 +71,8 @@ fn asked(what: &'static str) -> impl Fn(kube::Error) -> AskError {
 
 /// That what is asked for may be there: the caller may not see it.
 fn may_not_list(kind: &str, place: &str) -> AskError {
-    let reason = format!(
-        "you may not list {kind} {place}, so it is not known what there is; a role with the verb list for \
-         {kind} allows it"
-    );
+    let reason =
+        format!("you may not list {kind} {place}; a role with the verb list for {kind} allows it");
     AskError::Forbidden { reason }
 }
 
@@ -124,13 +122,13 @@ fn may_not_read(unseen: &[String]) -> String {
     if unseen.is_empty() {
         return String::new();
     }
-    let unseen = format!("You may not read: {}. More may be known to others.", unseen.join(", "));
+    let unseen = format!("You may not read: {}. The answer may be incomplete.", unseen.join(", "));
     wrapped(&unseen, "", WIDTH)
 }
 
 /// What this version cannot decode, a line each; nothing of it is in what was said before.
 fn cannot_decode(unreadable: &[impl Display]) -> String {
-    let line = |one| wrapped(&format!("{one}. It is left out here."), "", WIDTH);
+    let line = |one| wrapped(&format!("{one}. It is not shown."), "", WIDTH);
     unreadable.iter().map(line).collect()
 }
 

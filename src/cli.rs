@@ -77,7 +77,7 @@ pub enum Command {
     CheckConfig(CheckConfig),
     /// Test a running driver: exercise the full volume lifecycle.
     SelfTest(SelfTest),
-    /// Print udev rules that keep host tools off volume contents.
+    /// Print udev rules that protect volume contents from host tools.
     UdevRules,
     /// Generate the completion script of a shell.
     Completion(Completion),
@@ -133,7 +133,7 @@ pub struct NodeRole {
     #[arg(long, value_name = "TIME", env = "PLIANT_VOLUME_STATS_INTERVAL", hide_env_values = true,
         default_value = "30s", value_parser = volume_stats_interval)]
     pub volume_stats_interval: Span,
-    /// Write udev rules that keep the host's mdadm, LVM and btrfs off volume contents to this directory, such as
+    /// Write udev rules that protect volume contents from the host's mdadm, LVM and btrfs to this directory, such as
     /// /run/udev/rules.d [default: none]
     #[arg(long, value_name = "DIR", env = "PLIANT_UDEV_RULES_DIR", hide_env_values = true)]
     pub udev_rules_dir: Option<PathBuf>,
@@ -253,7 +253,7 @@ pub struct MachineFlags {
         value_parser = count)]
     max_volumes: Option<u32>,
 
-    /// Keep the driver's lvm.conf and device links in this directory; it may be lost at a reboot
+    /// Store lvm.conf and device links of the driver in this directory; it may be lost at a reboot
     /// [default: /run/pliant]
     #[arg(long, value_name = "DIR", env = "PLIANT_STATE_DIR", hide_env_values = true)]
     state_dir: Option<StateDir>,

@@ -37,7 +37,7 @@ pub async fn run(args: &SelfTest) -> Result<()> {
             return Err(error.context(format!("{mode} volume")));
         }
     }
-    Tell::line("all done, nothing is left behind");
+    Tell::line("all steps passed, no volume is left");
     Ok(())
 }
 
@@ -138,7 +138,7 @@ impl<'a> Life<'a> {
         grown?;
         let step = self.tell.begin("writer");
         let (records, seen) = (records?, self.must_show(self.size).await?);
-        step.done(&format!("{records} records written meanwhile and read back; it sees {seen}"));
+        step.done(&format!("{records} blocks written meanwhile and read back; it sees {seen}"));
         Ok(())
     }
 
@@ -150,7 +150,7 @@ impl<'a> Life<'a> {
             self.client.node_expand(&id, &self.target, &self.staging, to, self.mode).await?;
         }
         self.note_growth(size)?;
-        let steps = if node_step { "two steps" } else { "one step" };
+        let steps = if node_step { "two calls" } else { "one call" };
         step.done(&format!("to {size} under a running writer, in {steps}"));
         Ok(())
     }
@@ -164,7 +164,7 @@ impl<'a> Life<'a> {
         self.note_growth(size)?;
         step.done(&format!(
             "to {size} unstaged{}",
-            if node_step { ", the rest at staging" } else { ", in one step" }
+            if node_step { ", the rest at staging" } else { ", in one call" }
         ));
         Ok(())
     }

@@ -258,7 +258,7 @@ fn what_a_tenant_writes_is_assembled_by_udev_without_our_rules_and_not_with_them
     let mut rig = Rig::with(&["--pool", "default=vg0"]);
     let volume = rig.calls.create("evil", Bytes::mib(96), Mode::Block, "").expect("create");
 
-    assert!(doctor().contains("udev gives what is on volumes to mdadm"), "{}", doctor());
+    assert!(doctor().contains("udev passes volume contents to mdadm"), "{}", doctor());
     let before: Vec<(bool, bool)> = contents
         .iter()
         .map(|(what, content)| assembled(&mut rig, &volume, what, content))
@@ -275,7 +275,7 @@ fn what_a_tenant_writes_is_assembled_by_udev_without_our_rules_and_not_with_them
         .map(|(what, content)| assembled(&mut rig, &volume, what, content))
         .collect();
     assert_eq!(after, [(false, false); 2]);
-    assert!(doctor().contains("udev keeps mdadm"), "{}", doctor());
+    assert!(doctor().contains("udev rules protect volume contents from mdadm"), "{}", doctor());
     rig.calls.delete(&volume).expect("delete");
 
     // A disk is still a disk.

@@ -55,7 +55,7 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
     };
     if let Some(unreadable) = ask.unreadable.first() {
         // It might be the PersistentVolume of a volume.
-        let reason = format!("{unreadable}; nothing is adopted before it can be");
+        let reason = format!("{unreadable}; nothing is recovered until it can be decoded");
         return Err(AskError::Refused { reason });
     }
     if ask.unseen.is_empty() {

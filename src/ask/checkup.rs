@@ -164,11 +164,11 @@ pub fn judge(seen: &Seen, program: &str, node: Option<&str>) -> Result<Vec<Findi
     let mut findings = Vec::new();
     if !seen.unseen.is_empty() {
         let what = format!("you may not read {}", seen.unseen.join(", "));
-        findings.push(Finding::warning(what, "let an administrator of the cluster type this"));
+        findings.push(Finding::warning(what, "ask an administrator of the cluster to run this"));
     }
     findings.extend(seen.unreadable.iter().map(|one| {
-        let todo = "let all parts of the driver and its definitions be of one version, or correct the field";
-        Finding::error(format!("{one}; nothing is done about it"), todo)
+        let todo = "use one version of all parts of the driver and its CRDs, or correct the field";
+        Finding::error(format!("{one}; it is ignored"), todo)
     }));
     let names = node::names(seen);
     match node {
@@ -179,7 +179,7 @@ pub fn judge(seen: &Seen, program: &str, node: Option<&str>) -> Result<Vec<Findi
         Some(name) if !seen.sees(NODES) || !seen.sees(STORAGES) => {
             let unreadable: Vec<String> = seen.unreadable.iter().map(ToString::to_string).collect();
             let reason =
-                format!("whether there is a node {name} is not known: {}", unreadable.join("; "));
+                format!("it is not known whether node {name} exists: {}", unreadable.join("; "));
             return Err(AskError::Refused { reason });
         }
         Some(name) => {

@@ -24,9 +24,9 @@ pub async fn apply_definitions(client: &Client) -> Result<Vec<String>, AskError>
         let version = there.as_ref().and_then(|there| there.annotations().get(DEFINITION_VERSION));
         if let Some(newer) = version.filter(|there| is_newer(there, env!("CARGO_PKG_VERSION"))) {
             let reason = format!(
-                "the CustomResourceDefinition {name} is of version {newer}, and this is {}: an older definition would drop \
-                 fields of the objects, so none was changed; use {newer}, or keep the definitions with \
-                 --set crds.enabled=false",
+                "the CustomResourceDefinition {name} is of version {newer}, and this is {}: an older \
+                 definition would drop \
+                 fields of the objects, so none was changed; use {newer}, or leave the CRDs unchanged with --set crds.enabled=false",
                 env!("CARGO_PKG_VERSION")
             );
             return Err(AskError::Refused { reason });

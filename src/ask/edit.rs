@@ -152,7 +152,7 @@ pub async fn apply(client: &Client, edit: &Edit) -> Result<PvcAutoscaler, AskErr
     edited.map_err(|error| match &error {
         kube::Error::Api(status) if status.is_conflict() => AskError::Refused {
             reason: format!(
-                "PvcAutoscaler {name} has changed meanwhile: nothing is edited; look again and repeat it"
+                "PvcAutoscaler {name} was changed in the meantime: nothing was edited; run the command again"
             ),
         },
         kube::Error::Api(status) => AskError::Refused { reason: status.message.clone() },
@@ -182,21 +182,21 @@ pub async fn is_kept(
     let claims = Api::namespaced(client.clone(), namespace);
     let found: Option<PersistentVolumeClaim> = ask.get(claims, claim, CLAIMS).await?;
     if let Some(unreadable) = ask.unreadable.first() {
-        let reason = format!("{unreadable}; whether it is kept is not known");
+        let reason = format!("{unreadable}; it is not known whether it is managed");
         return Err(AskError::Refused { reason });
     }
     let Some(found) = found else { return Ok(false) };
     let all = Api::namespaced(client.clone(), namespace);
     let all: Vec<PvcAutoscaler> = ask.list(all, ListParams::default(), PVC_AUTOSCALERS).await?;
     if let Some(unreadable) = ask.unreadable.first() {
-        let reason = format!("{unreadable}; whether it keeps claim {claim} is not known");
+        let reason = format!("{unreadable}; it is not known whether it manages claim {claim}");
         return Err(AskError::Refused { reason });
     }
     match kept::label(&found) {
         Some(by) if ask.unseen.contains(&PVC_AUTOSCALERS) => Err(AskError::Refused {
             reason: format!(
-                "claim {claim} is kept by PvcAutoscaler {by}, which you may not read, and nothing is \
-                 changed: have somebody edit its template who may"
+                "claim {claim} is managed by PvcAutoscaler {by}, which you may not read; nothing was \
+                 changed: ask an administrator to edit its template"
             ),
         }),
         _ => Ok(kept::Kept::find(&all, &found).is_some()),

@@ -73,8 +73,8 @@ pub async fn await_growth(
         await_condition(api, name, |claim: Option<&PersistentVolumeClaim>| told(claim).is_some());
     let claim = within(limit, waited).await.map_err(|limit| AskError::Refused {
         reason: format!(
-            "{namespace}/{name} has not grown within {} s; see `kubectl describe pvc {name} \
-             --namespace {namespace}`: if it says FileSystemResizePending, the kubelet does the rest",
+            "{namespace}/{name} was not expanded within {} s; see `kubectl describe pvc {name} \
+             --namespace {namespace}`: at FileSystemResizePending, the kubelet does the rest",
             limit.as_secs()
         ),
     })?;
@@ -91,7 +91,7 @@ fn refused_edit(error: kube::Error, namespace: &str, name: &str, shrink: &str) -
     match &error {
         kube::Error::Api(status) if status.message.contains(LESS_THAN_IT_HAS) => {
             let said = &status.message;
-            let reason = format!("{said}; a claim is made smaller by another command: `{shrink}`");
+            let reason = format!("{said}; to shrink a claim, run `{shrink}`");
             AskError::Refused { reason }
         }
         kube::Error::Api(status) if status.is_forbidden() || status.is_invalid() => {

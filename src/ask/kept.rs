@@ -92,7 +92,7 @@ pub(super) fn retained(by: &[PvcAutoscaler], volumes: &[Pv]) -> BTreeMap<String,
                 let ClaimRef { namespace, name, .. } = &**claim;
                 let (pod, until) = (by.pod_called(entry.ordinal), until(by, old));
                 let what = if old.spare {
-                    format!("a copy for pod {pod} that it never had,")
+                    format!("a copy for pod {pod} that was never used,")
                 } else {
                     format!("which pod {pod} had before its swap,")
                 };

@@ -47,6 +47,7 @@ pub struct Plan {
     /// When its claims become larger or smaller by themselves, in words.
     pub policy: Option<String>,
     /// Whether the operator has seen its specification as it is now: else what follows is of before.
+    #[serde(rename = "observed")]
     pub is_observed: bool,
     /// What is being done.
     pub phase: AutoscalerPhase,
@@ -63,9 +64,10 @@ pub struct Plan {
     /// Each of its pods.
     pub pods: Vec<PodPlan>,
     /// What the caller may not read, so that something may be missing above.
+    #[serde(rename = "forbidden")]
     pub unseen: Vec<String>,
     /// What this version cannot decode, so that something may be missing above.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "undecodable", skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
 }
 
@@ -77,23 +79,30 @@ pub struct PodPlan {
     pub pod: String,
     /// The one claim whose content is that of the pod.
     pub claim: String,
-    /// The size that it has; `None` without a volume.
+    /// Current size; `None` without a volume.
+    #[serde(rename = "currentSize")]
     pub has: Option<Quantity>,
-    /// Its class.
+    /// Current StorageClass.
+    #[serde(rename = "currentStorageClass")]
     pub class: Option<String>,
-    /// The size that it is to have.
+    /// Desired size.
+    #[serde(rename = "desiredSize")]
     pub wanted: Quantity,
-    /// The class that it is to have; `None` if any is right.
+    /// Desired StorageClass; `None` if any is right.
+    #[serde(rename = "desiredStorageClass")]
     pub wanted_class: Option<String>,
-    /// How it comes to that.
+    /// Action that makes it so.
+    #[serde(rename = "action")]
     pub by: Procedure,
     /// What a swap changes.
     pub change: Option<String>,
-    /// Why nothing is begun with it for the time being.
+    /// Reason why the action is not started yet.
+    #[serde(rename = "pendingReason")]
     pub held: Option<String>,
     /// The swap that is under way, or has failed.
     pub swap: Option<Swap>,
-    /// What was last decided about its size by how full it is.
+    /// Last sizing decision.
+    #[serde(rename = "lastDecision")]
     pub decision: Option<String>,
     /// The claims that it had before and that still exist.
     pub retained: Vec<Retained>,
@@ -105,24 +114,31 @@ pub struct PodPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Procedure {
     /// It is so.
+    #[serde(rename = "None")]
     Nothing,
-    /// It is made.
+    /// It is created.
+    #[serde(rename = "Create")]
     Make,
-    /// It grows under its pod.
+    /// It is expanded under its pod.
+    #[serde(rename = "Expand")]
     Grow,
     /// It shrinks under its pod, where its volume lies.
     Shrink,
     /// Another claim takes its place, with a verified copy, while its pod is stopped.
     Swap,
     /// The pod gets again what it had before.
+    #[serde(rename = "Rollback")]
     RollBack,
     /// The swap under way is given up.
     Abort,
     /// No claim can be made of it that is as it is wanted.
+    #[serde(rename = "Unsupported")]
     Impossible,
     /// A size of the claim cannot be read, so nothing is done.
+    #[serde(rename = "InvalidSize")]
     Unreadable,
     /// The caller may not read the claim.
+    #[serde(rename = "Forbidden")]
     Unseen,
 }
 
@@ -420,7 +436,7 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
     let back =
         is_back.then(|| "it was rolled back, and the template was not edited since".to_owned());
     let given_up = is_aborted(spec, entry)
-        .then(|| "its swap was given up, and the template was not edited since".to_owned());
+        .then(|| "its PVC swap was aborted, and the template was not edited since".to_owned());
     let waits = is_change && entry.swap.is_none() && !entry.is_shrinking();
     PodPlan {
         pod: autoscaler.pod_called(entry.ordinal),

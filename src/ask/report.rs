@@ -18,9 +18,11 @@ use crate::volume::DRIVER;
 /// One part of a report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Part {
-    /// What it is about.
+    /// Name of the section.
+    #[serde(rename = "section")]
     pub what: String,
-    /// What was found.
+    /// Content of the section.
+    #[serde(rename = "content")]
     pub found: Value,
 }
 
@@ -84,9 +86,9 @@ fn contents(parts: &[Part], unseen: &[&str]) -> Part {
     let what: Vec<&str> = parts.iter().map(|part| part.what.as_str()).collect();
     let found = json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "made": Timestamp::now().to_string(),
-        "contains": what,
-        "notAllowedToRead": unseen,
+        "createdTime": Timestamp::now().to_string(),
+        "sections": what,
+        "forbidden": unseen,
         "note": "Names of nodes, disks, volumes, namespaces and claims are in here, and no secrets: \
                  none are read. Annotations and environments are left out. Read it before you send it.",
     });
@@ -138,7 +140,7 @@ fn summary(pod: &Pod) -> Value {
             "ready": one.ready,
             "restarts": one.restart_count,
             "state": one.state.as_ref().map(state),
-            "before": one.last_state.as_ref().map(state),
+            "lastState": one.last_state.as_ref().map(state),
         })
     };
     let containers = status.container_statuses.iter().flatten().map(container);
@@ -157,7 +159,7 @@ fn state(state: &ContainerState) -> Value {
             json!({"waiting": waiting.reason, "message": waiting.message})
         }
         ContainerState { terminated: Some(ended), .. } => {
-            json!({"ended": ended.reason, "code": ended.exit_code, "message": ended.message})
+            json!({"terminated": ended.reason, "code": ended.exit_code, "message": ended.message})
         }
         ContainerState { running: Some(running), .. } => {
             json!({"runningSince": running.started_at})
@@ -182,7 +184,7 @@ async fn logs(client: &Client, pod: &Pod, lines: u32) -> Vec<Part> {
             if previous && restarts(pod, &container.name) == 0 {
                 continue;
             }
-            let before = if previous { ", before it was started anew" } else { "" };
+            let before = if previous { ", before its restart" } else { "" };
             let what = format!("log of {} in {}{before}", container.name, pod.name_any());
             // One that has not started has none, which is no reason to tell nothing.
             let text = api.logs(&pod.name_any(), &params).await;

@@ -182,7 +182,7 @@ fn table_of(
         }
     }
     if rows.len() == 1 {
-        return "No node has told what it has. Does the driver run? `kubectl get pods \
+        return "No node has reported its pools. Is the driver running? `kubectl get pods \
                 --all-namespaces --selector app.kubernetes.io/name=pliant`\n"
             .to_owned();
     }

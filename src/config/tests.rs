@@ -290,5 +290,5 @@ fn in_a_cluster_its_objects_say_which_pools_there_are() {
         |words: &[&str]| Settings::check(flags(words), Layer::default(), PoolsFrom::Cluster);
     assert!(check(&["--node-id=alpha"]).unwrap().pools.is_empty());
     let error = check(&["--node-id=alpha", "--pool=fast=vg0"]).unwrap_err()[0].to_string();
-    assert!(error.contains("--pool: in a cluster the StoragePool objects say"), "{error}");
+    assert!(error.contains("--pool: in a cluster, StoragePool objects define"), "{error}");
 }

@@ -59,7 +59,7 @@ fn device_mapper(seen: &Seen) -> Finding {
         Some(true) => Finding::ok("kernel: device-mapper is loaded"),
         Some(false) => Finding::error("kernel: device-mapper is not loaded", "modprobe dm_mod"),
         None => Finding::warning(
-            "kernel: whether device-mapper is loaded cannot be read in /proc/misc",
+            "kernel: failed to read from /proc/misc whether device-mapper is loaded",
             "cat /proc/misc",
         ),
     }
@@ -72,13 +72,13 @@ fn modules(seen: &Seen) -> impl Iterator<Item = Finding> {
         }
         let load = format!("modprobe {module}");
         match seen.modules.get(module) {
-            Some(true) => Finding::ok(format!("kernel: {module} is there")),
+            Some(true) => Finding::ok(format!("kernel: {module} can be loaded")),
             Some(false) => Finding::warning(
-                format!("kernel: {module} is not there, so there will be {}", lost(module)),
-                format!("{load}; if it is not found, install the modules of this kernel"),
+                format!("kernel: {module} is missing, so there are {}", lost(module)),
+                format!("{load}; if it is missing, install the modules of this kernel"),
             ),
             None => Finding::warning(
-                format!("kernel: {module} is not loaded, and without modprobe nobody can tell whether it is there"),
+                format!("kernel: {module} is not loaded, and without modprobe it is not known whether it exists"),
                 format!("on the host: {load}"),
             ),
         }
@@ -90,10 +90,11 @@ fn features(seen: &Seen) -> Option<Finding> {
     let release = seen.kernel.as_deref()?;
     let without = fs::made_without(release);
     (!without.is_empty()).then(|| {
-        let what = format!("kernel: {release} is older than what mkfs makes: {}", without.join("; "));
+        let what =
+            format!("kernel: {release} is older than what mkfs makes: {}", without.join("; "));
         Finding::warning(
             what,
-            "nothing has to be done: mkfs leaves it out; a newer kernel has it in the volumes that are made then",
+            "no action needed: mkfs leaves it out; volumes created under a newer kernel have it",
         )
     })
 }
@@ -138,17 +139,18 @@ fn or_unknown(version: &str) -> &str {
 fn configuration(seen: &Seen) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.push(if seen.lock_directory {
-        Finding::ok("/run/lock/lvm is there: LVM of the host and of the driver exclude each other")
+        Finding::ok("/run/lock/lvm exists: LVM of the host and of the driver lock each other out")
     } else {
         Finding::warning(
-            "/run/lock/lvm is not there yet; in a container the host's has to be mounted",
+            "/run/lock/lvm does not exist yet; in a container, mount that of the host",
             "mkdir -m 700 /run/lock/lvm",
         )
     });
     if seen.lvmetad {
         findings.push(Finding::warning(
             "lvmetad of an old LVM runs on this host; its view goes stale when the driver changes a group",
-            "set use_lvmetad=0 in /etc/lvm/lvm.conf, then: systemctl disable --now lvm2-lvmetad.socket lvm2-lvmetad.service",
+            "set use_lvmetad=0 in /etc/lvm/lvm.conf, then: systemctl disable --now lvm2-lvmetad.socket \
+             lvm2-lvmetad.service",
         ));
     }
     if seen.devices_file {
@@ -174,14 +176,14 @@ fn udev(udev: &Udev) -> Option<Finding> {
     let acts = udev.acts.join(", ");
     let what = match udev.rules.as_deref() {
         Some(UDEV_RULES) => {
-            return Some(Finding::ok(format!("udev keeps {acts} off what is on volumes")));
+            return Some(Finding::ok(format!("udev rules protect volume contents from {acts}")));
         }
         Some(_) => {
-            format!("the rules that keep {acts} off what is on volumes are of another version")
+            format!("the udev rules that protect volume contents from {acts} have another version")
         }
         None => format!(
-            "udev gives what is on volumes to {acts}: an array or a volume group that a tenant writes is \
-             assembled on this host, and holds its volume"
+            "udev passes volume contents to {acts}: an array or a volume group that a tenant writes is \
+             assembled on this host, and blocks its volume"
         ),
     };
     let todo = format!(
@@ -196,7 +198,7 @@ const READS_ANY_FILE: u64 = 1 << 1 | 1 << 2;
 
 fn disks(seen: &Seen) -> Vec<Finding> {
     if seen.capabilities.is_some_and(|bits| bits & READS_ANY_FILE == 0) {
-        let what = "this process is not root, so there is no telling what is on the disks";
+        let what = "this process is not root, and cannot read the disks";
         return vec![Finding::error(what, "sudo pliant doctor")];
     }
     let mut findings = Vec::new();
@@ -224,7 +226,7 @@ fn disks(seen: &Seen) -> Vec<Finding> {
     findings.extend(groups.values().flat_map(group));
     if groups.is_empty() && seen.no_disks.is_none() {
         findings.push(Finding::warning(
-            "no disk of this machine carries a volume group",
+            "no disk of this host has a volume group",
             "vgcreate --metadatasize 16m vg0 /dev/DISK",
         ));
     }
@@ -272,7 +274,7 @@ fn double_disks(disks: &[Found]) -> Vec<Finding> {
                     "{} carry the same physical volume {uuid}: one is a copy",
                     disks.join(" and ")
                 ),
-                "know which is the copy, then take it away, or make it a group of its own: \
+                "find out which is the copy, then remove it, or give it its own volume group: \
                  vgimportclone /dev/COPY",
             )
         })
@@ -324,7 +326,7 @@ fn group(whole: &Whole<'_>) -> Vec<Finding> {
     if told.len() > 1 {
         findings.push(Finding::warning(
             format!(
-                "group {name}: its disks tell different states, the trace of an interrupted change"
+                "volume group {name}: its disks have different states, after an interrupted change"
             ),
             format!("vgck --updatemetadata {name}"),
         ));

@@ -186,8 +186,8 @@ async fn edit(client: &Client, whose: &Whose, wish: &Wish, how: &Edit) -> Result
     }
     let edited = ask::edit::apply(client, &edit).await?;
     tell_line(match wish {
-        Wish::RollBack => "rollBack    written",
-        Wish::Abort => "abort       written",
+        Wish::RollBack => "rollback    requested",
+        Wish::Abort => "abort       requested",
         Wish::Grow(_) | Wish::Shrink(_) | Wish::Move(_) => "template    edited",
     });
     if how.wait {
@@ -242,7 +242,7 @@ pub async fn plan(args: &Plan) -> Result<ExitCode> {
         let in_full = args.subject.is_some() || table.wide;
         let names = || ask::plan::resource_names(&plans);
         listed(list.output, &plans, names, || match plans.as_slice() {
-            [] => format!("No PvcAutoscaler keeps claims in {place} namespace.\n"),
+            [] => format!("No PvcAutoscaler exists in {place} namespace.\n"),
             plans => ask::plan::print(plans, in_full, table.headers),
         })
     })
@@ -274,7 +274,7 @@ pub async fn recover(args: Recover) -> Result<ExitCode> {
     let wish = ask::adopt::Wish { namespace, claim: args.claim, class: args.storage_class };
     let ids = args.volume.map_or_else(|| ask::adopt::all(&seen), |id| vec![id]);
     if ids.is_empty() {
-        line("every volume has its PersistentVolume")?;
+        line("no volume is orphaned: each has its PersistentVolume")?;
     }
     let mut left = 0;
     for id in &ids {
@@ -365,6 +365,9 @@ mod tests {
     fn lines_of_a_log_stay_lines() {
         let (what, found) = ("log".to_owned(), "WARN a: b\nINFO c\n".into());
         let part = ask::report::Part { what, found };
-        assert_eq!(document(&part).unwrap(), "---\nwhat: log\nfound: |\n  WARN a: b\n  INFO c\n");
+        assert_eq!(
+            document(&part).unwrap(),
+            "---\nsection: log\ncontent: |\n  WARN a: b\n  INFO c\n"
+        );
     }
 }

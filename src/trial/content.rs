@@ -98,9 +98,7 @@ impl Writer {
                 let mut seen = vec![0; RECORD];
                 file.read_exact_at(&mut seen, at)?;
                 if seen != record {
-                    return Err(io::Error::other(format!(
-                        "record {number} reads back differently"
-                    )));
+                    return Err(io::Error::other(format!("block {number} reads back differently")));
                 }
                 number += 1;
             }

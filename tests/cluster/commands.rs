@@ -216,7 +216,10 @@ async fn versions_are_those_of_the_client_and_of_the_server() {
 async fn what_is_recovered_and_reported_is_printed_as_documents() {
     let desk = Desk::new().await;
     let (code, text, _) = desk.types(&["recover", "--all"]).await;
-    assert_eq!((code, text.as_str()), (Some(0), "every volume has its PersistentVolume\n"));
+    assert_eq!(
+        (code, text.as_str()),
+        (Some(0), "no volume is orphaned: each has its PersistentVolume\n")
+    );
     let made = desk.cluster.ensure(&want("pvc-1", 100, &["beta"])).await.unwrap().id.to_string();
     desk.world
         .api
@@ -233,7 +236,7 @@ async fn what_is_recovered_and_reported_is_printed_as_documents() {
 
     let (code, text, _) = desk.types(&["report"]).await;
     let first: Value = serde_saphyr::from_str(text.split("---\n").nth(1).unwrap()).unwrap();
-    assert_eq!((code, first["what"].as_str()), (Some(0), Some("report")), "{text}");
+    assert_eq!((code, first["section"].as_str()), (Some(0), Some("report")), "{text}");
     let file = desk.place.path().join("report.yaml");
     let (code, text, _) = desk.types(&["report", "--output", file.to_str().unwrap()]).await;
     assert_eq!(code, Some(0), "{text}");
@@ -250,7 +253,7 @@ async fn a_report_to_a_dash_is_standard_output_and_no_file() {
     assert!(!desk.place.path().join("-").exists(), "no file has the name of standard output");
     let documents = text.split("---\n").skip(1);
     let parts: Vec<Value> = documents.map(|one| serde_saphyr::from_str(one).unwrap()).collect();
-    let contents = parts[0]["found"]["contains"].as_array().unwrap();
+    let contents = parts[0]["content"]["sections"].as_array().unwrap();
     assert_eq!(contents.len() + 1, parts.len(), "nothing but the report is printed: {text}");
 }
 
@@ -366,16 +369,16 @@ async fn what_is_watched_is_printed_again_when_it_has_changed() {
     let mut command = desk.command(&cargo_bin("pliant"), &["plan", "-A", "--watch"]);
     let mut watching = command.stdout(Stdio::piped()).spawn().unwrap();
     let printed = watching.stdout.take().unwrap();
-    let end = "There is no claim yet.\n";
+    let end = "No claim exists yet.\n";
     let (first, printed) = read_until(printed, end).await;
     assert!(
-        first.starts_with("shop/db keeps the claims of StatefulSet db: Settled, 0/1"),
+        first.starts_with("shop/db manages the claims of StatefulSet db: Settled, 0/1"),
         "{first}"
     );
     put("1/1");
     let (second, _) = read_until(printed, end).await;
     assert!(
-        second.starts_with("\nshop/db keeps the claims of StatefulSet db: Settled, 1/1"),
+        second.starts_with("\nshop/db manages the claims of StatefulSet db: Settled, 1/1"),
         "{second}"
     );
     watching.kill().unwrap();

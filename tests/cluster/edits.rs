@@ -142,7 +142,7 @@ async fn an_edit_is_made_and_followed_to_its_end() {
     };
     let ((code, text, errors), ()) = tokio::join!(typed, operator);
     assert_eq!((code, errors.as_str()), (Some(0), ""), "{text}");
-    assert!(text.contains("\ntemplate    edited\nclaims      1/1 as wanted, after "), "{text}");
+    assert!(text.contains("\ntemplate    edited\nclaims      1/1 up to date, after "), "{text}");
     let (code, text, _) =
         desk.types(&["migrate", "data-db-0", "--storage-class", "fast", "--yes"]).await;
     assert_eq!(code, Some(0), "{text}");
@@ -159,7 +159,7 @@ async fn a_claim_that_nobody_keeps_gets_objects_to_apply() {
         object["kind"].as_str().unwrap().to_owned()
     });
     assert_eq!(kinds.collect::<Vec<_>>(), ["PvcSourcePopulator", "PersistentVolumeClaim"]);
-    assert!(errors.starts_with("pliant: no PvcAutoscaler keeps claim plain"), "{errors}");
+    assert!(errors.starts_with("pliant: no PvcAutoscaler manages claim plain"), "{errors}");
     assert!(desk.world.api.get::<PersistentVolumeClaim>("default/plain-copy").is_none());
 }
 
@@ -176,7 +176,7 @@ async fn plans_are_shown_and_status_has_their_section() {
     for form in ["json", "yaml"] {
         let (_, text, _) = desk.types(&["plan", "db", "-o", form]).await;
         let told: Value = serde_saphyr::from_str(&text).unwrap();
-        assert_eq!(told[0]["pods"][0]["by"], "Nothing", "{text}");
+        assert_eq!(told[0]["pods"][0]["action"], "None", "{text}");
         let (_, text, _) = desk.types(&["status", "-o", form]).await;
         let told: Value = serde_saphyr::from_str(&text).unwrap();
         assert_eq!(told[2]["kind"], "PvcAutoscaler", "{text}");
@@ -194,10 +194,7 @@ async fn plans_are_shown_and_status_has_their_section() {
     assert_eq!(code, Some(1));
     assert!(errors.contains("there is no PvcAutoscaler none in namespace default"), "{errors}");
     let (code, text, _) = desk.types(&["plan", "--namespace", "other"]).await;
-    assert_eq!(
-        (code, text.as_str()),
-        (Some(0), "No PvcAutoscaler keeps claims in this namespace.\n")
-    );
+    assert_eq!((code, text.as_str()), (Some(0), "No PvcAutoscaler exists in this namespace.\n"));
     let mut elsewhere = autoscaler(&desk.world.api);
     elsewhere.metadata.namespace = Some("shop".to_owned());
     desk.world.api.put(&elsewhere);
@@ -250,7 +247,7 @@ async fn a_policy_and_what_it_decided_are_shown_wherever_a_claim_is() {
     assert!(text.ends_with("Settled  41 % of its bytes are used; it grows at 80 %\n"), "{text}");
     let (_, text, _) = desk.types(&["explain", "data-db-0"]).await;
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("Last decided about its size: 41 % of its bytes"), "{text}");
+    assert!(words.contains("Last sizing decision: 41 % of its bytes"), "{text}");
     let (_, text, _) = desk.types(&["plan", "db", "-o", "json"]).await;
     let told: Value = serde_saphyr::from_str(&text).unwrap();
     assert!(told[0]["policy"].as_str().unwrap().starts_with("grows by 10Gi at 80 %"), "{text}");

@@ -122,7 +122,7 @@ async fn what_is_not_known_is_never_said_to_be_missing_or_fine() {
             }
             if let Ok(status) = ask::status(&person, None).await {
                 let text = status.text(TableOptions::default());
-                assert!(!text.contains("No node has told"), "{how}: {text}");
+                assert!(!text.contains("No node has reported"), "{how}: {text}");
             }
             if let Ok(told) = ask::explain(&person, "pliant", None, &subject).await {
                 let is_honest = told.state == known || told.state == State::Forbidden;

@@ -92,7 +92,7 @@ fn find<'a>(seen: &'a Seen, id: &str) -> Result<(&'a str, &'a VolumeOnNode), Str
         }
     }
     Err(format!(
-        "no node tells of volume {id}; `kubectl get nodestorages --output yaml` lists what the nodes \
+        "no node reports volume {id}; `kubectl get nodestorages --output yaml` lists what the nodes \
          have"
     ))
 }
@@ -227,7 +227,7 @@ fn new_claim(
 ) -> Result<PersistentVolumeClaim, String> {
     let Some(namespace) = &wish.namespace else {
         return Err(format!(
-            "nothing tells which claim had volume {} ({}): name one with --namespace and --claim",
+            "the claim that had volume {} ({}) is not known: name one with --namespace and --claim",
             volume.id, volume.name
         ));
     };

@@ -200,7 +200,7 @@ fn what_speaks_against_it_is_told() {
     let nameless = Wish { claim: None, namespace: None, class: None };
     let of = |class: &str| Wish { class: Some(class.to_owned()), ..named() };
     for (seen, wish, words) in [
-        (with(|seen| seen.nodes.clear()), named(), "no node tells of volume"),
+        (with(|seen| seen.nodes.clear()), named(), "no node reports volume"),
         (with(|seen| seen.volumes = vec![pv("x", &id())]), named(), "has PersistentVolume x"),
         (with(|seen| seen.volumes = vec![pv("pvc-u-1", "y")]), named(), "is of another volume"),
         (with(|seen| volume(seen).state = VolumeState::Deleting), named(), "is Deleting"),

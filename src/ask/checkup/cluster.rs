@@ -65,9 +65,9 @@ fn records(seen: &Seen, program: &str) -> Option<Finding> {
     let missing = all.iter().map(|one| &one.metadata.name).filter(|name| !there.contains(name));
     let missing: Vec<_> = missing.flatten().collect();
     Some(if missing.is_empty() {
-        Finding::ok("the records of the driver are defined")
+        Finding::ok("the CRDs of the driver are installed")
     } else {
-        let what = format!("these records are not defined: {}", few(missing));
+        let what = format!("these CRDs are missing: {}", few(missing));
         Finding::error(what, format!("{program} crds | kubectl apply --server-side --filename -"))
     })
 }
@@ -77,20 +77,22 @@ fn driver(seen: &Seen) -> Option<Finding> {
         return None;
     }
     let Some(driver) = &seen.driver else {
-        return Some(Finding::error(format!("there is no CSIDriver {DRIVER}"), INSTALL));
+        return Some(Finding::error(format!("CSIDriver {DRIVER} is missing"), INSTALL));
     };
     Some(match (driver.spec.attach_required, driver.spec.storage_capacity) {
-        (Some(false), Some(true)) => Finding::ok(format!("CSIDriver {DRIVER} is there")),
+        (Some(false), Some(true)) => Finding::ok(format!("CSIDriver {DRIVER} exists")),
         (Some(false), _) => Finding::warning(
             format!(
-                "CSIDriver {DRIVER} lacks storageCapacity: pods are sent to nodes without room"
+                "CSIDriver {DRIVER} lacks storageCapacity: pods are scheduled to nodes without free space"
             ),
             format!(
                 "kubectl patch csidriver {DRIVER} --patch '{{\"spec\":{{\"storageCapacity\":true}}}}'"
             ),
         ),
         _ => Finding::error(
-            format!("CSIDriver {DRIVER} asks for volumes to be attached, and nobody does that"),
+            format!(
+                "CSIDriver {DRIVER} requires volumes to be attached, and no component attaches them"
+            ),
             format!("kubectl delete csidriver {DRIVER}, then {INSTALL}"),
         ),
     })
@@ -110,17 +112,19 @@ fn controller(seen: &Seen) -> Option<Finding> {
     let ready = all.iter().filter(|pod| is_ready(pod)).count();
     let look = format!("kubectl describe pods --all-namespaces --selector {CONTROLLERS}");
     Some(match (ready, all.len()) {
-        (0, 0) => Finding::error("there is no pod of the controller", INSTALL),
+        (0, 0) => Finding::error("no pod of the controller plugin exists", INSTALL),
         (0, many) => {
-            let what =
-                format!("no pod of the controller is ready, of {many}: nothing is made or grown");
+            let what = format!(
+                "no pod of the controller plugin is ready, of {many}: volumes are neither created \
+                         nor expanded"
+            );
             Finding::error(what, look)
         }
         (ready, many) if ready < many => Finding::warning(
-            format!("pods of the controller that are ready: {ready} of {many}"),
+            format!("ready pods of the controller plugin: {ready} of {many}"),
             look,
         ),
-        _ => Finding::ok(format!("the controller runs, pods: {ready}")),
+        _ => Finding::ok(format!("the controller plugin is ready, pods: {ready}")),
     })
 }
 
@@ -135,14 +139,14 @@ fn versions(seen: &Seen) -> Option<Finding> {
     match versions.as_slice() {
         [] => None,
         [one] if *one == ours => {
-            seen.sees(STORAGES).then(|| Finding::ok(format!("all agents are of version {one}")))
+            seen.sees(STORAGES).then(|| Finding::ok(format!("all node plugins have version {one}")))
         }
         [one] => Some(Finding::warning(
-            format!("all agents are of version {one}, and this program is of {ours}"),
+            format!("all node plugins have version {one}, and this program has {ours}"),
             "use a program of the same version",
         )),
         several => Some(Finding::warning(
-            format!("the agents are of different versions: {}", few(several)),
+            format!("the node plugins have different versions: {}", few(several)),
             "wait for the update to end: kubectl get daemonsets --all-namespaces",
         )),
     }
@@ -154,8 +158,8 @@ fn pools(seen: &Seen) -> Vec<Finding> {
     }
     if seen.pools.is_empty() {
         return vec![Finding::error(
-            "there is no StoragePool",
-            "write one: kubectl explain storagepool.spec",
+            "no StoragePool exists",
+            "create one: kubectl explain storagepool.spec",
         )];
     }
     seen.pools.iter().map(pool).collect()
@@ -182,7 +186,7 @@ fn classes(seen: &Seen, program: &str) -> Vec<Finding> {
     }
     if ours.is_empty() {
         let what = format!("no StorageClass names the driver {DRIVER}");
-        return vec![Finding::warning(what, "write one, or name it in the values of the chart")];
+        return vec![Finding::warning(what, "create one, or name it in the values of the chart")];
     }
     ours.into_iter().filter_map(|one| class(seen, program, one)).collect()
 }
@@ -197,7 +201,7 @@ fn unusable(seen: &Seen, storage_class: &StorageClass, class: &Class) -> Option<
     let only = topology::named_nodes(storage_class);
     if let (Some(only), []) = (&only, allowed.as_slice()) {
         return Some(format!(
-            "allows only {TOPOLOGY}={}, and no such node has told what it has",
+            "allows only {TOPOLOGY}={}, and no such node has reported its pools",
             few(only)
         ));
     }
@@ -233,7 +237,7 @@ fn class(seen: &Seen, program: &str, class: &StorageClass) -> Option<Finding> {
             few(foreign)
         );
         let instead = topology::in_our_key(class, &seen.nodes);
-        return Some(Finding::error(what, format!("make it again with {instead}")));
+        return Some(Finding::error(what, format!("create it again with {instead}")));
     }
     if let Some(why) = unusable(seen, class, &parsed) {
         let is_known = seen.sees(STORAGES);
@@ -244,8 +248,10 @@ fn class(seen: &Seen, program: &str, class: &StorageClass) -> Option<Finding> {
     let is_one_node = topology::named_nodes(class).is_some_and(|nodes| nodes.len() == 1);
     if class.volume_binding_mode.as_deref() != Some("WaitForFirstConsumer") && !is_one_node {
         return Some(Finding::warning(
-            format!("class {name} makes volumes at once, on nodes where their pods may not run"),
-            "make it again with volumeBindingMode: WaitForFirstConsumer",
+            format!(
+                "class {name} creates volumes immediately, on nodes where their pods may not run"
+            ),
+            "create it again with volumeBindingMode: WaitForFirstConsumer",
         ));
     }
     Some(Finding::ok(format!("class {name} can be used")))
@@ -266,7 +272,7 @@ pub(super) fn differences(seen: &Seen, program: &str, on: Option<&str>) -> Vec<F
         ),
         Difference::PvWithoutVolume { node, volume, pv } => Finding::error(
             format!("PersistentVolume {pv} names volume {volume}, which node {node} does not have"),
-            "put a disk back that was taken out, or restore the data from a backup",
+            "put the removed disk back, or restore the data from a backup",
         ),
     };
     let found = audit(&seen.storages, &seen.volumes, &seen.requests);
@@ -285,8 +291,7 @@ pub(super) fn released(seen: &Seen, program: &str, on: Option<&str>) -> Vec<Find
         let Released { name, size, claim, .. } = one;
         Finding::warning(
             format!(
-                "PersistentVolume {name} ({size}) is Released and retained with its data: claim {claim} is \
-                 gone"
+                "PersistentVolume {name} ({size}) is Released and retained with its data: claim {claim} was deleted"
             ),
             format!("{program} explain pv/{name}"),
         )

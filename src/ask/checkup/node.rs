@@ -26,7 +26,7 @@ pub(super) fn judge(seen: &Seen, program: &str, name: &str) -> Vec<Finding> {
     let agents = agents(seen, name);
     let sees_all = seen.sees(PODS) && seen.sees(STORAGES);
     if storage.is_none() && agents.is_empty() && sees_all {
-        return vec![Finding::ok(format!("node {name}: the driver is not meant to run there"))];
+        return vec![Finding::ok(format!("node {name}: the driver is not deployed there"))];
     }
     let mut findings = Vec::new();
     findings.extend(left_behind(seen, name));
@@ -35,7 +35,7 @@ pub(super) fn judge(seen: &Seen, program: &str, name: &str) -> Vec<Finding> {
     match storage.and_then(|storage| storage.status.as_ref()) {
         Some(status) => findings.extend(of_record(seen, status, program, name, &agents)),
         None if seen.sees(STORAGES) => findings.push(Finding::error(
-            format!("node {name}: its agent has not told what it has"),
+            format!("node {name}: its node plugin has not reported its pools"),
             logs(&agents),
         )),
         None => {}
@@ -59,11 +59,11 @@ fn left_behind(seen: &Seen, name: &str) -> Option<Finding> {
     let volumes = seen.storage(name)?.status.as_ref().map_or(0, |status| status.volumes.len());
     (!there && seen.sees(NODES)).then(|| match volumes {
         0 => Finding::warning(
-            format!("node {name} is not in the cluster, and its record tells of no volume"),
-            "wait: the controller removes the record when all of the node could be read",
+            format!("node {name} is not in the cluster, and its NodeStorage lists no volume"),
+            "wait: the controller plugin deletes the NodeStorage once all of the node could be read",
         ),
         many => Finding::error(
-            format!("node {name} is not in the cluster, and its volumes are with it: {many}"),
+            format!("node {name} is not in the cluster, and has volumes: {many}"),
             format!("if it is gone for good, with its volumes: kubectl delete nodestorage {name}"),
         ),
     })
@@ -75,7 +75,7 @@ fn agent(seen: &Seen, name: &str, agents: &[&Pod]) -> Option<Finding> {
     }
     let Some(first) = agents.first() else {
         return Some(Finding::error(
-            format!("node {name}: no agent runs there, and its volumes are there"),
+            format!("node {name}: no node plugin runs there, and the node has volumes"),
             "kubectl get daemonsets --all-namespaces; see its node selector and tolerations",
         ));
     };
@@ -83,11 +83,11 @@ fn agent(seen: &Seen, name: &str, agents: &[&Pod]) -> Option<Finding> {
         return None; // Told with the room.
     }
     let pod = first.metadata.name.as_deref().unwrap_or_default();
-    Some(Finding::error(format!("node {name}: its agent {pod} is not ready"), logs(agents)))
+    Some(Finding::error(format!("node {name}: its node plugin {pod} is not ready"), logs(agents)))
 }
 
 /// What to do where no agent runs.
-const START: &str = "start the agent there";
+const START: &str = "start the node plugin there";
 
 /// How to read what an agent says.
 fn logs(agents: &[&Pod]) -> String {
@@ -109,8 +109,10 @@ fn kubelet(seen: &Seen, name: &str) -> Option<Finding> {
     let has = known.is_some_and(|one| one.spec.drivers.iter().any(|driver| driver.name == DRIVER));
     (!has).then(|| {
         Finding::error(
-            format!("node {name}: its kubelet does not know the driver, so no pod gets a volume"),
-            "see the lines with `registration` in the log of its agent",
+            format!(
+                "node {name}: its kubelet has not registered the driver, so no pod gets a volume"
+            ),
+            "see the lines with `registration` in the log of its node plugin",
         )
     })
 }
@@ -137,7 +139,7 @@ fn of_record(
         let why = disk.message.as_deref().filter(|words| !is_told_of_a_pool(status, words));
         let why = why.map(|words| format!(": {words}")).unwrap_or_default();
         let what = format!("node {name}: disk {} is missing{why}", disk.device);
-        Finding::error(what, "put it back; until then nothing is changed in its group")
+        Finding::error(what, "put it back; until then its volume group cannot be changed")
     }));
     findings.extend(status.volumes.iter().flat_map(|volume| {
         volume.health_statuses.iter().map(move |ailment| {
@@ -231,7 +233,7 @@ fn pool(
     name: &str,
     look: &str,
 ) -> Option<Finding> {
-    let message = pool.message.as_deref().unwrap_or("it is not as it should be");
+    let message = pool.message.as_deref().unwrap_or("it is unhealthy");
     let hides = status.inventory_gap().is_some_and(|unread| hides(pool, unread));
     let besides = if hides { "; not all of its volumes can be listed" } else { "" };
     let what = format!("node {name}, pool {}: {message}{besides}", pool.name);
@@ -258,7 +260,7 @@ fn planned(seen: &Seen, pool: &PoolOnNode, name: &str) -> Option<Finding> {
         Finding::warning(
             what,
             format!(
-                "if that is right: kubectl edit storagepool {}, createVolumeGroups: true",
+                "if this is right: kubectl edit storagepool {}, createVolumeGroups: true",
                 pool.name
             ),
         )

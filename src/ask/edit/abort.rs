@@ -34,12 +34,12 @@ pub(super) fn aborts(
         let pods = few(asked.iter().map(|one| autoscaler.pod_called(one.ordinal)));
         let late: Vec<&&OrdinalStatus> = asked.iter().filter(swaps).collect();
         let reason = if late.is_empty() {
-            format!("no swap of pod {pods} goes on: there is nothing to give up")
+            format!("no PVC swap of pod {pods} is in progress: there is nothing to abort")
         } else {
             let pods = few(late.iter().map(|one| autoscaler.pod_called(one.ordinal)));
             format!(
-                "the swap of pod {pods} has all that the pod had, and can be given up no more: `{program} rollback` \
-                 takes it back when it has ended"
+                "the PVC swap of pod {pods} has copied everything, and can no longer be aborted: \
+                 `{program} rollback` reverts it when it has ended"
             )
         };
         return Err(AskError::Refused { reason });
@@ -81,9 +81,9 @@ pub(super) fn notes(autoscaler: &PvcAutoscaler, aborts: &Aborts) -> Vec<String> 
     let told = aborts.abort.iter().filter_map(|one| autoscaler.status.as_ref()?.of(one.ordinal));
     let mut notes: Vec<String> = told.map(|one| note(autoscaler, one)).collect();
     notes.push(
-        "Nothing else is done: what pods had before earlier swaps stays where it is. The template stays as it is, \
-         and these pods are left alone until it is edited: write in it what they have, or what they are to become. \
-         No other pod gets another claim before."
+        "Nothing else is done: the claims from before earlier swaps stay. The template stays, and these \
+         pods are not changed until it is edited: write into it what they have, or what they are to have. \
+         Until then no other pod is swapped."
             .to_owned(),
     );
     notes
@@ -96,8 +96,8 @@ fn note(autoscaler: &PvcAutoscaler, one: &OrdinalStatus) -> String {
         .as_ref()
         .is_some_and(|swap| swap.pod_stop_time.is_some() && swap.phase != SwapPhase::Failed);
     if is_stopped {
-        format!("Pod {pod} starts again with claim {claim}, with all that it has written.")
+        format!("Pod {pod} starts again with claim {claim} and all its data.")
     } else {
-        format!("Pod {pod} goes on with claim {claim}.")
+        format!("Pod {pod} continues with claim {claim}.")
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn back(
         let pods = gone.iter().map(|one| autoscaler.pod_called(one.ordinal));
         return Err(AskError::Refused {
             reason: format!(
-                "nothing is kept that pod {} had before a swap: there is nothing to go back to",
+                "no claim from before a PVC swap of pod {} is retained: there is nothing to roll back to",
                 few(pods)
             ),
         });
@@ -43,8 +43,8 @@ pub(super) fn notes(autoscaler: &PvcAutoscaler, back: &[RollBack]) -> Vec<String
     let told = back.iter().filter_map(|one| autoscaler.status.as_ref()?.of(one.ordinal));
     let mut notes: Vec<String> = told.map(|one| note(autoscaler, one)).collect();
     notes.push(
-        "The template stays as it is, and these pods are left alone until it is edited: write in it what \
-         they have then, or what they are to become. No other pod gets another claim before."
+        "The template stays, and these pods are not changed until it is edited: write into it what they \
+         have then, or what they are to have. Until then no other pod is swapped."
             .to_owned(),
     );
     notes
@@ -54,7 +54,7 @@ fn note(autoscaler: &PvcAutoscaler, one: &OrdinalStatus) -> String {
     let since = one.last_swap.as_ref().and_then(|last| last.completion_time.as_ref());
     let since = since.map_or_else(|| "its last swap".to_owned(), |at| at.0.to_string());
     format!(
-        "Pod {} is stopped and does not find what it has written since {since}: that is kept for {}.",
+        "Pod {} is stopped, and does not see what it has written since {since}: that is retained for {}.",
         autoscaler.pod_called(one.ordinal),
         autoscaler.spec.retention
     )

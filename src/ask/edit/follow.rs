@@ -65,7 +65,7 @@ pub async fn follow(
     };
     within(limit, told).await.unwrap_or_else(|limit| {
         let reason = format!(
-            "the claims of {namespace}/{name} are not as they are wanted within {} s, and it goes on; see \
+            "the claims of {namespace}/{name} are not up to date after {} s, and the change continues; see \
              `{program} plan {name} --namespace {namespace}`",
             limit.as_secs()
         );
@@ -74,7 +74,7 @@ pub async fn follow(
 }
 
 fn gone() -> News {
-    News::Stopped("the PvcAutoscaler was deleted; its claims stay as they are".to_owned())
+    News::Stopped("the PvcAutoscaler was deleted; its claims stay unchanged".to_owned())
 }
 
 /// Whether nothing goes on any more, since pods have what they had before, or a swap was given up.
@@ -103,7 +103,7 @@ pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> News {
         AutoscalerPhase::Waiting if is_back(&status) => {
             News::Done(format!("claims      {} as before", status.claims))
         }
-        AutoscalerPhase::Settled => News::Done(format!("claims      {} as wanted", status.claims)),
+        AutoscalerPhase::Settled => News::Done(format!("claims      {} up to date", status.claims)),
         AutoscalerPhase::Failed if !goes_on(autoscaler) => {
             News::Stopped(status.message.unwrap_or(says))
         }

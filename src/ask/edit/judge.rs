@@ -40,7 +40,7 @@ pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError
             let Some(kept) = Kept::find(&seen.around.autoscalers, claim) else {
                 if *wish == Wish::RollBack {
                     return refused(format!(
-                        "no PvcAutoscaler keeps claim {name}: there is nothing of before"
+                        "no PvcAutoscaler manages claim {name}: there is nothing to roll back to"
                     ));
                 }
                 fits_one(seen, claim, wish)?;
@@ -57,8 +57,9 @@ pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError
     if let Some(pods) = in_the_way(autoscaler, &back) {
         let name = addressed(autoscaler, claim);
         return refused(format!(
-            "a swap of pod {pods} goes on, and nothing is rolled back meanwhile: `{} abort {name} --namespace {}` gives \
-             it up, and the pod keeps what it has; roll it back after that, if it is to have what it had before",
+            "a PVC swap of pod {pods} is in progress, and prevents the rollback: abort it with `{} abort \
+             {name} --namespace {}`, and the pod continues with its claim; roll it back after that, if it \
+             is to have the claim from before",
             seen.program, seen.around.namespace
         ));
     }
@@ -84,7 +85,7 @@ fn abort(seen: &Seen, whose: &Whose) -> Result<Answer, AskError> {
             let claim = find_claim(seen, name)?;
             let Some(kept) = Kept::find(&seen.around.autoscalers, claim) else {
                 return refused(format!(
-                    "no PvcAutoscaler keeps claim {name}: no swap of it goes on"
+                    "no PvcAutoscaler manages claim {name}: no PVC swap of it is in progress"
                 ));
             };
             (kept.by, Some(kept.ordinal))
@@ -121,13 +122,12 @@ fn active<'a>(kept: &Kept<'_>, claim: &'a str) -> Result<&'a str, AskError> {
     match kept.part {
         Part::Active | Part::Untold => Ok(claim),
         Part::Next(_) => refused(format!(
-            "claim {claim} is being filled, to become that of pod {}: name the PvcAutoscaler's workload, \
-             {}",
+            "claim {claim} is being populated, to become that of pod {}: name the workload of the PvcAutoscaler, {}",
             kept.pod(),
             called(kept.by)
         )),
         Part::Before(_, entry) => refused(format!(
-            "claim {claim} is kept as it was: that of pod {} is {} now; name that one",
+            "claim {claim} is retained from before a PVC swap: the claim of pod {} is {} now; name that one",
             kept.pod(),
             entry.active_claim
         )),
@@ -161,13 +161,13 @@ fn of_workload<'a>(seen: &'a Seen, whose: Workload<'_>) -> Result<&'a PvcAutosca
     match its.as_slice() {
         [only] => Ok(only),
         [] => refused(format!(
-            "no PvcAutoscaler in namespace {} keeps the claims of {}: name one of its \
-             claims, to see what to type",
+            "no PvcAutoscaler in namespace {} manages the claims of {}: name one of its claims to see the \
+             commands to run",
             seen.around.namespace,
             whose.in_words()
         )),
         several => refused(format!(
-            "PvcAutoscalers {} keep claims of {}: name one of the claims",
+            "PvcAutoscalers {} manage claims of {}: name one of the claims",
             few(several.iter().map(|one| one.name_any())),
             whose.in_words()
         )),
@@ -206,23 +206,23 @@ fn goes_the_right_way(
     let place = format!("{name} --namespace {}", seen.around.namespace);
     match wish {
         Wish::Shrink(size) if *size >= has.0 => refused(format!(
-            "{name} has {has}, and {} is not less: to have it larger, `{} expand {place} {}`",
+            "{name} has {has}, and {} is not less: to expand it, `{} expand {place} {}`",
             Quantity(*size),
             seen.program,
             Quantity(*size)
         )),
         Wish::Shrink(size) if *size == template.0 => refused(format!(
-            "the template of PvcAutoscaler {} has {template} already, and claim {name} has grown to {has} by \
-             itself since: write another size",
+            "the template of PvcAutoscaler {} has {template} already, and {name} was expanded to {has} \
+             automatically since: give another size",
             autoscaler.name_any()
         )),
         Wish::Grow(size) if *size == template.0 && has < template => refused(format!(
-            "the template of PvcAutoscaler {} has {template} already, and claim {name} has shrunk to {has} by \
-             itself since: raise spec.autoscale.shrink.minSize, or write another size",
+            "the template of PvcAutoscaler {} has {template} already, and {name} was shrunk to {has} \
+             automatically since: raise spec.autoscale.shrink.minSize, or give another size",
             autoscaler.name_any()
         )),
         Wish::Grow(size) if *size < has.0 => refused(format!(
-            "{name} has {has}, and {} is less: to have it smaller, `{} shrink {place} {}`",
+            "{name} has {has}, and {} is less: to shrink it, `{} shrink {place} {}`",
             Quantity(*size),
             seen.program,
             Quantity(*size)
@@ -255,9 +255,9 @@ fn can_be_swapped(
         return Ok(());
     }
     refused(format!(
-        "{} names its claims by itself, so they can only grow, or shrink where their volumes lie: stop its pods, make a \
-         claim as it is wanted, which is filled from the one that is there by a PvcSourcePopulator, and \
-         name that one there",
+        "{} names its claims in its pod template, so they can only expand, or shrink in place: stop its \
+         pods, create the new claim, populate it from the present one by a PvcSourcePopulator, and name \
+         the new one in the pod template",
         autoscaler.spec.workload().in_words()
     ))
 }
@@ -282,13 +282,12 @@ fn refuse_full(too_full: &[Usage<'_>], size: Bytes) -> Result<(), AskError> {
     }
     let full = too_full.iter().map(|one| {
         let used = one.told.usage.used.0;
-        format!("{} has {used} in it on node {} ({} too much)", one.claim, one.node, {
+        format!("{} has {used} of data on node {} ({} too much)", one.claim, one.node, {
             used.saturating_sub(size)
         })
     });
     refused(format!(
-        "{size} cannot hold what is in the claims: {}. Nothing is changed; free some of it, or ask for \
-         more",
+        "{size} cannot hold the data of the claims: {}. Nothing was changed; delete data, or request more",
         few(full)
     ))
 }
@@ -315,13 +314,13 @@ fn notes(seen: &Seen, autoscaler: &PvcAutoscaler, plan: &Plan, wish: &Wish) -> V
         .collect();
     if let [only] = swaps.as_slice() {
         notes.push(format!(
-            "Pod {only} is stopped while its claim is copied; the old claim is kept for {}.",
+            "Pod {only} is stopped while its claim is copied; the old claim is retained for {}.",
             autoscaler.spec.retention
         ));
     } else if !swaps.is_empty() {
         notes.push(format!(
             "Pods {} are stopped while their claims are copied, one after the other, the highest ordinal \
-             first; the old claims are kept for {}.",
+             first; the old claims are retained for {}.",
             few(&swaps),
             autoscaler.spec.retention
         ));
@@ -330,12 +329,12 @@ fn notes(seen: &Seen, autoscaler: &PvcAutoscaler, plan: &Plan, wish: &Wish) -> V
     let unknown: Vec<&str> = unknown.map(|pod| pod.claim.as_str()).collect();
     if matches!(wish, Wish::Shrink(_)) && !unknown.is_empty() {
         notes.push(format!(
-            "How full {} is has not been told: if it does not fit, the pod has its old claim again.",
+            "The usage of {} is not known: if its data does not fit, the pod gets its old claim again.",
             few(&unknown)
         ));
     }
     if plan.pods.iter().any(|pod| pod.held.is_some()) {
-        notes.push("What is told as `not yet` waits for an edit of the PvcAutoscaler.".to_owned());
+        notes.push("Lines with `not yet` wait for an edit of the PvcAutoscaler.".to_owned());
     }
     notes
 }
@@ -352,16 +351,15 @@ impl Edit {
         let (namespace, name, whose) = (&self.plan.namespace, &self.plan.name, &self.plan.workload);
         let head = match wish {
             Wish::RollBack => format!(
-                "This has pods of {whose} get again what they had before their last swap, by PvcAutoscaler \
-                 {namespace}/{name}:"
+                "This rolls back pods of {whose} to the claims from before their last PVC swap, by \
+                 PvcAutoscaler {namespace}/{name}:"
             ),
             Wish::Abort => format!(
-                "This gives up swaps of pods of {whose} and does nothing else, by PvcAutoscaler \
-                 {namespace}/{name}:"
+                "This aborts PVC swaps of pods of {whose} and does nothing else, by PvcAutoscaler {namespace}/{name}:"
             ),
             _ => format!(
                 "This edits {what} in the template of PvcAutoscaler {namespace}/{name}, and so all claims \
-                 that it keeps for {whose}:"
+                 that it manages for {whose}:"
             ),
         };
         let notes = self.notes.iter().map(|note| wrapped(note, "", WIDTH));

@@ -89,9 +89,9 @@ fn the_claim_of_a_deployment_grows_and_keeps_its_name() {
       of data-db-1  data-db-1  8Gi hdd  9Gi hdd  grows
     ");
     let other = refusal(&of_web, "deploy/web", &Wish::Shrink(Bytes::gib(4)));
-    assert!(other.contains("Deployment web names its claims by itself"), "{other}");
+    assert!(other.contains("Deployment web names its claims in its pod template"), "{other}");
     let none = refusal(&of_web, "sts/web", &wish);
-    assert!(none.contains("keeps the claims of StatefulSet web"), "{none}");
+    assert!(none.contains("manages the claims of StatefulSet web"), "{none}");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn what_cannot_be_is_refused_with_what_to_type() {
         (seen(), "gone", shrink(4), "there is no claim gone in namespace default"),
         (seen(), "sts/gone", shrink(4), "no PvcAutoscaler in namespace default keeps"),
         (seen(), "data-db-0", shrink(8), "`pliant expand pvc/data-db-0 --namespace default 8Gi`"),
-        (seen(), "data-db-1", shrink(6), "has grown to 8Gi by itself"),
+        (seen(), "data-db-1", shrink(6), "was expanded to 8Gi automatically"),
         (
             seen(),
             "data-db-0",
@@ -174,12 +174,12 @@ fn what_cannot_be_is_refused_with_what_to_type() {
             "`pliant shrink pvc/data-db-0 --namespace default 4Gi`",
         ),
         (seen(), "data-db-0", Wish::Move("tape".to_owned()), "there is no StorageClass tape"),
-        (smaller, "data-db-0", Wish::Grow(Bytes::gib(6)), "has shrunk to 4Gi by itself since"),
+        (smaller, "data-db-0", Wish::Grow(Bytes::gib(6)), "was shrunk to 4Gi automatically since"),
         (
             full,
             "data-db-0",
             shrink(4),
-            "4 GiB cannot hold what is in the claims: data-db-1 has 5 GiB in it on node alpha (1 GiB too",
+            "4 GiB cannot hold the data of the claims: data-db-1 has 5 GiB of data on node alpha (1 GiB too",
         ),
         (with_usage(seen(), "plain", 5), "plain", shrink(4), "plain has 5 GiB in it"),
         (
@@ -194,7 +194,7 @@ fn what_cannot_be_is_refused_with_what_to_type() {
     }
     let mut coming = swapping;
     coming.around.claims.push(claim("data-db-1-ba51f", "2Gi", "ssd"));
-    assert!(refusal(&coming, "data-db-1-ba51f", &shrink(1)).contains("is being filled"));
+    assert!(refusal(&coming, "data-db-1-ba51f", &shrink(1)).contains("is being populated"));
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_claim_that_nobody_keeps_is_left_alone_and_the_way_is_shown() {
         })]
     );
     typed::<PvcAutoscaler>(of_a_set.objects[0].clone());
-    assert!(of_a_set.why.contains("nothing is changed"), "{}", of_a_set.why);
+    assert!(of_a_set.why.contains("nothing was changed"), "{}", of_a_set.why);
     let of_nobody = unkept("plain");
     assert_eq!(of_nobody.objects[0]["spec"]["sourcePvcRef"]["name"], "plain");
     assert_eq!(of_nobody.objects[1]["spec"]["dataSourceRef"]["name"], "plain-copy");
@@ -230,7 +230,7 @@ fn an_edit_is_followed_from_the_moment_the_operator_has_seen_it() {
     assert_eq!(said(json!({"observedGeneration": 2, "phase": "Settled"})), News::None);
     assert_eq!(
         said(json!({"phase": "Settled", "claims": "2/2"})),
-        News::Done("claims      2/2 as wanted".to_owned())
+        News::Done("claims      2/2 up to date".to_owned())
     );
     assert_eq!(
         said(json!({"phase": "Swapping", "progress": "pod db-1: 62 %"})),
@@ -277,9 +277,9 @@ fn what_a_roll_back_leaves_behind_is_told() {
     let both = json!([{"ordinal": 0, "generation": 3}, {"ordinal": 1, "generation": 2}]);
     assert_eq!(self::edit(&others, "data-db-0", &Wish::RollBack).patch, json!({"rollBack": both}));
     let none = refusal(&swapped, "data-db-1", &Wish::RollBack);
-    assert!(none.contains("nothing is kept that pod db-1 had before"), "{none}");
+    assert!(none.contains("no claim from before a PVC swap of pod db-1 is retained"), "{none}");
     let unkept = refusal(&swapped, "plain", &Wish::RollBack);
-    assert!(unkept.contains("no PvcAutoscaler keeps claim plain"), "{unkept}");
+    assert!(unkept.contains("no PvcAutoscaler manages claim plain"), "{unkept}");
 }
 
 /// A swap of the second pod goes on, as far as this; the first pod has had one before.
@@ -327,10 +327,10 @@ fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
                           "rollBack": [{"ordinal": 0, "generation": 3}]});
     assert_eq!(self::edit(&waiting, "data-db-1", &Wish::Abort).patch, expected);
     for (seen, whom, says) in [
-        (swapping_at("FinalCopy"), "data-db-0", "no swap of pod db-0 goes on"),
-        (swapping_at("Soaking"), "sts/db", "the swap of pod db-1 has all that the pod had"),
-        (swapping_at("Exchanging"), "data-db-1", "`pliant rollback` takes it back"),
-        (swapping_at("FinalCopy"), "plain", "no PvcAutoscaler keeps claim plain"),
+        (swapping_at("FinalCopy"), "data-db-0", "no PVC swap of pod db-0 is in progress"),
+        (swapping_at("Soaking"), "sts/db", "the PVC swap of pod db-1 has copied everything"),
+        (swapping_at("Exchanging"), "data-db-1", "`pliant rollback` reverts it"),
+        (swapping_at("FinalCopy"), "plain", "no PvcAutoscaler manages claim plain"),
     ] {
         let said = refusal(&seen, whom, &Wish::Abort);
         assert!(said.contains(says), "{said}");
@@ -341,9 +341,10 @@ fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
 fn nothing_is_rolled_back_in_the_middle_of_a_swap() {
     for phase in ["Planned", "Draining", "FinalCopy", "Exchanging", "RollingBack"] {
         let said = refusal(&swapping_at(phase), "sts/db", &Wish::RollBack);
-        let expected = format!("a swap of pod db-1 ({phase}) goes on, and nothing is rolled back");
+        let expected =
+            format!("a PVC swap of pod db-1 ({phase}) is in progress, and prevents the rollback");
         assert!(said.contains(&expected), "{said}");
-        assert!(said.contains("`pliant abort sts/db --namespace default` gives it up"), "{said}");
+        assert!(said.contains("`pliant abort sts/db --namespace default`"), "{said}");
     }
     // That of another pod does not matter.
     edit(&swapping_at("FinalCopy"), "data-db-0", &Wish::RollBack);

@@ -13,8 +13,8 @@ pub(super) fn unkept(seen: &Seen, claim: &PersistentVolumeClaim, wish: &Wish) ->
     let user = seen.pods.iter().find_map(|pod| Some((workload(pod)?, volume(pod, &name)?)));
     let Some((set, volume)) = user else { return by_copy(claim, wish) };
     let why = format!(
-        "no PvcAutoscaler keeps claim {name}, and nothing is changed. The one printed here would keep \
-         the claims of all pods of StatefulSet {set} so, each pod stopped while its claim is copied. \
+        "no PvcAutoscaler manages claim {name}; nothing was changed. The one printed here would do it for \
+         the claims of all pods of StatefulSet {set}, each pod stopped while its claim is copied. \
          See docs/src/how-to/statefulset/get-started.md"
     );
     let autoscaler = json!({
@@ -37,9 +37,9 @@ fn by_copy(claim: &PersistentVolumeClaim, wish: &Wish) -> Unkept {
     let (name, namespace) = (claim.name_any(), claim.namespace());
     let copy = format!("{name}-copy");
     let why = format!(
-        "no PvcAutoscaler keeps claim {name}, no pod of a StatefulSet that could have one uses it, and \
-         nothing is changed. The objects printed here copy it to claim {copy}: stop its pods, apply them, \
-         and let the pods use {copy}. See docs/src/how-to/populate.md"
+        "no PvcAutoscaler manages claim {name}, and no pod of a StatefulSet that could have one uses it; \
+         nothing was changed. The objects printed here copy it to claim {copy}: stop its pods, apply the \
+         objects, and use {copy} in the pods. See docs/src/how-to/populate.md"
     );
     let source = json!({
         "apiVersion": "pliant.io/v1alpha1",

@@ -27,7 +27,7 @@ pub(super) fn lost(facts: &Facts) -> Explanation {
     let name = claim.and_then(|spec| spec.volume_name.clone()).unwrap_or_default();
     let why = format!(
         "is Lost: its PersistentVolume {name} was removed. If the volume is still on its node, it is \
-         a volume without a PersistentVolume."
+         an orphaned volume."
     );
     let todo = Remediation::command(
         "see such volumes",
@@ -40,11 +40,11 @@ pub(super) fn lost(facts: &Facts) -> Explanation {
 pub(super) fn bound(facts: &Facts) -> Explanation {
     if facts.volume.is_none() {
         let why = if facts.sees(VOLUMES) {
-            "is Bound, and its PersistentVolume is not there."
+            "is Bound, and its PersistentVolume does not exist."
         } else if facts.unseen.contains(&VOLUMES) {
-            "is Bound; you may not read its PersistentVolume, so no more can be said."
+            "is Bound; you may not read its PersistentVolume, so nothing more is known."
         } else {
-            "is Bound; its PersistentVolume cannot be decoded, so no more can be said."
+            "is Bound; its PersistentVolume cannot be decoded, so nothing more is known."
         };
         return facts.explain(State::Forbidden, why, Vec::new());
     }
@@ -70,16 +70,17 @@ pub(super) fn bound(facts: &Facts) -> Explanation {
 fn without_record(facts: &Facts, id: &str) -> Explanation {
     if !facts.sees(STORAGES) {
         let why = if facts.unseen.contains(&STORAGES) {
-            "is Bound; you may not read nodestorages, so no more can be said."
+            "is Bound; you may not read nodestorages, so nothing more is known."
         } else {
-            "is Bound; a nodestorage cannot be decoded, so no more can be said."
+            "is Bound; a NodeStorage cannot be decoded, so nothing more is known."
         };
         return facts.explain(State::Forbidden, why, Vec::new());
     }
     let is_its = |name: &&str| id.parse().is_ok_and(|id: VolumeId| *id.node() == NodeKey::of(name));
     let mut names = facts.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     if let Some(node) = names.find(is_its) {
-        let why = format!("is Bound to a volume of node {node}, whose agent has told nothing.");
+        let why =
+            format!("is Bound to a volume of node {node}, whose node plugin has reported nothing.");
         return facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(node)]);
     }
     let why = format!(
@@ -111,8 +112,8 @@ fn gone(facts: &Facts, storage: &NodeStorage, place: &Place<'_>) -> Option<Expla
         }
         (None, None) => {
             let why = format!(
-                "is Bound, and its volume {} is not on node {} any more: somebody has removed it past \
-                 the driver, or its disk was replaced.",
+                "is Bound, and its volume {} is no longer on node {}: it was removed without the driver, \
+                 or its disk was replaced.",
                 place.id, place.node
             );
             let todo = Remediation::hint("restore the data into a new claim from a backup");
@@ -135,8 +136,8 @@ fn fenced(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
     );
     let todo = kept::watch_keeper(facts).unwrap_or_else(|| {
         Remediation::hint(
-            "make the PvcAutoscaler of its workload again: it gives the volume back to the pod, or says what to \
-             type",
+            "create the PvcAutoscaler of its workload again: it gives the volume back to the pod, or \
+             reports the command to run",
         )
     });
     Some(facts.explain(State::VolumeFenced, why, vec![todo]))
@@ -148,8 +149,11 @@ fn ailing(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
     if sentences.is_empty() {
         return None;
     }
-    let why =
-        format!("is Bound, and its volume on node {} ails: {}", place.node, sentences.join("; "));
+    let why = format!(
+        "is Bound, and its volume on node {} is unhealthy: {}",
+        place.node,
+        sentences.join("; ")
+    );
     let command = format!("{} doctor node/{}", facts.program, place.node);
     let todo = Remediation::command("see what else is wrong with the node", command);
     Some(facts.explain(State::VolumeUnhealthy, why, vec![todo]))
@@ -158,8 +162,8 @@ fn ailing(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
 fn agent_away(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
     let trouble = facts.agent_trouble(place.node)?;
     let why = format!(
-        "is Bound to a volume on node {}, and {trouble}. Pods that run go on; until the agent is back \
-         none can be started there with this claim, and it cannot grow.",
+        "is Bound to a volume on node {}, and {trouble}. Running pods continue; until the node plugin \
+         responds, no pod with this claim can start there, and the claim cannot be expanded.",
         place.node
     );
     Some(facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(place.node)]))
@@ -177,8 +181,8 @@ fn pod_waits(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
     let on = place.node;
     let (why, todo) = if why.is_empty() {
         (
-            format!("the scheduler says: {words}"),
-            Remediation::hint(format!("make room for the pod on {on}")),
+            format!("the scheduler reports: {words}"),
+            Remediation::hint(format!("free resources for the pod on {on}")),
         )
     } else if why.iter().all(|one| one.bar == Bar::Cordon) {
         (
@@ -207,7 +211,7 @@ fn fine(facts: &Facts, place: &Place<'_>) -> Explanation {
     let users = few(facts.pods.iter().filter_map(|pod| pod.metadata.name.as_ref()));
     let used =
         if users.is_empty() { "no pod uses it".to_owned() } else { format!("used by {users}") };
-    let why = format!("is fine: {what} on node {}, {used}.{}", place.node, cannot_grow(facts));
+    let why = format!("is healthy: {what} on node {}, {used}.{}", place.node, cannot_grow(facts));
     facts.explain(State::Healthy, why, Vec::new())
 }
 
@@ -218,7 +222,7 @@ fn cannot_grow(facts: &Facts) -> String {
     let class = facts.classes.iter().find(|class| class.metadata.name == name);
     match class {
         Some(class) if class.allow_volume_expansion != Some(true) => format!(
-            " It cannot grow: allowVolumeExpansion of its class {} is not true.",
+            " It cannot be expanded: allowVolumeExpansion of its class {} is not true.",
             name.unwrap_or_default()
         ),
         _ => String::new(),

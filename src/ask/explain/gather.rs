@@ -107,10 +107,10 @@ impl Facts {
             |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
         let mut there = self.agents.iter().filter(runs_there).peekable();
         let Some(first) = there.peek().copied() else {
-            return Some("no agent runs there".to_owned());
+            return Some("no node plugin runs there".to_owned());
         };
         let name = first.metadata.name.clone().unwrap_or_default();
-        (!there.any(is_ready)).then(|| format!("its agent {name} is not ready"))
+        (!there.any(is_ready)).then(|| format!("its node plugin {name} is not ready"))
     }
 
     /// The driver's own words of the newest event with this reason.

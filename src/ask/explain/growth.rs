@@ -26,10 +26,11 @@ pub(super) fn growth(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
 }
 
 fn refused(facts: &Facts, has: Bytes, wants: Bytes) -> Explanation {
-    let words = facts.resize_error().unwrap_or_else(|| "the driver did not say why".to_owned());
-    let why = format!("cannot grow from {has} to {wants}, and goes on with what it has: {words}");
+    let words = facts.resize_error().unwrap_or_else(|| "the driver gave no reason".to_owned());
+    let why =
+        format!("cannot be expanded from {has} to {wants}, and stays usable at its size: {words}");
     let command = format!("{} expand pvc/{} SIZE", facts.program, facts.place());
-    let what = format!("ask for less, and for more than {has}; it is tried at once");
+    let what = format!("request less, but more than {has}; it is tried immediately");
     facts.explain(State::ExpansionFailed, why, vec![Remediation::command(what, command)])
 }
 
@@ -41,23 +42,22 @@ fn left_to_kubelet(facts: &Facts, wants: Bytes) -> Explanation {
     let pods: Vec<&String> = running.filter_map(|pod| pod.metadata.name.as_ref()).collect();
     if pods.is_empty() {
         let why = format!(
-            "has a volume of {wants}, and its file system grows when a pod uses it next. Nothing is \
-             wrong."
+            "has a volume of {wants}, and its file system is expanded when the next pod uses it. Nothing is wrong."
         );
         let todo = vec![Remediation::hint("start a pod that uses it")];
         return facts.explain(State::OfflineExpansionPending, why, todo);
     }
     let error = facts.resize_error().map(|words| format!(" So far: {words}")).unwrap_or_default();
     let why = format!(
-        "has a volume of {wants}, and the kubelet grows its file system under {} within a minute or \
-         two. No pod has to be started anew.{error}",
+        "has a volume of {wants}, and the kubelet expands its file system under {} within two minutes. No \
+         pod has to be restarted.{error}",
         few(pods)
     );
     facts.explain(State::NodeExpansionPending, why, Vec::new())
 }
 
 fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> Explanation {
-    let grows = format!("is growing from {has} to {wants} on node {}", place.node);
+    let grows = format!("is being expanded from {has} to {wants} on node {}", place.node);
     if let Some(trouble) = facts.agent_trouble(place.node) {
         let why = format!("{grows}, and {trouble}.");
         return facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(place.node)]);
@@ -73,15 +73,16 @@ fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> 
         told.flatten()
     });
     if let Some(words) = told {
-        let why = format!("{grows}; the last try failed and is repeated by itself: {words}");
+        let why =
+            format!("{grows}; the last attempt failed, and is retried automatically: {words}");
         return facts.explain(State::ExpansionRetrying, why, Vec::new());
     }
     let says = match (request, status.phase, status.progress) {
         (None, ..) => "the resizer has not asked the node yet".to_owned(),
         (_, _, Some(progress)) => progress,
-        (_, Phase::Pending, None) => "its agent has not told of it yet".to_owned(),
+        (_, Phase::Pending, None) => "its node plugin has not started it yet".to_owned(),
         (_, Phase::Resizing, None) => "the volume is larger, its file system follows".to_owned(),
-        _ => "its agent is at work".to_owned(),
+        _ => "its node plugin is working on it".to_owned(),
     };
     let todo = vec![facts.log_of("resizer")];
     facts.explain(State::Expanding, format!("{grows}; {says}."), todo)

@@ -33,14 +33,14 @@ fn taken(facts: &Facts, kept: &Kept<'_>) -> Option<Explanation> {
     let says = says.map(|text| format!(": {text}")).unwrap_or_default();
     let becomes = match (swap.phase, swap.returns, swap.keeps_name) {
         (SwapPhase::RollingBack, ..) => "gives its volume back to the pod".to_owned(),
-        (_, true, _) => format!("gives the pod again what claim {} has", swap.claim),
+        (_, true, _) => format!("gives claim {} back to the pod", swap.claim),
         (_, false, true) => format!("copies it to claim {}, whose volume it gets", swap.claim),
         (_, false, false) => format!("copies it to claim {}, which the pod gets", swap.claim),
     };
     let waits = status.message.as_ref().filter(|_| status.reason.is_some());
     let waits = waits.map(|message| format!(" It waits: {message}.")).unwrap_or_default();
     let why = format!(
-        "is in a swap ({}; {:?}{says}), for which pod {} is stopped; so no pod can be started with it. \
+        "is in a PVC swap ({}; {:?}{says}), for which pod {} is stopped; so no pod can be started with it. \
          PvcAutoscaler {} {becomes}, and then the pod starts.{waits}",
         swap.change,
         swap.phase,
@@ -51,7 +51,7 @@ fn taken(facts: &Facts, kept: &Kept<'_>) -> Option<Explanation> {
     let name = facts.claim.as_ref().map(ResourceExt::name_any).unwrap_or_default();
     let command = format!("{} abort pvc/{name} --namespace {namespace}", facts.program);
     let give_up = can_be_aborted(swap.phase).then(|| {
-        Remediation::command("give the swap up, and have the pod keep what it has", command)
+        Remediation::command("abort the PVC swap; the pod continues with its claim", command)
     });
     let todo = [watch(facts, kept)].into_iter().chain(give_up).collect();
     Some(facts.explain(State::Swapping, why, todo))
@@ -61,8 +61,8 @@ fn next(facts: &Facts, kept: &Kept<'_>, swap: &Swap) -> Explanation {
     let says = swap.progress.as_ref().or(swap.message.as_ref());
     let says = says.map(|text| format!(": {text}")).unwrap_or_default();
     let why = format!(
-        "is being filled, to become the claim of pod {} ({}; {:?}{says}). PvcAutoscaler {} does it; \
-         until then the content is in the claim that the pod had.",
+        "is being populated, to become the claim of pod {} ({}; {:?}{says}). PvcAutoscaler {} does it; \
+         until then the data is in the present claim of the pod.",
         kept.pod(),
         swap.change,
         swap.phase,
@@ -74,8 +74,8 @@ fn next(facts: &Facts, kept: &Kept<'_>, swap: &Swap) -> Explanation {
 fn before(facts: &Facts, kept: &Kept<'_>, old: &Retained, entry: &OrdinalStatus) -> Explanation {
     let until = until(kept.by, old);
     let why = format!(
-        "is kept {until}, and then deleted with its data: claim {} has taken its place as that of pod \
-         {}, with a verified copy of all that was in it. PvcAutoscaler {} did it.",
+        "is retained {until}, and then deleted with its data: claim {} has replaced it as the claim of \
+         pod {}, with a verified copy of its data. PvcAutoscaler {} did it.",
         entry.active_claim,
         kept.pod(),
         kept.by.name_any()
@@ -95,15 +95,14 @@ pub(super) fn by_whom(
         _ => "a claim",
     };
     let mut by_whom = format!(
-        " It is {what} of pod {}, kept by PvcAutoscaler {}: who wants another size or class edits its \
-         template.",
+        " It is {what} of pod {}, managed by PvcAutoscaler {}: to change its size or class, edit its template.",
         kept.pod(),
         kept.by.name_any()
     );
     let entry = kept.by.status.as_ref().and_then(|status| status.of(kept.ordinal));
     let decision = entry.and_then(|entry| entry.decision.as_ref());
     if let (Part::Active, Some(decision)) = (kept.part, decision) {
-        by_whom = format!("{by_whom} Last decided about its size: {decision}.");
+        by_whom = format!("{by_whom} Last sizing decision: {decision}.");
     }
     told.why += &by_whom;
     told

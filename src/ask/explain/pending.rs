@@ -42,8 +42,8 @@ pub(super) fn pending(facts: &Facts) -> Explanation {
 }
 
 fn waits_for_pod(facts: &Facts) -> Explanation {
-    let why = "is Pending: waiting for a pod. This is normal: its class has the volume made when the \
-               first pod that uses the claim is scheduled.";
+    let why = "is Pending: waiting for a pod. This is normal: its class creates the volume when the first \
+               pod that uses the claim is scheduled.";
     facts.explain(
         State::WaitForFirstConsumer,
         why,
@@ -70,26 +70,27 @@ fn under_way(facts: &Facts) -> Option<Explanation> {
         (Phase::Pending, _) if facts.agent_trouble(node).is_some() => {
             return Some(agent_away(facts, node));
         }
-        (Phase::Pending, _) => "its agent has not told of it yet".to_owned(),
+        (Phase::Pending, _) => "its node plugin has not started it yet".to_owned(),
         (_, Some(progress)) => progress,
-        (_, None) => "its agent is at work".to_owned(),
+        (_, None) => "its node plugin is working on it".to_owned(),
     };
-    let why = format!("is Pending: its volume is being made on node {node}; {says}.");
+    let why = format!("is Pending: its volume is being created on node {node}; {says}.");
     Some(facts.explain(State::Provisioning, why, Vec::new()))
 }
 
 fn failed(facts: &Facts, words: &str) -> Explanation {
-    let why = format!("is Pending: its volume could not be made {words}");
+    let why = format!("is Pending: its volume could not be created {words}");
     let todo = Remediation::command(
-        "read what the driver said besides",
+        "read the events of the driver",
         format!("kubectl describe pvc {}", facts.place()),
     );
     facts.explain(State::ProvisioningFailed, why, vec![todo])
 }
 
 fn agent_away(facts: &Facts, node: &str) -> Explanation {
-    let trouble = facts.agent_trouble(node).unwrap_or_else(|| "its agent is away".to_owned());
-    let why = format!("is Pending: its volume is to be made on node {node}, and {trouble}.");
+    let trouble =
+        facts.agent_trouble(node).unwrap_or_else(|| "its node plugin is not responding".to_owned());
+    let why = format!("is Pending: its volume is to be created on node {node}, and {trouble}.");
     facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(node)])
 }
 
@@ -119,8 +120,8 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
         return refused(State::StorageClassNotSet, no_class(facts), vec![name_a_class(facts)]);
     };
     if name.is_empty() {
-        let why = "is Pending: its class is the empty text, so it takes only a PersistentVolume \
-                   that is there already, and none fits.";
+        let why = "is Pending: its class is the empty text, so it binds only to an existing \
+                   PersistentVolume, and none fits.";
         return refused(State::StorageClassNotSet, why.to_owned(), vec![name_a_class(facts)]);
     }
     let is_it = |class: &&StorageClass| class.metadata.name.as_deref() == Some(name);
@@ -146,7 +147,7 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
             few(foreign)
         );
         let what =
-            "make the claim again with a class that has this instead: no class can be edited";
+            "create the claim again with a class that has this instead: no class can be edited";
         let todo = Remediation::command(what, topology::in_our_key(class, &facts.nodes));
         return refused(State::StorageClassInvalid, why, vec![todo]);
     }
@@ -154,7 +155,7 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
         Ok(parsed) => Ok((class, parsed)),
         Err(error) => {
             let why = format!("is Pending: its class {name} cannot be used: {error}.");
-            let what = "make the class anew: its parameters cannot be edited";
+            let what = "create the class again: its parameters cannot be edited";
             let command = format!("kubectl get storageclass {name} --output yaml");
             refused(State::StorageClassInvalid, why, vec![Remediation::command(what, command)])
         }
@@ -163,9 +164,9 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
 
 fn unseen(facts: &Facts) -> Explanation {
     let last = facts.events.first().and_then(|event| event.note.as_deref());
-    let last = last.map(|note| format!(" What was told of it last: {note}")).unwrap_or_default();
+    let last = last.map(|note| format!(" Its last event: {note}")).unwrap_or_default();
     let why = format!("is Pending, and {}.{last}", facts.unknown());
-    let what = "let an administrator of the cluster type";
+    let what = "ask an administrator of the cluster to run";
     let command = format!("{} explain pvc/{}", facts.program, facts.place());
     facts.explain(State::Forbidden, why, vec![Remediation::command(what, command)])
 }
@@ -173,9 +174,9 @@ fn unseen(facts: &Facts) -> Explanation {
 fn names_volume(facts: &Facts, name: &str) -> Explanation {
     let reference = facts.volume.as_ref().and_then(|pv| pv.spec.as_ref()?.claim_ref.as_ref());
     let why = match (&facts.volume, reference) {
-        (None, _) => format!("is Pending: it names PersistentVolume {name}, which is not there."),
+        (None, _) => format!("is Pending: it names PersistentVolume {name}, which does not exist."),
         (Some(_), Some(other)) if !is_this_claim(facts, other) => format!(
-            "is Pending: it names PersistentVolume {name}, which is kept for claim {}/{}{}.",
+            "is Pending: it names PersistentVolume {name}, which is reserved for claim {}/{}{}.",
             other.namespace.as_deref().unwrap_or_default(),
             other.name.as_deref().unwrap_or_default(),
             other.uid.as_ref().map(|uid| format!(" with the uid {uid}")).unwrap_or_default()
@@ -218,11 +219,11 @@ fn name_a_class(facts: &Facts) -> Remediation {
     let names: Vec<&str> = ours.filter_map(|class| class.metadata.name.as_deref()).collect();
     match names.as_slice() {
         [] => Remediation::command(
-            "make a class of this driver; there is none",
+            "create a StorageClass of this driver; there is none",
             format!("kubectl explain storageclass # provisioner: {DRIVER}"),
         ),
         names => Remediation::hint(format!(
-            "make the claim anew with a class of this driver, such as {}",
+            "create the claim again with a class of this driver, such as {}",
             few(names)
         )),
     }
@@ -314,18 +315,18 @@ fn fits(facts: &Facts, nodes: &[NodeSays], pod: Option<&Pod>) -> Explanation {
         return failed(facts, &format!("{on}{words}"));
     }
     if let Some(node) = selected_node(facts) {
-        let why = format!("is Pending: its volume is to be made on node {node}, any moment now.");
+        let why = format!("is Pending: its volume is about to be created on node {node}.");
         let todo = facts.log_of("provisioner");
         return facts.explain(State::Provisioning, why, vec![todo]);
     }
     let fitting = few(nodes.iter().filter(|node| node.verdict == Verdict::Fits).map(|n| &n.node));
     let Some(pod) = pod else {
-        let why = format!("is Pending: its volume is to be made on {fitting}, any moment now.");
+        let why = format!("is Pending: its volume is about to be created on {fitting}.");
         return facts.explain(State::Provisioning, why, Vec::new());
     };
-    let said = unschedulable(pod).map(|words| format!(" The scheduler says: {words}."));
+    let said = unschedulable(pod).map(|words| format!(" The scheduler reports: {words}."));
     let why = format!(
-        "is Pending: {fitting} would have room, and its pod {} is not scheduled yet.{}",
+        "is Pending: {fitting} has enough free space, and its pod {} is not scheduled yet.{}",
         pod_name(pod),
         said.unwrap_or_default()
     );
@@ -360,7 +361,7 @@ fn nowhere(
     let size = facts.wish().unwrap_or_default();
     let (state, why) = if any(Verdict::InsufficientCapacity) {
         let why = format!(
-            "it asks for {size} of class {class}, and no node{pods} has that much in one pool"
+            "it requests {size} of class {class}, and no node{pods} has that much in one pool"
         );
         (State::InsufficientCapacity, why)
     } else if any(Verdict::PoolUnavailable) {
@@ -373,7 +374,7 @@ fn nowhere(
     } else if any(Verdict::NodePluginUnavailable) {
         (State::NodePluginUnavailable, format!("the driver works on no node{pods}"))
     } else if nodes.is_empty() {
-        (State::NodePluginUnavailable, "no node has told what it has".to_owned())
+        (State::NodePluginUnavailable, "no node has reported its pools".to_owned())
     } else {
         let who = pod.map_or("have it".to_owned(), |pod| format!("run its pod {}", pod_name(pod)));
         (State::PodUnschedulable, format!("no node may {who}"))
@@ -386,7 +387,7 @@ fn ways_out(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> V
     let short = nodes.iter().filter(|node| node.verdict == Verdict::InsufficientCapacity);
     let most = short.clone().filter_map(|node| node.largest).max();
     if let Some(most) = most.filter(|most| *most > Quantity::default()) {
-        let what = format!("ask for {most} or less: make the claim anew, it has no volume yet");
+        let what = format!("request {most} or less: create the claim again, it has no volume yet");
         let place = facts.place();
         ways.push(Remediation::command(what, format!("kubectl delete pvc {place}")));
     }
@@ -446,7 +447,7 @@ fn way_to(facts: &Facts, bars: &[Bar], nodes: &[&str]) -> Remediation {
                 [] => String::new(),
                 names => format!(", such as {}", few(names)),
             };
-            format!("make the claim again with a class that allows {TOPOLOGY}={on}{such}")
+            format!("create the claim again with a class that allows {TOPOLOGY}={on}{such}")
         }
     };
     let ways: Vec<String> = bars.iter().map(way).collect();
@@ -463,7 +464,7 @@ fn use_pool(facts: &Facts, nodes: &[NodeSays]) -> Remediation {
     };
     match nodes.iter().find_map(only_plans) {
         Some(pool) => Remediation::command(
-            format!("let StoragePool {pool} make what it plans: createVolumeGroups: true"),
+            format!("let StoragePool {pool} create what it plans: createVolumeGroups: true"),
             format!("kubectl edit storagepool {pool}"),
         ),
         None => Remediation::command("see all pools", format!("{} status", facts.program)),
@@ -477,9 +478,8 @@ fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Remediation {
     let on = few(&lacking);
     let name = |pool: &StoragePool| pool.metadata.name.clone().unwrap_or_default();
     let Some(wanted) = class.pool.as_ref().filter(|_| facts.sees(POOLS)) else {
-        let what = format!(
-            "have a StoragePool for {on}: write one, or see the nodeSelector of those there are"
-        );
+        let what =
+            format!("create a StoragePool for {on}, or see the nodeSelector of those that exist");
         return Remediation::command(what, "kubectl get storagepools --output yaml");
     };
     let Some(pool) = facts.pools.iter().find(|pool| name(pool) == wanted.as_str()) else {
@@ -487,9 +487,9 @@ fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Remediation {
         let or = if facts.pools.is_empty() {
             String::new()
         } else {
-            format!(", or make the claim again with a class of {}", few(there))
+            format!(", or create the claim again with a class of {}", few(there))
         };
-        let what = format!("there is no StoragePool {wanted}: write it{or}");
+        let what = format!("StoragePool {wanted} does not exist: create it{or}");
         return Remediation::command(what, "kubectl explain storagepool.spec");
     };
     let selector = &pool.spec.node_selector;
@@ -499,7 +499,7 @@ fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Remediation {
         selector.iter().all(|(key, value)| labels.is_some_and(|all| all.get(key) == Some(value)))
     };
     if selector.is_empty() || lacking.iter().all(has_labels) {
-        let what = format!("StoragePool {wanted} is for {on}: see what it says of it");
+        let what = format!("StoragePool {wanted} is for {on}: see its status");
         return Remediation::command(
             what,
             format!("kubectl get storagepool {wanted} --output yaml"),
@@ -509,7 +509,7 @@ fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Remediation {
     let labels: Vec<String> =
         selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let on = few(&unlabelled);
-    let what = format!("have StoragePool {wanted} on {on} too, by the labels that it selects");
+    let what = format!("extend StoragePool {wanted} to {on}, by the labels that it selects");
     let command =
         format!("kubectl label node {} {} --overwrite", unlabelled.join(" "), labels.join(" "));
     Remediation::command(what, command)

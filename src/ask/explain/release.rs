@@ -9,8 +9,8 @@ use crate::volume::few;
 pub(super) fn being_deleted(facts: &Facts) -> Explanation {
     if !facts.pods.is_empty() {
         let names = few(facts.pods.iter().filter_map(|pod| pod.metadata.name.as_ref()));
-        let why = format!("is being deleted, and goes when its pods are gone: {names}.");
-        let todo = Remediation::hint("delete these pods, or whatever makes them anew");
+        let why = format!("is being deleted, and waits until these pods are gone: {names}.");
+        let todo = Remediation::hint("delete these pods, or the workload that creates them");
         return facts.explain(State::Deleting, why, vec![todo]);
     }
     let finalizers =
@@ -22,10 +22,10 @@ pub(super) fn being_deleted(facts: &Facts) -> Explanation {
 /// A PersistentVolume without its claim.
 pub(super) fn released(facts: &Facts) -> Explanation {
     let Some(volume) = &facts.volume else {
-        return facts.explain(State::Lost, "is not there.", Vec::new());
+        return facts.explain(State::Lost, "does not exist.", Vec::new());
     };
     let Some(id) = facts.handle() else {
-        let why = "is of another driver, and nothing is known of it here.";
+        let why = "belongs to another driver, and nothing is known about it here.";
         return facts.explain(State::OtherDriver, why, Vec::new());
     };
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -55,15 +55,15 @@ fn kept(facts: &Facts) -> Explanation {
         reference.namespace.unwrap_or_default(),
         reference.name.unwrap_or_default()
     );
-    let why = "is kept with its data (reclaim policy Retain): the claim that had it is gone.";
+    let why = "is retained with its data (reclaim policy Retain): its claim was deleted.";
     let delete = r#"'{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'"#;
     let todo = vec![
         Remediation::command(
-            "use it again: remove the PersistentVolume, which keeps the volume, and adopt it",
+            "use it again: delete the PersistentVolume, which leaves the volume, and recover it",
             format!("kubectl delete pv {name} && {adopt}"),
         ),
         Remediation::command(
-            "remove it, with its data",
+            "delete it, with its data",
             format!("kubectl patch pv {name} --patch {delete}"),
         ),
     ];
@@ -83,10 +83,10 @@ fn going(facts: &Facts, id: &str) -> Explanation {
         told.flatten()
     });
     if let Some(words) = words {
-        let why = format!("is to be removed, and cannot be yet: {words}");
+        let why = format!("is to be deleted, and cannot be yet: {words}");
         return facts.explain(State::DeletionFailed, why, Vec::new());
     }
     let progress = status.progress.map(|progress| format!(": {progress}")).unwrap_or_default();
-    let why = format!("is being removed with its data{progress}.");
+    let why = format!("is being deleted with its data{progress}.");
     facts.explain(State::Deleting, why, Vec::new())
 }

@@ -121,8 +121,8 @@ fn without_agent(
     let unknown = is_registered(facts, name) == Some(false);
     let why = match (trouble, silent, unknown) {
         (Some(trouble), ..) => trouble,
-        (None, true, _) => "its agent has not told what it has".to_owned(),
-        (None, false, true) => "its kubelet does not know the driver yet".to_owned(),
+        (None, true, _) => "its node plugin has not reported its pools".to_owned(),
+        (None, false, true) => "its kubelet has not registered the driver yet".to_owned(),
         (None, false, false) => return None,
     };
     Some((Verdict::NodePluginUnavailable, why))
@@ -148,7 +148,7 @@ fn in_pool(pool: &PoolOnNode, wish: &Wish<'_>) -> (Verdict, String) {
         return (Verdict::PoolUnavailable, why);
     }
     if largest >= wish.size {
-        return (Verdict::Fits, "has room".to_owned());
+        return (Verdict::Fits, "has enough free space".to_owned());
     }
     (Verdict::InsufficientCapacity, format!("{} short{besides}", wish.size.saturating_sub(largest)))
 }

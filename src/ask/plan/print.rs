@@ -43,16 +43,16 @@ pub fn resource_names(plans: &[Plan]) -> String {
 fn head(plan: &Plan) -> String {
     // Of an edit that was not seen yet it is not known how many are.
     let is_known = plan.is_observed && !plan.claims.is_empty();
-    let claims = if is_known { format!(", {} as wanted", plan.claims) } else { String::new() };
+    let claims = if is_known { format!(", {} up to date", plan.claims) } else { String::new() };
     let mut head = format!(
-        "{}/{} keeps the claims of {}: {:?}{claims}.",
+        "{}/{} manages the claims of {}: {:?}{claims}.",
         plan.namespace, plan.name, plan.workload, plan.phase
     );
     if plan.mode == AutoscalerMode::Recommend {
         head += " Its mode is Recommend: only claims that are missing are made.";
     }
     if let Some(policy) = &plan.policy {
-        let _ = write!(head, " By itself each of them {policy}.");
+        let _ = write!(head, " Each of them automatically {policy}.");
     }
     if !plan.is_observed {
         head += " The operator has not seen its last edit yet.";
@@ -66,10 +66,10 @@ pub(in crate::ask) fn table(plan: &Plan) -> String {
 }
 
 fn table_of(plan: &Plan, headers: bool) -> String {
-    let mut rows = vec![["POD", "CLAIM", "HAS", "WANTED", "BY"].map(str::to_owned)];
+    let mut rows = vec![["POD", "CLAIM", "CURRENT", "DESIRED", "ACTION"].map(str::to_owned)];
     rows.extend(plan.pods.iter().map(row));
     if plan.pods.is_empty() {
-        return "  There is no claim yet.\n".to_owned();
+        return "  No claim exists yet.\n".to_owned();
     }
     let mut text = String::new();
     for line in columns(&rows, [false; 5], headers).lines() {
@@ -88,15 +88,15 @@ fn of_class(size: String, class: Option<&String>) -> String {
 fn row(pod: &PodPlan) -> [String; 5] {
     let has = pod.has.map_or_else(|| "–".to_owned(), |has| has.to_string());
     let by = match (&pod.swap, pod.by) {
-        (Some(swap), Procedure::Abort) => format!("swap: {:?}, is given up", swap.phase),
-        (None, Procedure::Abort) => "is given up".to_owned(),
+        (Some(swap), Procedure::Abort) => format!("swap: {:?}, to be aborted", swap.phase),
+        (None, Procedure::Abort) => "abort".to_owned(),
         (Some(swap), _) => format!("swap: {:?}", swap.phase),
         (None, Procedure::Nothing) => "–".to_owned(),
-        (None, Procedure::Make) => "is made".to_owned(),
-        (None, Procedure::Grow) => "grows".to_owned(),
-        (None, Procedure::Shrink) => "shrinks".to_owned(),
+        (None, Procedure::Make) => "create".to_owned(),
+        (None, Procedure::Grow) => "expand".to_owned(),
+        (None, Procedure::Shrink) => "shrink".to_owned(),
         (None, Procedure::Swap) => "swap".to_owned(),
-        (None, Procedure::RollBack) => "is rolled back".to_owned(),
+        (None, Procedure::RollBack) => "roll back".to_owned(),
         (None, Procedure::Unseen) => "not known: you may not read its claim".to_owned(),
         (None, Procedure::Unreadable) => {
             format!("not decided: {}", pod.change.as_deref().unwrap_or_default())
@@ -119,7 +119,7 @@ fn says(plan: &Plan) -> String {
         let reason = plan.reason.as_ref().map(|reason| format!("{reason}: ")).unwrap_or_default();
         reason + message
     });
-    let parts = [("Now:", &plan.progress), ("Next:", &plan.next), ("What stops it:", &waits)];
+    let parts = [("Now:", &plan.progress), ("Next:", &plan.next), ("Blocked by:", &waits)];
     let mut text = String::new();
     for (what, said) in parts.into_iter().filter_map(|(what, said)| Some((what, said.as_ref()?))) {
         let _ = write!(text, "{what}\n{}", wrapped(said, "  ", WIDTH));
@@ -156,9 +156,10 @@ fn details(pod: &PodPlan) -> String {
     }
     said.extend(pod.decision.clone());
     for old in &pod.retained {
-        let until = old.until(pod.retention).map(|until| format!("is kept at least until {until}"));
         let until =
-            until.unwrap_or_else(|| "is kept until the pod is ready, and then on".to_owned());
+            old.until(pod.retention).map(|until| format!("is retained at least until {until}"));
+        let until = until
+            .unwrap_or_else(|| "is retained until the pod is ready, and after that".to_owned());
         said.push(format!("claim {} {until}", old.claim));
     }
     if said.is_empty() {
@@ -186,7 +187,7 @@ pub fn claims_of(
         "MODE",
         "POLICY",
         "PHASE",
-        "SAYS",
+        "MESSAGE",
     ];
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(autoscalers.iter().map(|one| {

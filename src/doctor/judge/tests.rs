@@ -218,11 +218,8 @@ fn what_udev_does_with_volumes_is_told_where_it_does_something() {
         assert_eq!(complaints(&quiet), "");
     }
     let said = complaints(&seen(true, &acts, None));
-    assert!(
-        said.starts_with("! udev gives what is on volumes to mdadm, btrfs: an array"),
-        "{said}"
-    );
+    assert!(said.starts_with("! udev passes volume contents to mdadm, btrfs: an array"), "{said}");
     assert!(said.contains("node.hostUdevRules.enabled=true"), "{said}");
     let said = complaints(&seen(true, &acts, Some("of before")));
-    assert!(said.contains("are of another version"), "{said}");
+    assert!(said.contains("have another version"), "{said}");
 }

@@ -50,7 +50,7 @@ fn before_there_is_a_status_the_label_says_it() {
     let mut facts = with_claim(kept("new", "Pending"), "/metadata/labels", labels);
     facts.autoscalers[0].status = None;
     let (_, text) = said(&facts);
-    assert!(text.contains("pod db-2, kept by PvcAutoscaler db"), "{text}");
+    assert!(text.contains("pod db-2, managed by PvcAutoscaler db"), "{text}");
 }
 
 #[test]

@@ -190,7 +190,7 @@ fn that_no_node_can_have_it_is_told_by_what_comes_nearest() {
       alpha  698 GiB  excluded: its class allows only
                       topology.lvm.csi.pliant.io/node=gamma
     What to do:
-      make the claim again with a class that allows
+      create the claim again with a class that allows
       topology.lvm.csi.pliant.io/node=alpha
     default/db-2 is Pending: no node has told what it has.
     What to do:
@@ -476,7 +476,7 @@ fn what_is_advised_where_nodes_are_excluded_can_be_followed() {
         facts.classes[0].allowed_topologies = typed(json!([{"matchLabelExpressions": [
             {"key": "topology.lvm.csi.pliant.io/node", "values": ["beta"]}]}]));
     });
-    let advice = "make the claim again with a class that allows \
+    let advice = "create the claim again with a class that allows \
                   topology.lvm.csi.pliant.io/node=alpha, such as anywhere";
     assert!(text.contains(advice), "{text}");
     facts = with_claim(facts, "/spec/storageClassName", json!("anywhere"));
@@ -515,7 +515,7 @@ fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
     // Its agent makes the pool then, or says why it does not.
     facts.nodes[0].metadata.labels.as_mut().unwrap().insert("disks".to_owned(), "nvme".to_owned());
     let text = flat(&facts);
-    assert!(text.contains("StoragePool fast is for gamma: see what it says of it"), "{text}");
+    assert!(text.contains("StoragePool fast is for gamma: see its status"), "{text}");
     assert!(text.contains("kubectl get storagepool fast --output yaml"), "{text}");
     facts.storages[0] = storage("gamma", &[("fast", 900)]);
     assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
@@ -523,8 +523,7 @@ fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
     let mut facts = only_gamma();
     facts.pools.remove(0);
     let text = flat(&facts);
-    let write =
-        "there is no StoragePool fast: write it, or make the claim again with a class of slow";
+    let write = "StoragePool fast does not exist: create it, or create the claim again with a class of slow";
     assert!(text.contains(write), "{text}");
     facts.classes[0].parameters = typed(json!({"pool": "slow"}));
     assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
@@ -533,7 +532,7 @@ fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
     facts.classes[0].parameters = None;
     facts.storages[0] = storage("gamma", &[]);
     let text = flat(&facts);
-    assert!(text.contains("have a StoragePool for gamma: write one"), "{text}");
+    assert!(text.contains("create a StoragePool for gamma"), "{text}");
     facts.storages[0] = storage("gamma", &[("any", 900)]);
     assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
 }
@@ -549,7 +548,7 @@ fn a_pool_that_only_plans_can_be_let_make_its_volume_groups_as_advised() {
     pool.planned_actions = vec!["make volume group x on /dev/sdb".to_owned()];
     let (state, text) = (judge(&facts).state, flat(&facts));
     assert_eq!(state, State::PoolUnavailable, "{text}");
-    let advice = "let StoragePool fast make what it plans: createVolumeGroups: true kubectl edit storagepool fast";
+    let advice = "let StoragePool fast create what it plans: createVolumeGroups: true kubectl edit storagepool fast";
     assert!(text.contains(advice), "{text}");
     facts.storages = vec![storage("alpha", &[("fast", 900)])];
     assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
