@@ -412,7 +412,7 @@ mod tests {
             put.keep(said(1 << 20)).unwrap();
         }
         let error = put.keep(said(1 << 20)).unwrap_err().to_string();
-        assert!(error.contains("take more than 192 MiB"), "{error}");
+        assert!(error.contains("need more than 192 MiB"), "{error}");
         put.keep(said(1)).unwrap();
     }
 

@@ -136,7 +136,7 @@ mod tests {
             there,
         ];
         for (status, lacking, expected, sentence) in [
-            (pool("Healthy"), "", ["Ready=True PoolsUsable", met, there], "as they should be"),
+            (pool("Healthy"), "", ["Ready=True PoolsUsable", met, there], "all pools are healthy"),
             (pool("Degraded"), "", ["Ready=True PoolDegraded", met, there], "pool fast: why"),
             (pool("Unavailable"), "", [lost, met, there], "pool fast: why"),
             (second, "", ["Ready=True PoolDegraded", met, there], "pool twice: no disk"),

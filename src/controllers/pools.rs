@@ -210,7 +210,7 @@ fn status_of(
     }
     let generation = pool.metadata.generation.unwrap_or_default();
     let message =
-        message.or_else(|| told.is_empty().then(|| "no node has these labels".to_owned()));
+        message.or_else(|| told.is_empty().then(|| "no node matches the node selector".to_owned()));
     let before = pool.status.as_ref().map(|status| &*status.conditions).unwrap_or_default();
     let mut is_ready = readiness(ready, told.len(), message.as_deref()).condition(
         READY,

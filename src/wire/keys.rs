@@ -290,7 +290,7 @@ mod tests {
         for (name, pem) in [("ca.crt", ""), ("tls.crt", &keys.source.0), ("tls.key", "x")] {
             std::fs::write(dir.path().join(name), pem).unwrap();
         }
-        assert!(said().ends_with("ca.crt has no certificate"), "{}", said());
+        assert!(said().ends_with("ca.crt contains no certificate"), "{}", said());
         std::fs::write(dir.path().join("ca.crt"), &keys.ca).unwrap();
         assert!(said().contains("tls.key is not a private key"), "{}", said());
         std::fs::write(dir.path().join("tls.key"), &keys.source.1).unwrap();

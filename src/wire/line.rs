@@ -290,6 +290,6 @@ mod tests {
         let (ours, _) = listener.accept().unwrap();
         let mut line = Line::over(ours, tls, Arc::default(), Duration::ZERO).unwrap();
         let error = line.receive(&mut Vec::new()).unwrap_err();
-        assert!(error.to_string().starts_with("too slow"), "{error}");
+        assert!(error.to_string().contains("no request in time"), "{error}");
     }
 }

@@ -345,7 +345,7 @@ async fn a_long_growth_is_told_as_one() {
     let told = async {
         world.phase(Phase::Resizing).await;
         let request = world.request();
-        assert!(request.metadata.name.unwrap().starts_with("grow-"));
+        assert!(request.metadata.name.unwrap().starts_with("expand-"));
     };
     let (grown, ()) = tokio::join!(cluster.grow(&made.id, growth(68)), told);
     assert_eq!(grown.unwrap().size, Bytes::mib(68));

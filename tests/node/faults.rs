@@ -65,14 +65,15 @@ async fn attempt(
     verdict
 }
 
-/// A failed call makes nothing absent, full or badly asked for. But a spare disk that cannot be looked
-/// at is none, and then there is no room, which says so.
+/// A failed call makes nothing absent, full or badly asked for. But a standby disk that cannot be read
+/// is none, and then there is no free space, and the error names the disk.
 fn untrue(said: &str, case: &Case) -> Option<String> {
     let known =
         ["Failed", "Unavailable", "PreconditionFailed"].iter().any(|known| said.starts_with(known));
     let names_spare = || said.contains("standby disk /dev/fake1 was not used");
-    let without_spare =
-        case.disks == Disks::Spare && said.starts_with("InsufficientCapacity") && names_spare();
+    let is_no_space =
+        ["InsufficientCapacity", "ExpansionOutOfRange"].iter().any(|none| said.starts_with(none));
+    let without_spare = case.disks == Disks::Spare && is_no_space && names_spare();
     (!known && !without_spare).then(|| format!("a failed call is told as {said}"))
 }
 

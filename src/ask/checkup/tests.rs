@@ -145,7 +145,8 @@ fn what_is_wrong_with_pools_and_classes_is_told() {
     ✗ pool fast is usable on no node: no node has the label disks=nvme
         → kubectl get storagepool fast --output yaml
     ✗ class typo cannot be used: class parameter pol: unknown; did you mean pool?
-      Known are pool, layout, wipe, safety, mkfsOptions, csi.storage.k8s.io/fstype
+      Known parameters are pool, layout, wipe, resizeSnapshot, mkfsOptions,
+      csi.storage.k8s.io/fstype
         → kubectl get storageclass typo --output yaml
     ✗ class nowhere takes pool slow, which no node has
         → pliant status

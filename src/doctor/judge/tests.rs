@@ -97,7 +97,7 @@ fn each_complaint_says_what_to_type() {
     → nothing has to be done: mkfs leaves it out; a newer kernel has it in the volumes that are made then
 ✗ lvm is 2.03.9, and 2.03.12 is needed
     → apt-get install lvm2
-✗ mkfs.xfs is not installed; it is needed for making xfs
+✗ mkfs.xfs is not installed; it is needed for creating xfs
     → apt-get install xfsprogs
 ! /run/lock/lvm is not there yet; in a container the host's has to be mounted
     → mkdir -m 700 /run/lock/lvm

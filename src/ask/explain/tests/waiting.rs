@@ -86,8 +86,8 @@ fn a_class_that_is_missing_or_wrong_is_told_before_any_node() {
     default/db-2 is Pending: its class fast is of the driver ebs.csi.aws.com, of
     which nothing is known here.
     default/db-2 is Pending: its class fast cannot be used: class parameter pol:
-    unknown; did you mean pool? Known are pool, layout, wipe, safety, mkfsOptions,
-    csi.storage.k8s.io/fstype.
+    unknown; did you mean pool? Known parameters are pool, layout, wipe,
+    resizeSnapshot, mkfsOptions, csi.storage.k8s.io/fstype.
     What to do:
       make the class anew: its parameters cannot be edited
         kubectl get storageclass fast --output yaml
