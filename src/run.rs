@@ -217,6 +217,6 @@ mod tests {
     fn who_is_not_root_is_told_what_to_type() {
         must_be_root("self-test", Uid::from_raw(0)).unwrap();
         let said = must_be_root("self-test", Uid::from_raw(1000)).unwrap_err().to_string();
-        assert!(said.contains("this is user 1000: sudo pliant self-test"), "{said}");
+        assert!(said.contains("this is user 1000: run sudo pliant self-test"), "{said}");
     }
 }
