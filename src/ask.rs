@@ -1,5 +1,5 @@
-//! What people ask of a cluster: how it is and why, that a claim grow, that a volume be taken back. A
-//! client of the API server, as `kubectl` is one; called `kubectl-pliant` the program is its plugin.
+//! The commands for people: explain the state of a cluster, change claims, recover volumes. A
+//! client of the API server, as `kubectl` is one; called `kubectl-pliant`, the program is its plugin.
 
 mod address;
 pub mod adopt;
@@ -35,27 +35,27 @@ use tokio::time::timeout;
 use crate::causes::in_full;
 use crate::doctor::{WIDTH, harmless, wrapped};
 
-/// Why an answer cannot be given.
+/// Reason why a question about the cluster cannot be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// The API server, or the way to it.
+    /// A request to the API server failed.
     #[error("failed to read or write {what}: {why}")]
     Api {
-        /// For what.
+        /// Object that was read or written.
         what: &'static str,
-        /// What it said.
+        /// Error message of the request.
         why: String,
     },
-    /// The caller may not read or write it: whether it is there is not known.
+    /// The caller may not read or write the object, so it is not known whether it exists.
     #[error("{reason}")]
     Forbidden {
-        /// A sentence: the verb and the kind that a role would have to allow.
+        /// Sentence with the verb and the kind that a role has to allow.
         reason: String,
     },
-    /// What is asked for is not there, or cannot be had.
+    /// The object does not exist, or the request cannot be met.
     #[error("{reason}")]
     Refused {
-        /// A sentence: what, where, what to type.
+        /// Sentence: what, where, which command to run.
         reason: String,
     },
 }
@@ -69,7 +69,7 @@ fn asked(what: &'static str) -> impl Fn(kube::Error) -> AskError {
     }
 }
 
-/// That what is asked for may be there: the caller may not see it.
+/// The error for a kind that the caller may not list; the object may exist.
 fn may_not_list(kind: &str, place: &str) -> AskError {
     let reason =
         format!("you may not list {kind} {place}; a role with the verb list for {kind} allows it");
@@ -81,7 +81,7 @@ fn resource_name<K: Resource<DynamicType = ()>>(name: &str) -> String {
     format!("{}.{}/{}\n", K::kind(&()).to_lowercase(), K::group(&()), harmless(name))
 }
 
-/// What a future gives, or the limit if it takes longer.
+/// Returns the output of a future, or the limit if it takes longer.
 async fn within<T>(
     limit: Option<Duration>,
     future: impl Future<Output = T>,
@@ -96,19 +96,19 @@ fn in_namespace(namespace: &str) -> String {
     format!("in namespace {namespace}")
 }
 
-/// Who edits, for the API server.
+/// Field manager of edits.
 const EDITOR: &str = "kubectl-pliant";
 
 /// The label selector of all pods of the driver, as the chart has it.
 const DRIVER_PODS: &str = "app.kubernetes.io/name=pliant";
 
-/// The label selector of the agents' pods, as the chart has it.
+/// The label selector of the node plugin's pods, as the chart has it.
 const AGENTS: &str = "app.kubernetes.io/name=pliant,app.kubernetes.io/component=node";
 
-/// That of the controller's.
+/// The label selector of the controller plugin's pods, as the chart has it.
 const CONTROLLERS: &str = "app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller";
 
-/// What may not be readable, as people are told.
+/// Names of kinds in messages about missing permissions.
 const CLASSES: &str = "storage classes";
 const PVC_AUTOSCALERS: &str = "pvcautoscalers";
 const CLAIMS: &str = "persistentvolumeclaims";
@@ -117,7 +117,7 @@ const PODS: &str = "pods";
 const STORAGES: &str = "nodestorages";
 const VOLUMES: &str = "persistent volumes";
 
-/// What a caller may not read, so that something may be missing in what was told.
+/// Lists the kinds that the caller may not read, so the answer may be incomplete.
 fn may_not_read(unseen: &[String]) -> String {
     if unseen.is_empty() {
         return String::new();
@@ -126,7 +126,7 @@ fn may_not_read(unseen: &[String]) -> String {
     wrapped(&unseen, "", WIDTH)
 }
 
-/// What this version cannot decode, a line each; nothing of it is in what was said before.
+/// Lists the objects that this version cannot decode, one a line; the answer omits them.
 fn cannot_decode(unreadable: &[impl Display]) -> String {
     let line = |one| wrapped(&format!("{one}. It is not shown."), "", WIDTH);
     unreadable.iter().map(line).collect()
@@ -145,7 +145,7 @@ fn no_claim(error: kube::Error, namespace: &str, name: &str) -> AskError {
     }
 }
 
-/// Whether a pod says that it is ready.
+/// True if the pod reports that it is ready.
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     conditions.into_iter().any(|one| one.type_ == "Ready" && one.status == "True")

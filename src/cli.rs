@@ -43,7 +43,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// What this process is.
+/// Role of this process.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show storage pools and PvcAutoscalers: capacity, health, state.
@@ -105,7 +105,7 @@ pub struct Standalone {
     /// Read settings from this file, TOML or YAML by its extension; flags and variables override it
     #[arg(long, value_name = "FILE", env = "PLIANT_CONFIG", hide_env_values = true)]
     pub config: Option<PathBuf>,
-    /// Everything that a settings file can say too.
+    /// Settings that a settings file can contain, too.
     #[command(flatten)]
     pub settings: SettingsFlags,
 }
@@ -137,7 +137,7 @@ pub struct NodeRole {
     /// /run/udev/rules.d [default: none]
     #[arg(long, value_name = "DIR", env = "PLIANT_UDEV_RULES_DIR", hide_env_values = true)]
     pub udev_rules_dir: Option<PathBuf>,
-    /// Everything that a settings file can say too.
+    /// Settings that a settings file can contain, too.
     #[command(flatten)]
     pub settings: MachineFlags,
 }
@@ -158,7 +158,7 @@ pub struct ControllerRole {
     #[arg(long, value_name = "FS", env = "PLIANT_DEFAULT_FS", hide_env_values = true,
         default_value_t = FsKind::Ext4)]
     pub default_fs: FsKind,
-    /// How it tells of itself.
+    /// Metrics and logs.
     #[command(flatten)]
     pub tell: TellFlags,
 }
@@ -169,7 +169,7 @@ pub struct CheckConfig {
     /// Settings file, TOML or YAML by its extension
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// What will be given besides the file.
+    /// Settings that are given besides the file.
     #[command(flatten)]
     pub settings: SettingsFlags,
 }
@@ -183,7 +183,7 @@ pub struct SettingsFlags {
     machine: MachineFlags,
 }
 
-/// The pools as flags: in a cluster the administrator's Pool objects say them.
+/// Pools as flags: in a cluster, StoragePools define them.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Pools")]
 pub struct PoolFlags {
@@ -223,8 +223,7 @@ pub struct PoolFlags {
     allow_wipe_disks: Vec<DiskPath>,
 }
 
-/// The settings of a machine as flags; each has its environment variable and its key in the settings
-/// file.
+/// Settings of a node as flags; each has its environment variable and its key in the settings file.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Settings")]
 pub struct MachineFlags {
@@ -338,22 +337,24 @@ pub struct SelfTest {
 fn volume_stats_interval(text: &str) -> Result<Span, String> {
     let span: Span = text.parse()?;
     if span.0 < Duration::from_secs(10) {
-        return Err(format!("{text} is too often for the API server: write 10s or more"));
+        return Err(format!(
+            "{text} is too short, and would overload the API server: use 10s or more"
+        ));
     }
     Ok(span)
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
     text.parse().map_err(|_: String| {
-        format!("`{text}` can not be made: use ext4, xfs, btrfs, ext3, ext2 or block")
+        format!(
+            "`{text}` is not a file system of Pliant: use ext4, xfs, btrfs, ext3, ext2 or block"
+        )
     })
 }
 
 fn size(text: &str) -> Result<Bytes, String> {
     match text.parse() {
-        Ok(Bytes::ZERO) => {
-            Err("there is no such volume: write a size above 0, such as 320Mi".to_owned())
-        }
+        Ok(Bytes::ZERO) => Err("the size must be above 0, such as 320Mi".to_owned()),
         Ok(size) => Ok(size),
         Err(error) => Err(error.to_string()),
     }
@@ -365,7 +366,7 @@ fn count(text: &str) -> Result<u32, String> {
     })
 }
 
-/// Read the command line and its environment; ends the process with help, or with what is wrong.
+/// Reads the command line and its environment; exits with help, or with the error.
 pub fn read() -> Cli {
     let words: Vec<_> = std::env::args_os().collect();
     let parsed = named(program()).try_get_matches_from(&words);
@@ -377,7 +378,7 @@ fn file_name(path: &OsStr) -> Option<&OsStr> {
     Path::new(path).file_name()
 }
 
-/// How the caller calls this program: kubectl runs what it finds as `kubectl-pliant` as a plugin.
+/// Name by which the caller runs this program: kubectl runs `kubectl-pliant` as a plugin.
 pub fn program() -> &'static str {
     program_of(std::env::args_os().next().as_deref())
 }
@@ -392,8 +393,7 @@ fn named(program: &'static str) -> clap::Command {
     help::with_help(Cli::command().bin_name(program).display_name(program), program)
 }
 
-/// Where a bad value came from an environment variable, let the error name that: clap blames the
-/// flag, which nobody has typed.
+/// Names the environment variable in the error if the invalid value came from it: clap names the flag.
 fn by_its_variable(mut error: clap::Error, words: &[impl AsRef<OsStr>]) -> clap::Error {
     let Some(ContextValue::String(blamed)) = error.get(ContextKind::InvalidArg) else {
         return error;
@@ -415,12 +415,12 @@ fn by_its_variable(mut error: clap::Error, words: &[impl AsRef<OsStr>]) -> clap:
     error
 }
 
-/// Whether a stream shows colours: a terminal, and nobody has set `NO_COLOR`.
+/// True if a stream shows colours: it is a terminal, and `NO_COLOR` is not set.
 pub fn styled(stream: &impl IsTerminal) -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && stream.is_terminal()
 }
 
-/// The flags that these words say, for tests.
+/// Flags of these words, for tests.
 #[cfg(test)]
 pub(crate) fn flags_of(words: &[&str]) -> Flags {
     let words = ["pliant", "standalone"].iter().chain(words);

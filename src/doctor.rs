@@ -1,6 +1,6 @@
-//! Looks at a machine and says what is there, what is missing, and what to type. Changes nothing.
+//! Checks a host, and reports what exists, what is missing and which commands to run. Changes nothing.
 //!
-//! [`look()`] asks the machine, [`judge()`] decides, [`print()`] tells: only the first needs a machine.
+//! [`look()`] collects facts, [`judge()`] decides, [`print()`] formats: only the first needs a host.
 
 use serde::Serialize;
 

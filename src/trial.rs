@@ -1,6 +1,6 @@
-//! `pliant self-test`: walk a volume through its whole life against a running driver, and say each step.
+//! `pliant self-test`: runs the full lifecycle of a volume against a running driver, and prints each step.
 //!
-//! It speaks CSI over the driver's socket as a kubelet and its sidecars would, and believes nothing:
+//! It calls CSI on the driver's socket as the kubelet and the sidecars do, and verifies everything:
 //! it writes, reads back and compares.
 
 pub mod client;
@@ -21,7 +21,7 @@ use client::Client;
 use content::{Content, Writer};
 use tell::Tell;
 
-/// Walk one volume of each mode through its life.
+/// Runs the full lifecycle of one volume of each mode.
 ///
 /// # Errors
 /// The first step that did not do what it should; what was made until then is removed if possible.
@@ -41,7 +41,7 @@ pub async fn run(args: &SelfTest) -> Result<()> {
     Ok(())
 }
 
-/// One volume's life.
+/// The lifecycle of one volume.
 struct Life<'a> {
     client: &'a mut Client,
     args: &'a SelfTest,
@@ -50,12 +50,13 @@ struct Life<'a> {
     staging: PathBuf,
     target: PathBuf,
     volume: Option<String>,
-    /// Its real size now.
+    /// Current size of the volume.
     size: Bytes,
 }
 
-/// The size to grow to from `now`: the one that was asked for if that is a growth, else as much more.
-/// A volume may have been made larger than asked for, so that its file system fits.
+/// The size to expand to from `now`: the requested one if it is larger, else as much more.
+///
+/// A volume may be created larger than requested, so that its file system fits.
 fn larger(now: Bytes, args: &SelfTest) -> Bytes {
     if args.expand_to > now { args.expand_to } else { now + (args.expand_to - args.size) }
 }
@@ -68,7 +69,7 @@ impl<'a> Life<'a> {
     }
 
     fn id(&self) -> Result<&str> {
-        self.volume.as_deref().context("there is no volume")
+        self.volume.as_deref().context("no volume exists")
     }
 
     /// The class parameters.
@@ -100,8 +101,7 @@ impl<'a> Life<'a> {
         let (id, size) =
             self.client.create(&name, self.args.size, self.mode, &self.parameters()).await?;
         let asked = self.args.size;
-        let why =
-            if size > asked { format!(" where {asked} were asked for") } else { String::new() };
+        let why = if size > asked { format!(", {asked} requested") } else { String::new() };
         step.done(&format!("{size}{why}, volume {id}"));
         self.volume = Some(id);
         self.size = size;
@@ -115,9 +115,9 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Stage and publish.
+    /// Stages and publishes the volume.
     async fn show(&mut self) -> Result<()> {
-        std::fs::create_dir_all(&self.staging).context("making the staging directory")?;
+        std::fs::create_dir_all(&self.staging).context("failed to create the staging directory")?;
         let id = self.id()?.to_owned();
         self.client.stage(&id, &self.staging, self.mode).await?;
         Ok(self.client.publish(&id, &self.staging, &self.target, self.mode).await?)
@@ -133,7 +133,7 @@ impl<'a> Life<'a> {
     async fn grow_under_writer(&mut self) -> Result<()> {
         let writer = Writer::start(&self.target, self.mode, self.size)?;
         let grown = self.grow_shown().await;
-        // Whatever came of it: what it holds open cannot be taken away.
+        // In any case: a volume that the writer has open cannot be unstaged.
         let records = writer.stop().await;
         grown?;
         let step = self.tell.begin("writer");
@@ -144,7 +144,7 @@ impl<'a> Life<'a> {
 
     async fn grow_shown(&mut self) -> Result<()> {
         let (to, id) = (larger(self.size, self.args), self.id()?.to_owned());
-        let step = self.tell.begin("grow");
+        let step = self.tell.begin("expand");
         let (size, node_step) = self.client.grow(&id, to, self.mode).await?;
         if node_step {
             self.client.node_expand(&id, &self.target, &self.staging, to, self.mode).await?;
@@ -158,19 +158,23 @@ impl<'a> Life<'a> {
     async fn grow_offline(&mut self) -> Result<()> {
         self.hide().await?;
         let id = self.id()?.to_owned();
-        let step = self.tell.begin("grow");
+        let step = self.tell.begin("expand");
         let to = larger(self.size, self.args);
         let (size, node_step) = self.client.grow(&id, to, self.mode).await?;
         self.note_growth(size)?;
         step.done(&format!(
             "to {size} unstaged{}",
-            if node_step { ", the rest at staging" } else { ", in one call" }
+            if node_step { ", its file system at staging" } else { ", in one call" }
         ));
         Ok(())
     }
 
     fn note_growth(&mut self, size: Bytes) -> Result<()> {
-        ensure!(size > self.size, "it has {size} after growing, and had {} before", self.size);
+        ensure!(
+            size > self.size,
+            "it has {size} after the expansion, and had {} before",
+            self.size
+        );
         self.size = size;
         Ok(())
     }
@@ -184,13 +188,13 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// The workload must see at least this size, less what the file system keeps for itself.
+    /// Checks that the workload sees at least this size, less the overhead of the file system.
     async fn must_show(&mut self, size: Bytes) -> Result<String> {
         let id = self.id()?.to_owned();
         let stats = self.client.stats(&id, &self.target).await?;
         let in_bytes = i32::from(pb::volume_usage::Unit::Bytes);
         let bytes = stats.usage.into_iter().find(|usage| usage.unit == in_bytes);
-        let bytes = bytes.context("NodeGetVolumeStats answered no bytes")?;
+        let bytes = bytes.context("NodeGetVolumeStats returned no bytes")?;
         let total = Bytes::from_i64(bytes.total).unwrap_or_default();
         let used = Bytes::from_i64(bytes.used).filter(|used| *used > Bytes::ZERO);
         let least = match self.mode {
@@ -204,11 +208,11 @@ impl<'a> Life<'a> {
         })
     }
 
-    /// Unpublish and unstage.
+    /// Unpublishes and unstages the volume.
     async fn hide(&mut self) -> Result<()> {
         let id = self.id()?.to_owned();
         self.client.unpublish(&id, &self.target).await?;
-        ensure!(!self.target.exists(), "{} is still there", self.target.display());
+        ensure!(!self.target.exists(), "{} still exists", self.target.display());
         Ok(self.client.unstage(&id, &self.staging).await?)
     }
 
@@ -229,7 +233,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Remove the directories that are empty, and no other: the parent may be somebody else's.
+    /// Removes only empty directories: the parent may contain other files.
     fn remove_directories(&self) {
         let parents = self.staging.ancestors().skip(1).take(2);
         for dir in [self.target.as_path(), &self.staging].into_iter().chain(parents) {
@@ -237,7 +241,7 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// After a failed step: take away what can be taken away, so that a second try starts clean.
+    /// Removes what it can after a failed step, so that the next run starts clean.
     async fn clean_up(&mut self) {
         let Some(id) = self.volume.take() else { return };
         let _ = self.client.unpublish(&id, &self.target).await;

@@ -64,7 +64,7 @@ impl Kind {
     }
 }
 
-/// Read `TYPE/NAME` of one of these types, or `NAME` for the first of them.
+/// Reads `TYPE/NAME` of one of these types, or `NAME` for the first of them.
 pub(super) fn address(text: &str, kinds: &[Kind]) -> Result<(Kind, String), String> {
     let choices: Vec<String> = kinds.iter().map(|kind| format!("{}/NAME", kind.short())).collect();
     let write = match choices.as_slice() {
@@ -88,16 +88,16 @@ pub(super) fn address(text: &str, kinds: &[Kind]) -> Result<(Kind, String), Stri
     }
 }
 
-/// Whose claims are meant.
+/// The claims that an address selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whose {
-    /// Those of the PvcAutoscaler that keeps this claim.
+    /// The claims of the PvcAutoscaler that manages this claim.
     Claim(String),
-    /// Those of the one PvcAutoscaler of this StatefulSet.
+    /// The claims of the PvcAutoscaler of this StatefulSet.
     StatefulSet(String),
-    /// That of the one PvcAutoscaler of this Deployment.
+    /// The claims of the PvcAutoscaler of this Deployment.
     Deployment(String),
-    /// Those of this PvcAutoscaler.
+    /// The claims of this PvcAutoscaler.
     Autoscaler(String),
 }
 
@@ -117,7 +117,7 @@ impl FromStr for Whose {
     }
 }
 
-/// Read `node/NAME`, or `NAME`, of a node.
+/// Reads the name of a node, as `node/NAME` or `NAME`.
 ///
 /// # Errors
 /// What to write instead.
@@ -125,7 +125,7 @@ pub fn node(text: &str) -> Result<String, String> {
     address(text, &[Kind::Node]).map(|(_, name)| name)
 }
 
-/// That there is no object of this type and name, and how to list those that exist.
+/// The error for an object that does not exist, with the command that lists those that do.
 pub(super) fn not_found(kind: &str, name: &str, namespace: &str, plural: &str) -> AskError {
     AskError::Refused {
         reason: format!(

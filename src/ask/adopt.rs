@@ -1,4 +1,4 @@
-//! Take volumes back into the cluster that no PersistentVolume names any more.
+//! Recovers orphaned volumes, which no PersistentVolume names.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{ListParams, PostParams};
@@ -14,17 +14,17 @@ use plan::Seen;
 pub(super) use plan::fitting;
 pub use plan::{Wish, all, plan};
 
-/// What makes a volume usable again.
+/// Objects that make an orphaned volume usable again.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Adoption {
-    /// The PersistentVolume to be made.
+    /// PersistentVolume to create.
     pub volume: PersistentVolume,
-    /// The claim to be made; `None` for one that is there and has lost its PersistentVolume.
+    /// Claim to create; `None` for one that exists and has lost its PersistentVolume.
     pub claim: Option<PersistentVolumeClaim>,
 }
 
 impl Adoption {
-    /// A line for people.
+    /// Describes the objects in one line for people.
     pub fn in_words(&self) -> String {
         let spec = self.volume.spec.as_ref();
         let claim = spec.and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
@@ -39,10 +39,10 @@ impl Adoption {
     }
 }
 
-/// Read what decides about an adoption.
+/// Reads the objects on which a recovery depends.
 ///
 /// # Errors
-/// [`AskError::Api`], and [`AskError::Refused`] to whom may not read all of it.
+/// [`AskError::Api`], and [`AskError::Refused`] if the caller may not read all of them.
 pub async fn observe(client: &Client) -> Result<Seen, AskError> {
     let mut ask = Reader::new(client);
     let every = ListParams::default;
@@ -67,9 +67,9 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
     Err(AskError::Refused { reason })
 }
 
-/// Make the PersistentVolume, then the claim.
+/// Creates the PersistentVolume, then the claim.
 ///
-/// The PersistentVolume names its claim, so nobody else's is bound to it in between.
+/// The PersistentVolume names its claim, so no other claim is bound to it in between.
 ///
 /// # Errors
 /// [`AskError::Api`]. If the claim cannot be made, the PersistentVolume stays and waits for it.
@@ -82,7 +82,7 @@ pub async fn adopt(client: &Client, adoption: &Adoption) -> Result<(), AskError>
         let namespace = claim.metadata.namespace.as_deref().unwrap_or_default();
         let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
         let made = api.create(&params, claim).await;
-        made.map_err(asked("a new claim; its PersistentVolume is made and waits for it"))?;
+        made.map_err(asked("a new claim; its PersistentVolume was created and waits for it"))?;
     }
     Ok(())
 }

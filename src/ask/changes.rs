@@ -1,4 +1,4 @@
-//! When to look again at what was asked.
+//! Watches for changes after which an answer is computed again.
 
 use std::future::pending;
 
@@ -12,7 +12,8 @@ use crate::api::{NodeStorage, PvcAutoscaler};
 use crate::autoscaler::AutoscalerSummary;
 use crate::cluster::{ClaimSummary, Record, Watched, every};
 
-/// Changes of what is shown, which are watched until this is dropped. What may not be watched has none.
+/// Watches the objects behind an answer until this is dropped; an object that may not be watched reports no
+/// change.
 #[derive(Debug)]
 pub struct Changes {
     watched: Vec<watch::Receiver<()>>,
@@ -20,7 +21,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Those of what [`crate::ask::status()`] shows: the records of nodes, and the PvcAutoscalers of one namespace or
+    /// Watches what [`crate::ask::status()`] shows: NodeStorages, and the PvcAutoscalers of one namespace or
     /// all.
     pub fn of_status(client: &Client, namespace: Option<&str>) -> Changes {
         let stop = CancellationToken::new();
@@ -30,7 +31,7 @@ impl Changes {
         Changes { watched: vec![nodes, autoscalers], _until: stop.drop_guard() }
     }
 
-    /// Those of what [`crate::ask::plan::plan`] shows: PvcAutoscalers and claims of one namespace or all.
+    /// Watches what [`crate::ask::plan::plan`] shows: PvcAutoscalers and claims of one namespace or all.
     pub fn of_plans(client: &Client, namespace: Option<&str>) -> Changes {
         let stop = CancellationToken::new();
         let autoscalers =
@@ -39,7 +40,7 @@ impl Changes {
         Changes { watched: vec![autoscalers, claims], _until: stop.drop_guard() }
     }
 
-    /// Wait for the next one.
+    /// Waits for the next change.
     pub async fn next(&mut self) {
         let any = self.watched.iter_mut().map(|one| {
             Box::pin(async {
@@ -51,7 +52,7 @@ impl Changes {
         select_all(any).await;
     }
 
-    /// Take those so far for seen.
+    /// Marks all changes so far as seen.
     pub fn forget(&mut self) {
         self.watched.iter_mut().for_each(watch::Receiver::mark_unchanged);
     }

@@ -1,5 +1,5 @@
-//! Looks at the driver in a cluster and says what is there, what is missing, what to type: what
-//! [`doctor`](crate::doctor) does for one machine. Changes nothing.
+//! Checks the driver in a cluster, and reports what exists, what is missing and which commands to run, as
+//! [`doctor`](crate::doctor) does for one host. Changes nothing.
 //!
 //! [`observe`] asks the API server, [`judge`] decides.
 
@@ -23,7 +23,7 @@ use crate::volume::{DRIVER, VolumeId};
 mod cluster;
 mod node;
 
-/// What there is in a cluster of the driver and around it.
+/// Objects of the driver in a cluster, and those around it.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub(super) definitions: Vec<CustomResourceDefinition>,
@@ -36,16 +36,16 @@ pub struct Seen {
     /// The pods of the driver.
     pub(super) pods: Vec<Pod>,
     pub(super) volumes: Vec<Pv>,
-    /// The PersistentVolumes that keep their volume although their claim is gone.
+    /// Released PersistentVolumes with the policy Retain.
     pub(super) released: Vec<Released>,
     pub(super) requests: Vec<VolumeRequest>,
-    /// That a namespace has more than its share, on one object of each kind.
+    /// Events that a namespace has too many objects, on one object of each kind.
     pub(super) too_large: Vec<Event>,
-    /// What the caller may not read.
+    /// Kinds that the caller may not read.
     pub(super) unseen: Vec<&'static str>,
-    /// What this version cannot decode.
+    /// Objects that this version cannot decode.
     pub(super) unreadable: Vec<Unreadable>,
-    /// Of what it cannot decode some.
+    /// Kinds with objects that this version cannot decode.
     pub(super) partial: Vec<&'static str>,
 }
 
@@ -59,23 +59,23 @@ const REQUESTS: &str = "volumerequests";
 const EVENTS: &str = "events";
 
 impl Seen {
-    /// True if all of it is read: what is not here is not there.
+    /// True if all objects of this kind were read.
     pub(super) fn sees(&self, what: &str) -> bool {
         !self.unseen.contains(&what) && !self.partial.contains(&what)
     }
 
-    /// The nodes that are in the cluster, by name; `None` if that cannot be seen.
+    /// Names of the nodes of the cluster; `None` if they cannot be listed.
     pub(super) fn names(&self) -> Option<Vec<String>> {
         self.sees(NODES).then(|| names(&self.nodes))
     }
 
-    /// The record of the node with this name.
+    /// The NodeStorage of the node with this name.
     fn storage(&self, node: &str) -> Option<&NodeStorage> {
         self.storages.iter().find(|one| one.metadata.name.as_deref() == Some(node))
     }
 }
 
-/// A PersistentVolume, as far as it says which volume it names and what becomes of that.
+/// The fields of a PersistentVolume that name its volume and its reclaim policy.
 #[derive(Resource, Deserialize, Debug, Clone)]
 #[resource(inherit = PersistentVolume)]
 struct Volume {
@@ -94,13 +94,13 @@ struct VolumeSpec {
     capacity: BTreeMap<String, String>,
 }
 
-/// A PersistentVolume that keeps its volume although its claim is gone.
+/// A Released PersistentVolume with the policy Retain.
 #[derive(Debug)]
 pub(super) struct Released {
     pub name: String,
     pub volume: VolumeId,
     pub size: String,
-    /// The claim that had it.
+    /// Deleted claim of the PersistentVolume.
     pub claim: String,
 }
 
@@ -125,7 +125,7 @@ impl Volume {
     }
 }
 
-/// Read what there is.
+/// Reads the objects of the driver, and those around it.
 ///
 /// # Errors
 /// [`AskError::Api`].
@@ -155,8 +155,7 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
     Ok(seen)
 }
 
-/// Say what it means, for the whole cluster or for one node; `program` is how the caller calls this
-/// program.
+/// Checks the whole cluster or one node; `program` is the name by which the caller runs this program.
 ///
 /// # Errors
 /// [`AskError::Refused`] if there is no such node, [`AskError::Forbidden`] if that may not be seen.
@@ -196,7 +195,7 @@ pub fn judge(seen: &Seen, program: &str, node: Option<&str>) -> Result<Vec<Findi
     Ok(findings)
 }
 
-/// Say what it means for one pool, on all nodes that have it; `program` is how the caller calls this program.
+/// Checks one pool on all nodes that have it; `program` is the name by which the caller runs this program.
 ///
 /// # Errors
 /// [`AskError::Refused`] if there is no such pool, [`AskError::Forbidden`] if that may not be seen.

@@ -17,8 +17,8 @@ impl Default for TableOptions {
     }
 }
 
-/// Lay out rows, the first of which is the head: a column to the right where it says so, the last one as
-/// long as it is. Each row is one line, whoever wrote what is in it.
+/// Lays out rows under a header row. `to_the_right` selects right-aligned columns; the last column is not
+/// padded. Each row is one line, whatever its cells contain.
 pub(super) fn columns<const N: usize>(
     rows: &[[String; N]],
     to_the_right: [bool; N],

@@ -1,4 +1,4 @@
-//! Write the definitions of our kinds to a cluster, as an upgrade needs it: Helm makes them once, and never changes them.
+//! Applies the CRDs to a cluster, as an upgrade needs it: Helm creates them once, and never updates them.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
@@ -7,14 +7,14 @@ use kube::{Api, Client, ResourceExt};
 use crate::api::{DEFINITION_VERSION, definitions};
 use crate::ask::{AskError, asked};
 
-/// Who writes, for the API server.
+/// Field manager of the CRDs.
 const WRITER: &str = "pliant-crds";
 
-/// Write the definitions of this version, over those of older ones; returns their names.
+/// Applies the CRDs of this version over older ones; returns their names.
 ///
 /// # Errors
-/// That the cluster has one of a newer version: this one would drop the fields that only that one knows, of every object that is
-/// written then. Nothing is changed in that case. What the API server says.
+/// [`AskError::Refused`] if the cluster has CRDs of a newer version, whose fields older ones would drop from
+/// every object that is written; nothing is changed then. [`AskError::Api`].
 pub async fn apply_definitions(client: &Client) -> Result<Vec<String>, AskError> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let ours = definitions();
@@ -24,9 +24,9 @@ pub async fn apply_definitions(client: &Client) -> Result<Vec<String>, AskError>
         let version = there.as_ref().and_then(|there| there.annotations().get(DEFINITION_VERSION));
         if let Some(newer) = version.filter(|there| is_newer(there, env!("CARGO_PKG_VERSION"))) {
             let reason = format!(
-                "the CustomResourceDefinition {name} is of version {newer}, and this is {}: an older \
-                 definition would drop \
-                 fields of the objects, so none was changed; use {newer}, or leave the CRDs unchanged with --set crds.enabled=false",
+                "the CustomResourceDefinition {name} has version {newer}, and this program {}: an older \
+                 definition would drop fields of the objects, so nothing was changed; use {newer}, or leave \
+                 the CRDs unchanged with --set crds.enabled=false",
                 env!("CARGO_PKG_VERSION")
             );
             return Err(AskError::Refused { reason });
@@ -40,7 +40,7 @@ pub async fn apply_definitions(client: &Client) -> Result<Vec<String>, AskError>
     Ok(ours.iter().map(ResourceExt::name_any).collect())
 }
 
-/// Whether a version is newer than another one, by the numbers before any suffix.
+/// True if a version is newer than another one, by the numbers before any suffix.
 fn is_newer(version: &str, than: &str) -> bool {
     let numbers = |version: &str| -> Vec<u64> {
         let numbers = version.split(['-', '+']).next().unwrap_or_default().split('.');

@@ -1,5 +1,5 @@
-//! Edit the PvcAutoscaler that keeps a claim: the claims of all its pods follow its template, and a pod gets
-//! again what it had before, or a swap is given up.
+//! Edits the PvcAutoscaler that manages a claim: the claims of all its pods follow its template, or a pod is
+//! rolled back, or a swap is aborted.
 //!
 //! [`observe`] asks the API server, [`judge`] decides, [`apply`] writes, [`follow`] waits: only the second
 //! needs no cluster.
@@ -28,22 +28,22 @@ pub use abort::Aborts;
 pub use follow::follow;
 pub use judge::judge;
 
-/// What is to become of them.
+/// Change of claims that is requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish {
-    /// Larger.
+    /// Expand them to this size.
     Grow(Bytes),
-    /// Smaller.
+    /// Shrink them to this size.
     Shrink(Bytes),
-    /// Of another class.
+    /// Migrate them to this StorageClass.
     Move(String),
-    /// What they were before their last swap.
+    /// Roll back to the claims from before the last swap.
     RollBack,
-    /// What they are: the swaps that go on are given up.
+    /// Abort the swaps in progress.
     Abort,
 }
 
-/// What of a specification says which pods a wish is for, if it does not edit the template.
+/// Pods that a rollback or an abort selects.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Chosen {
     back: Vec<RollBack>,
@@ -51,7 +51,7 @@ pub(super) struct Chosen {
 }
 
 impl Wish {
-    /// The size that is wished for.
+    /// Requested size.
     fn size(&self) -> Option<Bytes> {
         match self {
             Wish::Grow(size) | Wish::Shrink(size) => Some(*size),
@@ -59,7 +59,7 @@ impl Wish {
         }
     }
 
-    /// What of the specification it changes, for the pods that are chosen.
+    /// Patch of the specification for the selected pods.
     fn patch(&self, chosen: &Chosen) -> Value {
         let of_template = |spec: Value| json!({"volumeClaimTemplate": {"spec": spec}});
         match self {
@@ -76,38 +76,38 @@ impl Wish {
     }
 }
 
-/// What becomes of a wish.
+/// Decision about a requested change.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// This edit does it.
+    /// This edit makes the change.
     Edit(Box<Edit>),
-    /// Nobody keeps the claim.
+    /// No PvcAutoscaler manages the claim.
     Unkept(Unkept),
 }
 
 /// An edit of a PvcAutoscaler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edit {
-    /// The PvcAutoscaler, as it was seen.
+    /// PvcAutoscaler as it was read.
     pub autoscaler: PvcAutoscaler,
-    /// What of its `spec` changes.
+    /// Patch of its `spec`.
     pub patch: Value,
-    /// What would be done with each claim by it.
+    /// Effect of the edit on each claim.
     pub plan: Plan,
-    /// What is to be known before.
+    /// Notes to read before the edit is applied.
     pub notes: Vec<String>,
 }
 
-/// A claim that no PvcAutoscaler keeps: nothing of it is changed.
+/// A claim that no PvcAutoscaler manages; it is not changed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Unkept {
-    /// Why, and what to type.
+    /// Reason, and commands to run.
     pub why: String,
-    /// Objects that would do it, ready to be applied.
+    /// Objects that would make the change, ready to be applied.
     pub objects: Vec<Value>,
 }
 
-/// All that is needed to judge a wish.
+/// Objects on which the decision depends.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub(super) program: String,
@@ -115,7 +115,8 @@ pub struct Seen {
     pub(super) pods: Vec<Pod>,
 }
 
-/// Ask the API server; `program` is how the caller calls this program.
+/// Reads the objects on which the decision depends; `program` is the name by which the caller runs this
+/// program.
 ///
 /// # Errors
 /// [`AskError::Api`].
@@ -134,10 +135,10 @@ pub async fn observe(
     Ok(Seen { program: program.to_owned(), around, pods })
 }
 
-/// Write an edit over nothing but what was seen; the PvcAutoscaler as it is then.
+/// Applies an edit to the PvcAutoscaler as it was read; returns it as edited.
 ///
 /// # Errors
-/// [`AskError::Refused`] if it was changed meanwhile, and with the API server's own words.
+/// [`AskError::Refused`] if it was changed in the meantime, and with the message of the API server.
 pub async fn apply(client: &Client, edit: &Edit) -> Result<PvcAutoscaler, AskError> {
     let metadata = &edit.autoscaler.metadata;
     let (namespace, name) =
@@ -167,11 +168,11 @@ impl Seen {
     }
 }
 
-/// Whether a claim is kept by a PvcAutoscaler. A claim that is not there is not.
+/// Tests whether a PvcAutoscaler manages a claim; false if the claim does not exist.
 ///
 /// # Errors
-/// [`AskError::Refused`] if the claim says so, and its PvcAutoscaler may not be read: what is done to it by
-/// hand would be undone.
+/// [`AskError::Refused`] if the label of the claim names a PvcAutoscaler that may not be read: it would
+/// revert an edit of the claim.
 pub async fn is_kept(
     client: &Client,
     namespace: Option<&str>,

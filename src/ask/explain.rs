@@ -1,6 +1,6 @@
 //! Why a claim is as it is, and what to do about it.
 //!
-//! `gather` asks the API server, `judge` decides, [`print()`] tells: only the first needs a cluster.
+//! `gather` reads from the API server, `judge` decides, [`print()`] formats: only the first needs a cluster.
 
 use std::str::FromStr;
 
@@ -27,7 +27,7 @@ use gather::Facts;
 pub use print::{print, print_answer};
 pub use room::{NodeSays, Verdict};
 
-/// What can be explained.
+/// Object that can be explained.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// One claim or PersistentVolume.
@@ -91,19 +91,19 @@ impl FromStr for About {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Answer {
-    /// Of a claim or a PersistentVolume.
+    /// Explanation of a claim or a PersistentVolume.
     One(Box<Explanation>),
-    /// Of each claim of a workload.
+    /// Explanation of each claim of a workload.
     Each(Vec<Explanation>),
-    /// What is right and wrong with a node or a pool.
+    /// Findings about a node or a pool.
     Findings(Vec<Finding>),
 }
 
-/// How a claim or a PersistentVolume is, and why.
+/// State of a claim or a PersistentVolume, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// What is explained: `namespace/claim`, or the name of a PersistentVolume.
+    /// Explained object: `namespace/claim`, or the name of a PersistentVolume.
     #[serde(rename = "subject")]
     pub about: String,
     /// State, for programs.
@@ -113,19 +113,19 @@ pub struct Explanation {
     /// Sentences for people, the first of which continues the subject.
     #[serde(rename = "message")]
     pub why: String,
-    /// Verdict of each node, where that matters.
+    /// Verdict of each node, if the answer depends on it.
     pub nodes: Vec<NodeSays>,
-    /// What to do; any one of them.
+    /// Alternative actions.
     pub remediation: Vec<Remediation>,
-    /// What the caller may not read, so that something may be missing above.
+    /// Kinds that the caller may not read, so the answer may be incomplete.
     #[serde(rename = "forbidden")]
     pub unseen: Vec<String>,
-    /// What this version cannot decode, so that something may be missing above.
+    /// Objects that this version cannot decode, so the answer may be incomplete.
     #[serde(rename = "undecodable", skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
 }
 
-/// One thing to do.
+/// One action.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Remediation {
     /// Description of the action.
@@ -146,7 +146,7 @@ impl Remediation {
     }
 }
 
-/// How a claim or a PersistentVolume is, in one word.
+/// State of a claim or a PersistentVolume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)] // Each is explained by its sentence.
 pub enum State {
@@ -231,7 +231,7 @@ impl State {
     }
 }
 
-/// Explain a subject; `program` is how the caller calls this program.
+/// Explains a subject; `program` is the name by which the caller runs this program.
 ///
 /// # Errors
 /// [`AskError::Refused`] if there is none of this name.
@@ -264,7 +264,7 @@ pub async fn answer(
     })
 }
 
-/// Explain a claim or a PersistentVolume; `program` is how the caller calls this program.
+/// Explains a claim or a PersistentVolume; `program` is the name by which the caller runs this program.
 ///
 /// # Errors
 /// [`AskError::Refused`] if there is none of this name.
@@ -298,7 +298,7 @@ fn judge(facts: &Facts) -> Explanation {
     kept::by_whom(facts, claim, told)
 }
 
-/// That a size of the claim cannot be read: nothing is concluded from it.
+/// Explains that a size of the claim is invalid; nothing is concluded from it.
 fn unreadable(facts: &Facts, why: &UnreadableSize) -> Explanation {
     let place = facts.place();
     let todo = Remediation::command(

@@ -1,4 +1,4 @@
-//! Have a claim grow, and tell each step of it.
+//! Expands a claim, and reports each step.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::bytes::Bytes;
 use crate::causes::in_full;
 use crate::cluster::{self, own_words};
 
-/// In what the API server says of a claim that asks for less than it has.
+/// Part of the API server's message about a claim that requests less than it has.
 const LESS_THAN_IT_HAS: &str = "can not be less than";
 
-/// What a claim says of its growth.
+/// Result of an expansion, as the claim reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Told {
     /// It has the size.
     Grown,
-    /// It cannot have it: the driver's own words.
+    /// It cannot get the size; with the driver's message.
     Refused(String),
 }
 
-/// Ask for a claim to have at least this size; `tell` is called with a line for people, who call this
-/// program `program`.
+/// Requests at least this size for a claim; calls `tell` with a line for people, who run this program as
+/// `program`.
 ///
 /// # Errors
 /// [`AskError::Refused`] with the API server's own sentence if it does not take the size.
@@ -51,12 +51,11 @@ pub async fn grow(
     Ok(())
 }
 
-/// Wait until a claim has this size, at most for `limit` if there is one; `tell` is called with each line
-/// for people.
+/// Waits until a claim has this size, at most for `limit` if given; calls `tell` with each line for people.
 ///
 /// # Errors
-/// [`AskError::Refused`] with the driver's own sentence if there is no room, or with what to do if it
-/// takes longer.
+/// [`AskError::Refused`] with the driver's message if the free space is not enough, or with the command to
+/// run if it takes longer.
 pub async fn await_growth(
     client: &Client,
     namespace: Option<&str>,
@@ -74,7 +73,7 @@ pub async fn await_growth(
     let claim = within(limit, waited).await.map_err(|limit| AskError::Refused {
         reason: format!(
             "{namespace}/{name} was not expanded within {} s; see `kubectl describe pvc {name} \
-             --namespace {namespace}`: at FileSystemResizePending, the kubelet does the rest",
+             --namespace {namespace}`: at FileSystemResizePending, the kubelet expands the file system",
             limit.as_secs()
         ),
     })?;

@@ -1,4 +1,4 @@
-//! What PvcAutoscalers say of a claim. Pure.
+//! Finds the role of a claim in the status of PvcAutoscalers. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::api::{OrdinalStatus, PvcAutoscaler, Retained, Swap};
 use crate::autoscaler::{KEPT_BY, ORDINAL};
 use crate::cluster::{ClaimRef, Pv};
 
-/// A claim that a PvcAutoscaler keeps.
+/// A claim that a PvcAutoscaler manages.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Kept<'a> {
     pub by: &'a PvcAutoscaler,
@@ -17,21 +17,22 @@ pub(super) struct Kept<'a> {
     pub part: Part<'a>,
 }
 
-/// What a claim is to its pod.
+/// Role of a claim for its pod.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part<'a> {
-    /// The one whose content is that of the pod.
+    /// The active claim of the pod.
     Active,
-    /// It is to take the place of the active one.
+    /// It is being populated to replace the active one.
     Next(&'a Swap),
-    /// Another one has taken its place.
+    /// Another claim has replaced it.
     Before(&'a Retained, &'a OrdinalStatus),
-    /// It carries the label, and the status says nothing of it.
+    /// It has the label, but is not in the status.
     Untold,
 }
 
 impl<'a> Kept<'a> {
-    /// Who of these keeps a claim: the status says it, and before there is one the label.
+    /// Finds the PvcAutoscaler that manages a claim: by the status, or by the label if there is no status
+    /// yet.
     pub fn find(all: &'a [PvcAutoscaler], claim: &PersistentVolumeClaim) -> Option<Kept<'a>> {
         let name = claim.name_any();
         let of_its = |one: &&PvcAutoscaler| one.namespace() == claim.namespace();
@@ -63,21 +64,21 @@ fn part<'a>(entry: &'a OrdinalStatus, claim: &str) -> Option<Part<'a>> {
     swap.map(Part::Next).or_else(|| before().map(|old| Part::Before(old, entry)))
 }
 
-/// The PvcAutoscaler that a claim says it is kept by.
+/// Name of the PvcAutoscaler in the label of a claim.
 pub(super) fn label(claim: &PersistentVolumeClaim) -> Option<&str> {
     claim.labels().get(KEPT_BY).map(String::as_str)
 }
 
-/// How long a claim of before is kept, for people.
+/// How long an old claim is retained, for people.
 pub(super) fn until(by: &PvcAutoscaler, old: &Retained) -> String {
     let retention = by.spec.retention;
     old.until(retention).map_or_else(
-        || format!("for {retention} from the moment at which that pod is ready"),
+        || format!("for {retention} after that pod is ready"),
         |until| format!("until {until}"),
     )
 }
 
-/// What is said of volumes whose place a swap has given to others, by the id of the volume.
+/// Descriptions of volumes that swaps retain, by the ID of the volume.
 pub(super) fn retained(by: &[PvcAutoscaler], volumes: &[Pv]) -> BTreeMap<String, String> {
     let of_its = |pv: &Pv| {
         let (volume, claim) = (pv.handle()?, pv.spec.claim_ref.as_ref()?);

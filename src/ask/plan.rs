@@ -1,4 +1,4 @@
-//! What PvcAutoscalers do with the claims of their workloads, and would do next.
+//! Plans of PvcAutoscalers: what they do with claims, and do next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
@@ -30,54 +30,54 @@ pub(super) mod tests;
 pub(super) use print::table;
 pub use print::{claims_of, print, resource_names};
 
-/// What a PvcAutoscaler does with its claims, and would do next.
+/// State of a PvcAutoscaler, and its next actions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Plan {
-    /// Its namespace.
+    /// Namespace of the PvcAutoscaler.
     pub namespace: String,
-    /// Its name.
+    /// Name of the PvcAutoscaler.
     pub name: String,
-    /// Whose claims it keeps, for people.
+    /// Workload whose claims it manages, for people.
     pub workload: String,
-    /// Whether claims are changed, or it is only told what would be done.
+    /// Mode: change claims, or only recommend changes.
     pub mode: AutoscalerMode,
-    /// Whether no further pod is begun with.
+    /// True if the rollout is paused.
     pub paused: bool,
-    /// When its claims become larger or smaller by themselves, in words.
+    /// Policy of automatic expansion and shrinking, in words.
     pub policy: Option<String>,
-    /// Whether the operator has seen its specification as it is now: else what follows is of before.
+    /// True if the operator has seen the current specification; otherwise the fields below are older.
     #[serde(rename = "observed")]
     pub is_observed: bool,
-    /// What is being done.
+    /// Phase of the PvcAutoscaler.
     pub phase: AutoscalerPhase,
-    /// How many of the claims are as they are wanted.
+    /// Number of claims that are up to date, of all.
     pub claims: String,
-    /// How far the work under way is.
+    /// Progress of the operation.
     pub progress: Option<String>,
-    /// What is done next.
+    /// Next action.
     pub next: Option<String>,
-    /// Why it waits or has failed, in one word.
+    /// Reason why it waits or has failed, in one word.
     pub reason: Option<String>,
-    /// Why it waits or has failed, in a sentence.
+    /// Reason why it waits or has failed, in a sentence.
     pub message: Option<String>,
-    /// Each of its pods.
+    /// Plan of each pod.
     pub pods: Vec<PodPlan>,
-    /// What the caller may not read, so that something may be missing above.
+    /// Kinds that the caller may not read, so the plan may be incomplete.
     #[serde(rename = "forbidden")]
     pub unseen: Vec<String>,
-    /// What this version cannot decode, so that something may be missing above.
+    /// Objects that this version cannot decode, so the plan may be incomplete.
     #[serde(rename = "undecodable", skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<String>,
 }
 
-/// What is done with the claim of one pod.
+/// Plan of the claim of one pod.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodPlan {
-    /// The pod.
+    /// Name of the pod.
     pub pod: String,
-    /// The one claim whose content is that of the pod.
+    /// Active claim of the pod.
     pub claim: String,
     /// Current size; `None` without a volume.
     #[serde(rename = "currentSize")]
@@ -91,50 +91,50 @@ pub struct PodPlan {
     /// Desired StorageClass; `None` if any is right.
     #[serde(rename = "desiredStorageClass")]
     pub wanted_class: Option<String>,
-    /// Action that makes it so.
+    /// Action that changes the claim to what is desired.
     #[serde(rename = "action")]
     pub by: Procedure,
-    /// What a swap changes.
+    /// Description of what a swap changes.
     pub change: Option<String>,
     /// Reason why the action is not started yet.
     #[serde(rename = "pendingReason")]
     pub held: Option<String>,
-    /// The swap that is under way, or has failed.
+    /// Swap that is in progress or has failed.
     pub swap: Option<Swap>,
     /// Last sizing decision.
     #[serde(rename = "lastDecision")]
     pub decision: Option<String>,
-    /// The claims that it had before and that still exist.
+    /// Claims that are retained from earlier swaps.
     pub retained: Vec<Retained>,
-    /// How long each of them is kept from its `usedTime` on.
+    /// How long each of them is retained, from its `usedTime` on.
     pub retention: Span,
 }
 
-/// How a claim becomes what is wanted.
+/// Action on a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Procedure {
-    /// It is so.
+    /// Nothing to do.
     #[serde(rename = "None")]
     Nothing,
-    /// It is created.
+    /// The claim is created.
     #[serde(rename = "Create")]
     Make,
-    /// It is expanded under its pod.
+    /// The claim is expanded under its pod.
     #[serde(rename = "Expand")]
     Grow,
-    /// It shrinks under its pod, where its volume lies.
+    /// The claim is shrunk in place, under its pod.
     Shrink,
-    /// Another claim takes its place, with a verified copy, while its pod is stopped.
+    /// Another claim with a verified copy replaces it while its pod is stopped.
     Swap,
-    /// The pod gets again what it had before.
+    /// The pod gets its earlier claim again.
     #[serde(rename = "Rollback")]
     RollBack,
-    /// The swap under way is given up.
+    /// The swap in progress is aborted.
     Abort,
-    /// No claim can be made of it that is as it is wanted.
+    /// The desired change is not possible.
     #[serde(rename = "Unsupported")]
     Impossible,
-    /// A size of the claim cannot be read, so nothing is done.
+    /// A size of the claim is invalid, so nothing is done.
     #[serde(rename = "InvalidSize")]
     Unreadable,
     /// The caller may not read the claim.
@@ -142,7 +142,7 @@ pub enum Procedure {
     Unseen,
 }
 
-/// What belongs to the claims of a namespace.
+/// Objects that belong to the claims of a namespace.
 #[derive(Debug, Default)]
 pub(super) struct Around {
     pub namespace: String,
@@ -150,13 +150,13 @@ pub(super) struct Around {
     pub claims: Vec<PersistentVolumeClaim>,
     pub classes: Vec<StorageClass>,
     pub storages: Vec<NodeStorage>,
-    /// By the claim that a pod has: the id of its volume, as far as PersistentVolumes may be read.
+    /// Volume IDs by the active claim of a pod, as far as PersistentVolumes may be read.
     pub ids: BTreeMap<String, String>,
-    /// What the caller may not read.
+    /// Kinds that the caller may not read.
     pub unseen: Vec<&'static str>,
-    /// What this version cannot decode.
+    /// Objects that this version cannot decode.
     pub unreadable: Vec<Unreadable>,
-    /// Of what it cannot decode some.
+    /// Kinds with objects that this version cannot decode.
     pub partial: Vec<&'static str>,
 }
 
@@ -193,7 +193,7 @@ impl Around {
         self.may_see(kind)?;
         if self.partial.contains(&kind) {
             let all: Vec<String> = self.unreadable.iter().map(ToString::to_string).collect();
-            let reason = format!("it is not known which {kind} there are: {}", all.join("; "));
+            let reason = format!("it is not known which {kind} exist: {}", all.join("; "));
             return Err(AskError::Refused { reason });
         }
         Ok(())
@@ -210,15 +210,16 @@ impl Around {
         self.claims.iter().find(|claim| claim.name_any() == name)
     }
 
-    /// When the volume of a claim can become smaller where it lies, as its node tells.
+    /// When the volume of a claim can shrink in place, as its node reports.
     pub fn shrinks(&self, claim: &PersistentVolumeClaim) -> Shrinks {
         let volume = self.storages.iter().find_map(|node| self.volume_on(node, claim));
         let kind = volume.and_then(|volume| volume.format().parse().ok());
         kind.map_or(Shrinks::Never, FsKind::shrinks)
     }
 
-    /// What a node tells of the volume of a claim. Two volumes may have one name, and none has the id of another; who
-    /// may read no PersistentVolume goes by the name.
+    /// The volume of a claim in the report of a node.
+    ///
+    /// Names of volumes are not unique, IDs are. A caller that may not read PersistentVolumes compares names.
     pub fn volume_on<'a>(
         &self,
         node: &'a NodeStorage,
@@ -230,7 +231,7 @@ impl Around {
         node.status.as_ref()?.volumes.iter().find(is_it)
     }
 
-    /// Whether claims of a class can grow; who may not read the classes takes it that they can.
+    /// True if claims of a class can expand, also if the caller may not read classes.
     fn can_grow(&self, class: Option<&str>) -> bool {
         let class = self.classes.iter().find(|one| Some(one.name_any().as_str()) == class);
         class
@@ -252,7 +253,7 @@ async fn volumes_of(
         let claim = claims.iter().find(|claim| claim.name_any() == *name);
         let volume = claim.and_then(|claim| claim.spec.as_ref()?.volume_name.as_deref());
         let Some((claim, volume)) = claim.zip(volume) else { continue };
-        // Who may not read one may read none; what the claim tells of it is used then.
+        // A caller that may not read one may read none; the name in the claim is used then.
         let Ok(pv) = api.get_opt(volume).await else { break };
         let pv = pv.filter(|pv| pv.owner() == claim.metadata.uid.as_deref());
         ids.extend(pv.and_then(|pv| Some((name.clone(), pv.handle()?.to_owned()))));
@@ -260,7 +261,7 @@ async fn volumes_of(
     ids
 }
 
-/// Whose plan is shown.
+/// Address whose plan is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject(Whose);
 
@@ -295,7 +296,7 @@ impl Subject {
         }
     }
 
-    /// That no PvcAutoscaler is its.
+    /// The error for a subject without a PvcAutoscaler.
     fn none(&self, namespace: &str) -> AskError {
         let whose = match &self.0 {
             Whose::Autoscaler(name) => {
@@ -313,7 +314,7 @@ impl Subject {
     }
 }
 
-/// What the PvcAutoscalers of a namespace do and would do, or those of a subject.
+/// Plans of the PvcAutoscalers of a namespace, or of a subject.
 ///
 /// # Errors
 /// [`AskError::Refused`] if there is none, [`AskError::Forbidden`] if that may not be seen.
@@ -336,7 +337,7 @@ pub async fn plan(
     }
 }
 
-/// What the PvcAutoscalers of all namespaces do and would do.
+/// Plans of the PvcAutoscalers of all namespaces.
 ///
 /// # Errors
 /// [`AskError::Forbidden`] if that may not be seen.
@@ -371,7 +372,7 @@ pub async fn plan_of_all(client: &Client) -> Result<Vec<Plan>, AskError> {
     Ok(plans)
 }
 
-/// What is done with each claim of a PvcAutoscaler: pure.
+/// Plan of a PvcAutoscaler with each of its claims: pure.
 pub(super) fn plan_of(around: &Around, autoscaler: &PvcAutoscaler) -> Plan {
     let (spec, status) = (&autoscaler.spec, autoscaler.status.clone().unwrap_or_default());
     let rollout = spec.rollout.as_ref();
@@ -459,7 +460,7 @@ fn can_be_given_up(entry: &OrdinalStatus) -> bool {
     entry.swap.as_ref().is_some_and(|swap| can_be_aborted(swap.phase))
 }
 
-/// Why the specification lets no swap of this pod begin.
+/// Field of the specification that blocks a swap of this pod.
 fn held(autoscaler: &PvcAutoscaler, ordinal: i32) -> Option<String> {
     let (spec, rollout) = (&autoscaler.spec, autoscaler.spec.rollout.as_ref());
     if spec.mode == AutoscalerMode::Recommend {

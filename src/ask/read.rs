@@ -1,4 +1,4 @@
-//! Lists of the API server, as far as the caller may read them.
+//! Reads lists from the API server, as far as the caller may.
 
 use std::fmt::Debug;
 
@@ -10,15 +10,14 @@ use crate::api::NodeStorage;
 use crate::ask::{AskError, STORAGES, asked};
 use crate::cluster::{self, Guarded, Unreadable, believe, guarded};
 
-/// Reads lists, and remembers what may not be read: who may not list something is told so, and told the
-/// rest.
+/// Reads lists, and collects the kinds that the caller may not read, so the rest can be answered.
 pub(super) struct Reader<'a> {
     pub client: &'a Client,
-    /// What the caller may not read.
+    /// Kinds that the caller may not read.
     pub unseen: Vec<&'static str>,
-    /// What this version cannot decode.
+    /// Objects that this version cannot decode.
     pub unreadable: Vec<Unreadable>,
-    /// Of what it cannot decode some: what is not among the rest may be there.
+    /// Kinds with objects that this version cannot decode, so others may exist.
     pub partial: Vec<&'static str>,
 }
 
@@ -32,7 +31,7 @@ impl<'a> Reader<'a> {
         Api::all(self.client.clone())
     }
 
-    /// List; nothing of a kind that is not defined, as ours where the driver is not installed.
+    /// Lists objects; empty for a kind without a CRD, as ours are if the driver is not installed.
     pub async fn list<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug>(
         &mut self,
         api: Api<K>,
@@ -48,13 +47,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The records of the nodes, each with what is its own to say.
+    /// The NodeStorages, each reduced to what its node may report.
     pub async fn storages(&mut self) -> Result<Vec<NodeStorage>, AskError> {
         let all = self.list(self.all(), ListParams::default(), STORAGES).await;
         all.map(believed)
     }
 
-    /// Get one object; `None` also if the caller may not, or this version cannot decode it.
+    /// Gets one object; `None` also if the caller may not read it, or this version cannot decode it.
     pub async fn get<K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug>(
         &mut self,
         api: Api<K>,
@@ -72,7 +71,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Note an object that this version cannot decode.
+    /// Notes an object that this version cannot decode.
     pub fn note_undecoded(&mut self, one: Unreadable, what: &'static str) {
         self.unreadable.push(one);
         self.partial.push(what);
@@ -90,7 +89,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Of each record of a node what is its own to say.
+/// Reduces each NodeStorage to what its node may report.
 pub(super) fn believed(mut records: Vec<NodeStorage>) -> Vec<NodeStorage> {
     records.iter_mut().for_each(believe);
     records

@@ -1,4 +1,4 @@
-//! All that is needed to look into a fault from afar, as documents; no secrets are read for it.
+//! Collects diagnostics for remote analysis, as YAML documents; reads no secrets.
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod};
 use k8s_openapi::api::events::v1::Event;
@@ -15,7 +15,7 @@ use crate::ask::{AskError, PVC_AUTOSCALERS, STORAGES, table};
 use crate::causes::in_full;
 use crate::volume::DRIVER;
 
-/// One part of a report.
+/// One section of a report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Part {
     /// Name of the section.
@@ -33,10 +33,10 @@ impl Part {
     }
 }
 
-/// Gather a report; the first part says what is in it. Of each log these last lines are taken.
+/// Collects a report with this many last lines of each log; its first section lists the others.
 ///
 /// # Errors
-/// [`AskError::Api`]. What the caller may not read is named, and the rest is told.
+/// [`AskError::Api`]. The report lists the kinds that the caller may not read.
 pub async fn report(client: &Client, program: &str, lines: u32) -> Result<Vec<Part>, AskError> {
     let seen = checkup::observe(client).await?;
     let mut ask = Reader::new(client);
@@ -81,7 +81,7 @@ fn pools(seen: &Seen) -> String {
     table(&seen.storages, seen.names().as_deref())
 }
 
-/// What a reader has to know before the rest.
+/// The first section: contents and a note for the sender.
 fn contents(parts: &[Part], unseen: &[&str]) -> Part {
     let what: Vec<&str> = parts.iter().map(|part| part.what.as_str()).collect();
     let found = json!({
@@ -99,7 +99,7 @@ fn classes(seen: &Seen) -> Vec<k8s_openapi::api::storage::v1::StorageClass> {
     seen.classes.iter().filter(|class| class.provisioner == DRIVER).cloned().collect()
 }
 
-/// What their claims are annotated with is as much nobody's business as their own annotations are.
+/// Removes annotations of claim templates: they may be private, as their own annotations.
 fn without_annotations(mut autoscalers: Vec<PvcAutoscaler>) -> Vec<PvcAutoscaler> {
     for one in &mut autoscalers {
         one.spec.volume_claim_template.metadata.annotations.clear();
@@ -107,7 +107,7 @@ fn without_annotations(mut autoscalers: Vec<PvcAutoscaler>) -> Vec<PvcAutoscaler
     autoscalers
 }
 
-/// Objects without what anybody may have written on them.
+/// Objects without annotations and managed fields.
 fn bare<K: Resource + Clone + Serialize>(objects: &[K]) -> Vec<K> {
     let strip = |object: &K| {
         let mut object = object.clone();
@@ -118,7 +118,7 @@ fn bare<K: Resource + Clone + Serialize>(objects: &[K]) -> Vec<K> {
     objects.iter().map(strip).collect()
 }
 
-/// Whether an event is of the driver or its sidecars, or about a record or a pod of the driver.
+/// True if an event is from the driver or its sidecars, or about an object or a pod of the driver.
 fn is_ours(event: &Event) -> bool {
     let older = event.deprecated_source.as_ref().and_then(|source| source.component.as_deref());
     let by = event.reporting_controller.as_deref().unwrap_or_default();
@@ -130,7 +130,7 @@ fn is_ours(event: &Event) -> bool {
         || (about.kind.as_deref() == Some("Pod") && name.starts_with("pliant-"))
 }
 
-/// How a pod is; what its environment holds is nobody's business.
+/// Status of a pod, without its environment, which may be private.
 fn summary(pod: &Pod) -> Value {
     let status = pod.status.clone().unwrap_or_default();
     let container = |one: &ContainerStatus| {
@@ -168,7 +168,7 @@ fn state(state: &ContainerState) -> Value {
     }
 }
 
-/// The last lines of each container, and of the one before it if it was started anew.
+/// Last log lines of each container, and of its predecessor if it was restarted.
 async fn logs(client: &Client, pod: &Pod, lines: u32) -> Vec<Part> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
@@ -186,7 +186,7 @@ async fn logs(client: &Client, pod: &Pod, lines: u32) -> Vec<Part> {
             }
             let before = if previous { ", before its restart" } else { "" };
             let what = format!("log of {} in {}{before}", container.name, pod.name_any());
-            // One that has not started has none, which is no reason to tell nothing.
+            // A container that has not started has no log; the report goes on.
             let text = api.logs(&pod.name_any(), &params).await;
             parts.push(Part::new(what, text.unwrap_or_else(|error| in_full(&error))));
         }

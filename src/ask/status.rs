@@ -1,4 +1,4 @@
-//! How much room there is, and where something is wrong.
+//! Capacity and health of the cluster.
 
 use std::collections::BTreeMap;
 
@@ -19,55 +19,55 @@ use crate::bytes::Bytes;
 use crate::cluster::{Pv, Unreadable, list};
 use crate::doctor::harmless;
 
-/// How it is with all that was on a node.
+/// Health of the pools of a deleted node.
 const GONE: &str = "the node is gone: see `kubectl get nodes`";
 
-/// How many signs the bar of a full pool has.
+/// Number of characters in the bar of a full pool.
 const BAR: u64 = 16;
 
-/// How it is with a cluster: the records of its nodes, and of whoever keeps claims.
+/// Status of a cluster: its NodeStorages and PvcAutoscalers.
 #[derive(Debug, Clone)]
 pub struct Status {
-    /// The records of all nodes, by name.
+    /// NodeStorages of all nodes, by name.
     pub nodes: Vec<NodeStorage>,
-    /// The names of the nodes that are in the cluster; `None` if those may not be read.
+    /// Names of the nodes of the cluster; `None` if they may not be read.
     pub there: Option<Vec<String>>,
     /// All PvcAutoscalers that may be read, by namespace and name.
     pub autoscalers: Vec<PvcAutoscaler>,
-    /// What is said of volumes that swaps retain, by the id of the volume.
+    /// Descriptions of volumes that swaps retain, by the ID of the volume.
     pub retained: BTreeMap<String, String>,
-    /// What the caller may not read.
+    /// Kinds that the caller may not read.
     pub unseen: Vec<&'static str>,
     /// Objects that this version cannot decode.
     pub unreadable: Vec<Unreadable>,
-    /// True if the record of a node is among those.
+    /// True if a NodeStorage is among those.
     pub lacks_nodes: bool,
 }
 
-/// A record of a cluster, as it is in the API server.
+/// An object of the status, as the API server returns it.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Record<'a> {
-    /// What a node has.
+    /// Storage of a node.
     Node(&'a NodeStorage),
-    /// Who keeps claims.
+    /// A PvcAutoscaler.
     Claims(&'a PvcAutoscaler),
 }
 
 impl Status {
-    /// All of them, for programs: the nodes first.
+    /// All objects for programs, the nodes first.
     pub fn records(&self) -> Vec<Record<'_>> {
         let claims = self.autoscalers.iter().map(Record::Claims);
         self.nodes.iter().map(Record::Node).chain(claims).collect()
     }
 
-    /// What is left out above.
+    /// Lists the objects that the tables omit.
     fn undecoded(&self) -> String {
         let text = cannot_decode(&self.unreadable);
         if text.is_empty() { text } else { format!("\n{text}") }
     }
 
-    /// The names of all of them, as `kubectl get --output name` prints them.
+    /// Names of all objects, as `kubectl get --output name` prints them.
     pub fn resource_names(&self) -> String {
         let nodes = self.nodes.iter().map(|one| resource_name::<NodeStorage>(&one.name_any()));
         let claims =
@@ -75,7 +75,7 @@ impl Status {
         nodes.chain(claims).collect()
     }
 
-    /// All of them, for people.
+    /// Tables of all objects, for people.
     pub fn text(&self, options: TableOptions) -> String {
         let nodes = if self.unseen.contains(&STORAGES) || self.nodes.is_empty() && self.lacks_nodes
         {
@@ -89,10 +89,10 @@ impl Status {
     }
 }
 
-/// How it is with a cluster; of PvcAutoscalers those of one namespace, or all.
+/// Reads the status of a cluster, with the PvcAutoscalers of one namespace or all.
 ///
 /// # Errors
-/// [`AskError::Api`], and [`AskError::Forbidden`] to whom may read nothing of it.
+/// [`AskError::Api`], and [`AskError::Forbidden`] if the caller may read none of the kinds.
 pub async fn status(client: &Client, namespace: Option<&str>) -> Result<Status, AskError> {
     let api: Api<NodeStorage> = Api::all(client.clone());
     let listed = list(&api, &ListParams::default()).await.map_err(asked(STORAGES));
@@ -144,13 +144,13 @@ pub fn names(nodes: &[Node]) -> Vec<String> {
     nodes.iter().filter_map(|node| node.metadata.name.clone()).collect()
 }
 
-/// The records as a table: a line for each pool of each node. Whose node is not `there` is gone; where
-/// that is not known none is.
+/// Prints a table with a line for each pool of each node. A node that is not in `there` is marked as gone;
+/// `None` marks none.
 pub fn table(nodes: &[NodeStorage], there: Option<&[String]>) -> String {
     table_of(nodes, there, &BTreeMap::new(), TableOptions::default())
 }
 
-/// The same, with what is said of volumes that swaps retain.
+/// Prints the table, with descriptions of volumes that swaps retain.
 fn table_of(
     nodes: &[NodeStorage],
     there: Option<&[String]>,
@@ -200,7 +200,7 @@ fn dash() -> String {
     "–".to_owned()
 }
 
-/// A line for each volume that is long worked on, and for each that pods are kept from.
+/// Prints a line for each long operation, and for each fenced volume.
 fn below(nodes: &[NodeStorage], retained: &BTreeMap<String, String>) -> String {
     let fenced = nodes.iter().flat_map(|node| fenced_on(node, retained));
     let lines = nodes.iter().flat_map(work_on).chain(fenced);
@@ -216,7 +216,7 @@ fn work_on(node: &NodeStorage) -> impl Iterator<Item = String> {
         .map(move |work| format!("{name}: {} volume {}: {}", work.what, work.volume, work.progress))
 }
 
-/// Whether another volume has taken the place of one of a node.
+/// True if a swap has replaced a volume of the node.
 fn has_superseded(node: &NodeStorage) -> bool {
     let mut volumes = node.status.iter().flat_map(|status| &status.volumes);
     volumes.any(|volume| volume.fence.is_some_and(|fence| fence.state == FenceState::Superseded))
@@ -250,7 +250,7 @@ fn without_wide<T>(row: [T; 10]) -> [T; 8] {
     [node, pool, size, used, free, volumes, version, health]
 }
 
-/// The largest volume that can be made now, by layout.
+/// The largest volume that can be created now, by layout.
 fn largest(pool: &PoolOnNode) -> String {
     let one = |room: &LayoutRoom| format!("{} {}", room.size.0, room.layout);
     let all: Vec<String> = pool.maximum_volume_size.iter().map(one).collect();

@@ -1,4 +1,4 @@
-//! Which versions a cluster runs.
+//! Versions of the program and the cluster.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::api::NodeStorage;
 use crate::ask::read::Reader;
 use crate::ask::{AskError, STORAGES, may_not_list};
 
-/// The version of this program, and those of the cluster.
+/// Versions of this program and of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {
@@ -22,7 +22,7 @@ pub struct Versions {
     pub server: Option<Server>,
 }
 
-/// The versions that a cluster runs.
+/// Versions that a cluster runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Server {
     /// Number of nodes by the version of their node plugin.
@@ -30,12 +30,12 @@ pub struct Server {
 }
 
 impl Versions {
-    /// That of this program alone.
+    /// Only the version of this program.
     pub fn of_client() -> Versions {
         Versions { client: env!("CARGO_PKG_VERSION").to_owned(), server: None }
     }
 
-    /// For people.
+    /// Prints the versions for people.
     pub fn text(&self) -> String {
         let client = format!("Client version: {}\n", self.client);
         let Some(Server { nodes }) = &self.server else { return client };
@@ -50,10 +50,10 @@ impl Versions {
     }
 }
 
-/// Ask which versions the nodes run, as their records say.
+/// Reads the versions of the node plugins from the NodeStorages.
 ///
 /// # Errors
-/// [`AskError::Api`], and [`AskError::Forbidden`] to whom may not list the records.
+/// [`AskError::Api`], and [`AskError::Forbidden`] if the caller may not list NodeStorages.
 pub async fn versions(client: &Client) -> Result<Versions, AskError> {
     let mut ask = Reader::new(client);
     let api: Api<NodeStorage> = ask.all();

@@ -53,7 +53,7 @@ pub struct CopyRole {
     /// Handle sockets in the tree this way
     #[arg(long, value_name = "WHAT", default_value = "skip")]
     pub sockets: SocketsFlag,
-    /// How it is carried and where its end is told.
+    /// Rate limit and result file.
     #[command(flatten)]
     pub carry: CarryFlags,
 }
@@ -112,7 +112,7 @@ pub struct UnpackRole {
     /// Limit the unpacked bytes [default: the free space of the target]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub max_size: Option<Bytes>,
-    /// How it is carried and where its end is told.
+    /// Rate limit and result file.
     #[command(flatten)]
     pub carry: CarryFlags,
 }

@@ -8,7 +8,7 @@ use clap::builder::{StyledStr, Styles};
 /// The roles that serve until they are stopped; all other commands end.
 const SERVER_ROLES: [&str; 4] = ["standalone", "node", "controller", "operator"];
 
-/// The commands that run in pods of the operator, which nobody types into kubectl.
+/// The commands that run in pods of the operator, and are not part of the kubectl plugin.
 const IN_PODS: [&str; 3] = ["copy", "send", "unpack"];
 
 /// The examples of a command: what each does, and the words behind the name of the program.
@@ -211,8 +211,8 @@ fn listed<'a>(commands: impl Iterator<Item = &'a Command>) -> String {
     text
 }
 
-/// Commands with examples, and the roles of servers in a section of their own; `program` is how the caller calls
-/// this program.
+/// Adds examples, and a section for the server roles, to the help; `program` is the name by which the caller
+/// runs this program.
 pub fn with_help(mut cli: Command, program: &str) -> Command {
     let names: Vec<String> = cli.get_subcommands().map(|one| one.get_name().to_owned()).collect();
     let is_plugin = program.contains(' ');

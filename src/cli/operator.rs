@@ -82,7 +82,7 @@ pub struct OperatorRole {
     /// The webhook that gives pods their claims.
     #[command(flatten)]
     pub webhook: WebhookFlags,
-    /// How it tells of itself.
+    /// Metrics and logs.
     #[command(flatten)]
     pub tell: TellFlags,
 }

@@ -12,7 +12,7 @@ use crate::cli::{file_name, named, program};
 /// What a shell needs to complete the commands of this program.
 pub fn completion(shell: Shell) -> Vec<u8> {
     let mut text = Vec::new();
-    // Of `kubectl pliant` it is kubectl that is asked; a shell completes the name under which the program lies there.
+    // kubectl completes `kubectl pliant`; a shell completes the file name of the program.
     let name = program().replace(' ', "-");
     clap_complete::generate(shell, &mut named(program()), name, &mut text);
     text
@@ -31,7 +31,7 @@ pub fn to_complete() -> Option<Vec<OsString>> {
 /// plugins: as cobra's `__complete` answers.
 ///
 /// # Errors
-/// What the system says of files, where one may follow.
+/// An I/O error, if file names are completed.
 pub fn candidates(words: Vec<OsString>) -> io::Result<String> {
     /// A file may follow too.
     const DEFAULT: u8 = 0;
@@ -51,7 +51,7 @@ pub fn candidates(words: Vec<OsString>) -> io::Result<String> {
 /// Write a page for each command into a directory.
 ///
 /// # Errors
-/// What the system says of the files.
+/// An I/O error.
 pub fn manual(dir: &Path) -> io::Result<()> {
     // Pages are looked up by the name of the program, whoever calls it.
     clap_mangen::generate_to(named("pliant"), dir)

@@ -1,4 +1,4 @@
-//! The commands for people: what they ask of a cluster or a machine.
+//! The commands for people: questions about a cluster or a host, and changes.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::config::Span;
 #[derive(Debug, Args)]
 #[command(mut_arg("namespace", |arg| arg.help("Show the PvcAutoscalers of this namespace [default: of all namespaces]")))]
 pub struct Status {
-    /// How the list is printed.
+    /// Options of the list.
     #[command(flatten)]
     pub list: ListFlags,
     /// The cluster.
@@ -31,7 +31,7 @@ pub struct Expand {
     /// New minimum size, such as 20Gi
     #[arg(value_name = "SIZE", value_parser = size)]
     pub size: Bytes,
-    /// How it is done.
+    /// Options of the change.
     #[command(flatten)]
     pub edit: Edit,
 }
@@ -45,7 +45,7 @@ pub struct Shrink {
     /// New size, such as 20Gi
     #[arg(value_name = "SIZE", value_parser = size)]
     pub size: Bytes,
-    /// How it is done.
+    /// Options of the change.
     #[command(flatten)]
     pub edit: Edit,
 }
@@ -59,7 +59,7 @@ pub struct Migrate {
     /// Migrate to this StorageClass
     #[arg(long, value_name = "NAME")]
     pub storage_class: String,
-    /// How it is done.
+    /// Options of the change.
     #[command(flatten)]
     pub edit: Edit,
 }
@@ -70,7 +70,7 @@ pub struct Rollback {
     /// PVC of the pod to roll back: pvc/NAME or NAME; or all swapped pods of sts/NAME or pvcas/NAME
     #[arg(value_name = "PVC")]
     pub whose: Whose,
-    /// How it is done.
+    /// Options of the change.
     #[command(flatten)]
     pub edit: Edit,
 }
@@ -81,7 +81,7 @@ pub struct Abort {
     /// PVC of the pod whose swap is aborted: pvc/NAME or NAME; or all pods of sts/NAME or pvcas/NAME
     #[arg(value_name = "PVC")]
     pub whose: Whose,
-    /// How it is done.
+    /// Options of the change.
     #[command(flatten)]
     pub edit: Edit,
 }
@@ -110,7 +110,7 @@ pub struct Plan {
     /// all of the namespace]
     #[arg(value_name = "PVCAUTOSCALER", conflicts_with = "all_namespaces")]
     pub subject: Option<ask::plan::Subject>,
-    /// How the list is printed.
+    /// Options of the list.
     #[command(flatten)]
     pub list: ListFlags,
     /// The cluster.

@@ -1,10 +1,11 @@
-//! How a process of a cluster tells of itself: its figures and its log.
+//! Flags of metrics and logs of the processes in a cluster.
 
 use clap::Args;
 
 use crate::config::{Address, LogFilter, LogFormat};
 
-/// The flags of the controller and of the operator; an agent has them among its settings.
+/// Flags of metrics and logs of the controller plugin and the operator; the node plugin has them among its
+/// settings.
 #[derive(Debug, Args)]
 pub struct TellFlags {
     /// Serve /metrics and /healthz on this address and port, such as 0.0.0.0:9808 [default: off]

@@ -205,7 +205,7 @@ pub fn refusal(claim: &PersistentVolumeClaim) -> Result<Option<&str>, Unreadable
     // A size that cannot be read is not the one that is asked for.
     let is_its = refused_size(claim).is_ok_and(|refused| refused == Some(sizes.requested));
     let is_refused = is_its && sizes.wants_more();
-    Ok(is_refused.then(|| resize_error(claim).unwrap_or("the driver gave no reason")))
+    Ok(is_refused.then(|| resize_error(claim).unwrap_or("the driver reported no reason")))
 }
 
 /// Returns true if an expansion of a claim is reported as running, or as rejected.

@@ -16,22 +16,22 @@ pub struct Found {
     pub pv_uuid: Option<String>,
     /// Size of its metadata area in bytes.
     pub area_size: u64,
-    /// The group as this disk tells it; `None` if it is in none or keeps no copy.
+    /// Volume group by the metadata of this disk; `None` if it is in none or has no copy.
     pub group: Option<Group>,
-    /// Why the rest is not known.
+    /// Reason why the rest is not known.
     pub fault: Option<Fault>,
 }
 
-/// Why it is not known what a disk says.
+/// Reason why the metadata of a disk is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// The disk could not be read.
     Unreadable(String),
-    /// What was read makes no sense.
+    /// The metadata is damaged.
     Damaged(String),
 }
 
-/// Find the disks that carry a physical volume, and read what they say.
+/// Finds the disks that carry a physical volume, and reads their metadata.
 pub(super) async fn find(host: &Arc<dyn Host>) -> Result<Vec<Found>, HostError> {
     let scan = scan(host, &Named::default()).await?;
     let members = scan.members.into_iter().map(|member| Found {

@@ -1,4 +1,4 @@
-//! From what was seen to what it means: pure.
+//! Derives findings from facts: pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,12 +11,12 @@ use crate::lvm::Group;
 /// Volumes are made with `--setautoactivation n`, which came with this version.
 const LVM_AT_LEAST: [u32; 3] = [2, 3, 12];
 
-/// Say what it means, in the order in which one would put it right.
+/// Derives findings, in the order in which to fix them.
 pub fn judge(seen: &Seen) -> Vec<Finding> {
     [judge_machine(seen), disks(seen)].concat()
 }
 
-/// Say what it means for everything but the disks.
+/// Derives the findings about everything but the disks.
 pub fn judge_machine(seen: &Seen) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.push(privileges(seen));
@@ -29,10 +29,10 @@ pub fn judge_machine(seen: &Seen) -> Vec<Finding> {
     findings
 }
 
-/// What the driver cannot do without (capabilities(7)): the number, the name, and what it is for.
+/// Required capabilities (capabilities(7)): number, name and purpose.
 const CAPABILITIES: [(u32, &str, &str); 2] = [
     (21, "CAP_SYS_ADMIN", "mounts and device-mapper"),
-    (24, "CAP_SYS_RESOURCE", "growing mounted ext4"),
+    (24, "CAP_SYS_RESOURCE", "expanding mounted ext4"),
 ];
 
 fn privileges(seen: &Seen) -> Finding {
@@ -85,13 +85,15 @@ fn modules(seen: &Seen) -> impl Iterator<Item = Finding> {
     })
 }
 
-/// What file systems are made without, because the kernel does not mount it; nothing is said where that is nothing.
+/// File system features that this kernel does not mount, so mkfs omits them; `None` if there are none.
 fn features(seen: &Seen) -> Option<Finding> {
     let release = seen.kernel.as_deref()?;
     let without = fs::made_without(release);
     (!without.is_empty()).then(|| {
-        let what =
-            format!("kernel: {release} is older than what mkfs makes: {}", without.join("; "));
+        let what = format!(
+            "kernel: {release} does not support what mkfs enables by default: {}",
+            without.join("; ")
+        );
         Finding::warning(
             what,
             "no action needed: mkfs leaves it out; volumes created under a newer kernel have it",
@@ -99,7 +101,7 @@ fn features(seen: &Seen) -> Option<Finding> {
     })
 }
 
-/// What there cannot be without a module.
+/// What is missing without a module.
 fn lost(module: &str) -> String {
     match module {
         "dm_snapshot" => "no safety snapshots".to_owned(),
@@ -124,7 +126,7 @@ fn programs(seen: &Seen) -> Vec<Finding> {
                     Finding::ok(format!("lvm {version}"))
                 }
                 Some(version) => Finding::error(
-                    format!("lvm is {}, and 2.03.12 is needed", or_unknown(version)),
+                    format!("lvm is {}; 2.03.12 or newer is required", or_unknown(version)),
                     install,
                 ),
             }
@@ -139,7 +141,7 @@ fn or_unknown(version: &str) -> &str {
 fn configuration(seen: &Seen) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.push(if seen.lock_directory {
-        Finding::ok("/run/lock/lvm exists: LVM of the host and of the driver lock each other out")
+        Finding::ok("/run/lock/lvm exists: LVM of the host and of the driver share their locks")
     } else {
         Finding::warning(
             "/run/lock/lvm does not exist yet; in a container, mount that of the host",
@@ -148,7 +150,7 @@ fn configuration(seen: &Seen) -> Vec<Finding> {
     });
     if seen.lvmetad {
         findings.push(Finding::warning(
-            "lvmetad of an old LVM runs on this host; its view goes stale when the driver changes a group",
+            "lvmetad of an old LVM runs on this host; its cache goes stale when the driver changes a volume group",
             "set use_lvmetad=0 in /etc/lvm/lvm.conf, then: systemctl disable --now lvm2-lvmetad.socket \
              lvm2-lvmetad.service",
         ));
@@ -167,8 +169,7 @@ fn configuration(seen: &Seen) -> Vec<Finding> {
     findings
 }
 
-/// Whether the host's tools act on what a tenant writes; nothing is said where they do not, or cannot be
-/// seen from here.
+/// Finding about host tools that act on volume contents; `None` if there are none, or if they cannot be seen.
 fn udev(udev: &Udev) -> Option<Finding> {
     if !udev.runs || udev.acts.is_empty() {
         return None;
@@ -233,15 +234,15 @@ fn disks(seen: &Seen) -> Vec<Finding> {
     findings
 }
 
-/// A group with the disks that tell of it.
+/// A volume group with the disks that have its metadata.
 struct Whole<'a> {
-    /// As the disk with the highest sequence number tells it.
+    /// Metadata with the highest sequence number.
     group: &'a Group,
     disks: Vec<&'a Found>,
     all: &'a [Found],
 }
 
-/// The groups by uuid.
+/// Volume groups by uuid.
 fn groups(disks: &[Found]) -> BTreeMap<&str, Whole<'_>> {
     let mut groups: BTreeMap<&str, Whole<'_>> = BTreeMap::new();
     for found in disks {
@@ -291,7 +292,7 @@ fn double_names(groups: &BTreeMap<&str, Whole<'_>>) -> Vec<Finding> {
         .filter(|(_, uuids)| uuids.len() > 1)
         .map(|(name, uuids)| {
             Finding::error(
-                format!("{} groups have the name {name}: {}", uuids.len(), uuids.join(" and ")),
+                format!("{} volume groups have the name {name}: {}", uuids.len(), uuids.join(" and ")),
                 "see which one is in use: vgs -o vg_uuid,vg_name,pv_name,lv_count; then rename the \
                  other: vgrename UUID NEWNAME"
                     .to_owned(),
@@ -312,8 +313,8 @@ fn group(whole: &Whole<'_>) -> Vec<Finding> {
     let mut findings = vec![standing(group, &missing)];
     if whole.disks.iter().any(|found| found.area_size <= DEFAULT_AREA) {
         findings.push(Finding::warning(
-            format!("group {name} has a small metadata area: it is full at about 1,600 volumes"),
-            "for more, put a second group into the pool: vgcreate --metadatasize 16m NAME DISK"
+            format!("volume group {name} has a small metadata area: it is full at about 1,600 volumes"),
+            "for more volumes, add a second volume group to the pool: vgcreate --metadatasize 16m NAME DISK"
                 .to_owned(),
         ));
     }
@@ -334,7 +335,7 @@ fn group(whole: &Whole<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Whether volumes can be made in a group at all.
+/// Finding whether a volume group can be used at all.
 fn standing(group: &Group, missing: &[&str]) -> Finding {
     let name = &group.name;
     let disks = group.pvs.len();
@@ -342,26 +343,30 @@ fn standing(group: &Group, missing: &[&str]) -> Finding {
     if !missing.is_empty() {
         return Finding::error(
             format!(
-                "group {name}: {} of {disks} disk{plural} missing: {}; nothing in it can be changed",
+                "volume group {name}: {} of {disks} disk{plural} missing: {}; the volume group cannot be changed",
                 missing.len(),
                 missing.join(", ")
             ),
             format!(
-                "bring it back; if it is lost for ever, look at what lay on it: lvs -o \
+                "put the disk back; if it is lost for good, list what was on it: lvs -o \
                  lv_name,devices {name}; then remove all of that: vgreduce --removemissing --force \
                  {name}"
             ),
         );
     }
     if group.flags.contains("EXPORTED") {
-        return Finding::error(format!("group {name} is exported"), format!("vgimport {name}"));
+        return Finding::error(
+            format!("volume group {name} is exported"),
+            format!("vgimport {name}"),
+        );
     }
     if group.extents() == 0 {
-        let what = format!("group {name} has no extents: its disks are too small for any volume");
+        let what =
+            format!("volume group {name} has no extents: its disks are too small for any volume");
         return Finding::warning(what, format!("vgextend {name} /dev/DISK"));
     }
     let size = group.size_of(group.extents());
-    Finding::ok(format!("group {name}: {disks} disk{plural}, {size}"))
+    Finding::ok(format!("volume group {name}: {disks} disk{plural}, {size}"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What doctor asks of the machine; nothing in here changes anything or decides anything.
+//! Collects facts about the host; changes nothing and decides nothing.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,46 +8,46 @@ use super::groups::{self, Found};
 use crate::causes;
 use crate::host::{Cmd, Host, HostError, PathKind, TOOLS, UDEV_RULES_FILE, version_in};
 
-/// What was seen of a machine.
+/// Facts about a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // They are what was seen, not modes.
 pub struct Seen {
-    /// Versions of the programs that are there; empty text where one does not tell its version.
+    /// Versions of the installed programs; empty if a program does not report its version.
     pub tools: BTreeMap<&'static str, String>,
     /// The release of the kernel; `None` if it could not be read.
     pub kernel: Option<String>,
-    /// Whether the kernel has device-mapper now, from `/proc/misc`; opening its control node would
-    /// load it, and looking changes nothing.
+    /// True if the kernel has device-mapper loaded, from `/proc/misc`. Opening its control node would load
+    /// it, and `doctor` changes nothing.
     pub device_mapper: Option<bool>,
-    /// File systems that the kernel has now, from `/proc/filesystems`.
+    /// File systems that the kernel has loaded, from `/proc/filesystems`.
     pub file_systems: Vec<String>,
-    /// Modules that are loaded or would be found by `modprobe` (true), or not (false); a module is
-    /// absent if nobody could tell.
+    /// Modules that are loaded or that `modprobe` finds (true), or not (false); a module is absent if that is
+    /// not known.
     pub modules: BTreeMap<&'static str, bool>,
     /// Effective capabilities of this process as bits; `None` if they could not be read.
     pub capabilities: Option<u64>,
-    /// Whether `/run/lock/lvm` is a directory.
+    /// True if `/run/lock/lvm` is a directory.
     pub lock_directory: bool,
-    /// Whether the daemon of LVM before 2.03 that caches metadata is there.
+    /// True if lvmetad runs, which caches metadata for LVM before 2.03.
     pub lvmetad: bool,
-    /// Whether the host's LVM only looks at disks that are listed in its devices file.
+    /// True if the host's LVM only sees disks that its devices file lists.
     pub devices_file: bool,
-    /// What the host's udev does with volumes.
+    /// What udev of the host does with volumes.
     pub udev: Udev,
-    /// Physical volumes and what their metadata says, or why it could not be read.
+    /// Physical volumes with their metadata, or why it could not be read.
     pub disks: Vec<Found>,
-    /// Why the disks could not be listed.
+    /// Reason why the disks could not be listed.
     pub no_disks: Option<String>,
 }
 
-/// What the udev of this host does with what is on volumes.
+/// What udev of the host does with volume contents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Udev {
-    /// Whether udevd runs and can be seen from here.
+    /// True if udevd runs and can be seen from here.
     pub runs: bool,
-    /// Of the tools that act on what a tenant writes those whose rules are there.
+    /// Tools whose installed rules act on volume contents.
     pub acts: Vec<&'static str>,
-    /// The rules of this driver that are there; `None` if there are none.
+    /// Installed rules of this driver; `None` if there are none.
     pub rules: Option<String>,
 }
 
@@ -58,14 +58,14 @@ const ACTING: [(&str, &[&str]); 3] = [
     ("btrfs", &["64-btrfs.rules", "64-btrfs-dm.rules"]),
 ];
 
-/// Where udev looks for rules: of files of one name the first counts.
+/// Directories with udev rules; of files with the same name the first counts.
 const RULES_DIRS: [&str; 4] =
     ["/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
 
-/// Modules that the kernel loads by itself when they are first needed.
+/// Modules that the kernel loads on first use.
 pub(super) const MODULES: [&str; 4] = ["ext4", "xfs", "btrfs", "dm_snapshot"];
 
-/// Look at everything.
+/// Collects all facts.
 pub async fn look(host: &Arc<dyn Host>) -> Seen {
     let (disks, no_disks) = match groups::find(host).await {
         Ok(disks) => (disks, None),
@@ -74,7 +74,7 @@ pub async fn look(host: &Arc<dyn Host>) -> Seen {
     Seen { disks, no_disks, ..look_at_machine(host.as_ref()).await }
 }
 
-/// Look at everything but the disks: none is touched.
+/// Collects all facts except those about disks; no disk is read.
 pub async fn look_at_machine(host: &dyn Host) -> Seen {
     Seen {
         tools: tools(host).await,

@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use super::{Finding, Severity};
 
-/// How wide a screen is at least, in characters.
+/// Width of the output in characters.
 pub const WIDTH: usize = 80;
 
-/// Print for people: a sign, what was found, and below it what to type.
+/// Prints findings for people: a sign, the finding, and below it the command to run.
 pub fn print(findings: &[Finding], styled: bool) -> String {
     let mut text = String::new();
     for finding in findings {
@@ -39,8 +39,7 @@ fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// Break a text between words, so that no line is longer than `width` characters, if no word is;
-/// each begins with `indent`.
+/// Wraps a text at `width` characters, unless a word is longer; each line begins with `indent`.
 pub fn wrapped(text: &str, indent: &str, width: usize) -> String {
     let (mut lines, mut line) = (String::new(), String::new());
     for word in harmless(text).split_whitespace() {
@@ -60,8 +59,10 @@ pub fn wrapped(text: &str, indent: &str, width: usize) -> String {
     lines
 }
 
-/// A text on one line that steers no terminal: nodes and tenants write a part of what is printed, and must neither
-/// move the cursor, nor write over what others say, nor end a line to begin another one in their name.
+/// Replaces control characters, so the text stays on one line and cannot control the terminal.
+///
+/// Nodes and tenants write a part of the output. They must not move the cursor, overwrite other text or forge
+/// lines.
 pub fn harmless(text: &str) -> String {
     let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.chars().map(|c| if c.is_control() || turns(c) { ' ' } else { c }).collect()

@@ -21,11 +21,10 @@ use crate::run::{log, print};
 use crate::wire::{Credentials, PORT, Remote, RemoteDisk, RemoteTree, Served, serve};
 use crate::{causes, cli};
 
-/// What of a message is kept: with all that JSON adds to it, the end stays below 4096 bytes, which is what
-/// a kubelet reads.
+/// Longest message in bytes: with what JSON adds, the result stays below the 4096 bytes that a kubelet reads.
 const MESSAGE: usize = 1500;
 
-/// How it ended.
+/// Result of the command.
 #[derive(Debug, Serialize)]
 #[serde(tag = "outcome", rename_all = "kebab-case")]
 enum End {
@@ -87,12 +86,12 @@ pub fn send(args: &SendRole) -> Result<ExitCode> {
     let listener =
         TcpListener::bind(listen).with_context(|| format!("failed to listen on {listen}"))?;
     let tell = |what: &str| log::complain(&format_args!("{}: {what}", cli::program()));
-    tell(&format!("sends {} at {}", args.source.display(), listener.local_addr()?));
+    tell(&format!("serving {} on {}", args.source.display(), listener.local_addr()?));
     match serve(&listener, &source, &credentials, &tell)? {}
 }
 
-/// Nothing is open for writing: a signal may end it anywhere. The first process of a container does not die
-/// of one by itself.
+/// Exits on signals: nothing is open for writing. The first process of a container does not exit on them by
+/// default.
 fn end_on_signals() -> Result<()> {
     when_told_to_end(|| std::process::exit(0))
 }
@@ -117,7 +116,7 @@ pub fn unpack(args: &UnpackRole) -> Result<ExitCode> {
     carry(&args.carry, |hand, tell| archive::unpack(&order, hand, tell))
 }
 
-/// Does it, and reports progress and result; the exit status has the result, too.
+/// Runs the work, and reports progress and result; the exit status has the result, too.
 fn carry(
     flags: &CarryFlags,
     work: impl FnOnce(&Hand, &mut Progress) -> Result<Outcome, CopyError>,
@@ -144,14 +143,14 @@ fn carry(
     Ok(ExitCode::from(code))
 }
 
-/// A text up to its last character that ends within so many bytes.
+/// Truncates a text to this many bytes, at a character boundary.
 fn cut(text: &str, longest: usize) -> &str {
     let ends = (0..=longest.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     &text[..ends.unwrap_or_default()]
 }
 
-/// What SIGTERM and SIGINT set. The first process of a container does not die of them by itself, and the
-/// kubelet would wait for it half a minute.
+/// Returns a flag that SIGTERM and SIGINT set. The first process of a container does not exit on them by
+/// default, and the kubelet would wait for it half a minute.
 fn stop_on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let told = stop.clone();

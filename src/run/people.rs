@@ -1,4 +1,4 @@
-//! The commands for people: ask, and print what was answered.
+//! The commands for people: run, and print the result.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use crate::run::client::client_of;
 use crate::run::{log, print, print_to_listener};
 use crate::{ask, cli};
 
-/// Print a result as it was asked for; `text` makes the text for people, with colours or without.
+/// Prints a result in this format; `text` formats it for people, with colours or without.
 pub fn show<T: Serialize>(
     output: Output,
     result: &T,
@@ -30,7 +30,7 @@ pub fn show<T: Serialize>(
     print(&written(output, result, text)?)
 }
 
-/// A result as it was asked for.
+/// Formats a result.
 fn written<T: Serialize>(
     output: Output,
     result: &T,
@@ -43,7 +43,7 @@ fn written<T: Serialize>(
     })
 }
 
-/// A list as it was asked for; `names` gives the names alone.
+/// Formats a list; `names` returns only the names.
 fn listed<T: Serialize>(
     output: ListOutput,
     result: &T,
@@ -70,10 +70,11 @@ pub async fn apply_definitions(args: &Crds) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long changes are waited for that come with one that has come, such as those of one reconcile.
+/// How long to wait for further changes after the first, such as those of one reconcile.
 const TOGETHER: Duration = Duration::from_millis(500);
 
-/// Print what `look` finds; with `changes` again after each of them that changes what it finds, until nobody listens.
+/// Prints the output of `look`; with `changes`, again whenever it differs, until the reader closes the
+/// output.
 async fn show_again(
     mut changes: Option<Changes>,
     look: impl AsyncFn() -> Result<String>,
@@ -123,7 +124,7 @@ pub async fn explain(args: &Explain) -> Result<ExitCode> {
     show(args.output, &told, |styled| ask::explain::print_answer(&told, styled))
 }
 
-/// `pliant expand`; a claim that a PvcAutoscaler keeps grows by its template, which else would undo it.
+/// `pliant expand`; a managed claim expands by its template, which would otherwise revert it.
 pub async fn expand(args: &Expand) -> Result<ExitCode> {
     let client = client_of(&args.edit.cluster).await?;
     let (program, namespace) = (cli::program(), args.edit.cluster.namespace.as_deref());
@@ -169,7 +170,7 @@ pub async fn abort(args: &Abort) -> Result<ExitCode> {
     edit(&client, &args.whose, &Wish::Abort, &args.edit).await
 }
 
-/// Show what an edit of a PvcAutoscaler would do, and make it if that is wanted.
+/// Previews an edit of a PvcAutoscaler, and applies it if confirmed.
 async fn edit(client: &Client, whose: &Whose, wish: &Wish, how: &Edit) -> Result<ExitCode> {
     let program = cli::program();
     let seen = ask::edit::observe(client, program, how.cluster.namespace.as_deref()).await?;
@@ -200,7 +201,7 @@ async fn edit(client: &Client, whose: &Whose, wish: &Wish, how: &Edit) -> Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// True if somebody at a terminal answers that the change is to be applied; without a terminal nobody is asked.
+/// Asks at a terminal whether to apply the change; false without a terminal.
 fn is_confirmed() -> Result<bool> {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return Ok(false);
@@ -220,7 +221,7 @@ fn is_yes(answer: &str) -> bool {
     ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
 }
 
-/// Print a line; what it tells of goes on, whoever listens.
+/// Prints a line; the operation continues even if the output is closed.
 fn tell_line(text: &str) {
     let _ = line(&harmless(text));
 }
@@ -249,7 +250,7 @@ pub async fn plan(args: &Plan) -> Result<ExitCode> {
     .await
 }
 
-/// `pliant version`; that of this program also where the cluster does not answer.
+/// `pliant version`; prints the version of this program even if the cluster does not respond.
 pub async fn version(args: &Version) -> Result<ExitCode> {
     let show = |versions: &ask::Versions| show(args.output, versions, |_| versions.text());
     if args.client {
@@ -266,7 +267,7 @@ pub async fn version(args: &Version) -> Result<ExitCode> {
     }
 }
 
-/// `pliant recover`; the status says whether all that was asked for is recovered.
+/// `pliant recover`; the exit status reports whether all selected volumes are recovered.
 pub async fn recover(args: Recover) -> Result<ExitCode> {
     let client = client_of(&args.cluster).await?;
     let seen = ask::adopt::observe(&client).await?;
@@ -297,7 +298,7 @@ pub async fn recover(args: Recover) -> Result<ExitCode> {
     Ok(if left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The objects of an adoption, as `kubectl apply --filename -` takes them.
+/// The objects of a recovery, as `kubectl apply --filename -` reads them.
 fn documents(adoption: &ask::adopt::Adoption) -> Result<String> {
     let claim = adoption.claim.as_ref().map(document).transpose()?;
     Ok(document(&adoption.volume)? + &claim.unwrap_or_default())
@@ -305,18 +306,18 @@ fn documents(adoption: &ask::adopt::Adoption) -> Result<String> {
 
 /// One document of a stream of YAML.
 pub fn document<T: Serialize>(object: &T) -> Result<String> {
-    let yaml = serde_saphyr::to_string(object).context("an object could not be written")?;
+    let yaml = serde_saphyr::to_string(object).context("failed to serialize an object as YAML")?;
     Ok(format!("---\n{yaml}"))
 }
 
 /// `pliant man`.
 pub fn manual(dir: &Path) -> Result<ExitCode> {
     let written = std::fs::create_dir_all(dir).and_then(|()| cli::manual(dir));
-    written.with_context(|| format!("no pages could be written to {}", dir.display()))?;
+    written.with_context(|| format!("failed to write manual pages to {}", dir.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether `pliant doctor` is to look at a cluster: kubectl is never about this machine.
+/// True if `pliant doctor` checks a cluster; called by kubectl, it never checks this host.
 pub fn is_about_a_cluster(args: &Doctor) -> bool {
     args.cluster || args.node.is_some() || args.which.are_given() || cli::program() != "pliant"
 }
@@ -328,7 +329,7 @@ pub async fn check_up(args: &Doctor) -> Result<ExitCode> {
     tell(args.output, &findings)
 }
 
-/// Print findings; the status says whether something has to be put right.
+/// Prints findings; the exit status reports whether there are errors.
 pub fn tell(output: Output, findings: &[Finding]) -> Result<ExitCode> {
     show(output, &findings, |styled| doctor::print(findings, styled))?;
     let bad = findings.iter().any(|finding| finding.severity == Severity::Error);
@@ -343,7 +344,7 @@ pub async fn report(args: &Report) -> Result<ExitCode> {
     let is_file = |file: &&PathBuf| file.as_os_str() != "-";
     let Some(file) = args.output.as_ref().filter(is_file) else { return print(&text) };
     let written = std::fs::write(file, &text);
-    written.with_context(|| format!("{} could not be written", file.display()))?;
+    written.with_context(|| format!("failed to write {}", file.display()))?;
     line(&format!("{}: {} parts; read it before you send it", file.display(), parts.len()))
 }
 

@@ -1,4 +1,4 @@
-//! A small CSI client: what a kubelet and its sidecars would say, and no more.
+//! A small CSI client with the calls of the kubelet and the sidecars.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -18,7 +18,7 @@ use crate::csi::pb::identity_client::IdentityClient;
 use crate::csi::pb::node_client::NodeClient;
 use crate::volume::Mode;
 
-/// How often a call that is answered with ABORTED is made again; each waits inside the driver.
+/// How often a call that returns ABORTED is retried; each call waits inside the driver.
 const REPEATS: usize = 100;
 
 /// How long a driver may take to start.
@@ -27,19 +27,19 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 /// Largest answer in bytes: a list of all volumes of a large node.
 const ANSWER: usize = 64 << 20;
 
-/// A call that the driver refused.
+/// A call that the driver rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {code:?}: {message}")]
 pub struct CallError {
-    /// The name of the call.
+    /// Name of the call.
     pub call: &'static str,
-    /// The code of the answer.
+    /// Status code of the response.
     pub code: Code,
-    /// Its message.
+    /// Message of the response.
     pub message: String,
 }
 
-/// Speaks to one driver.
+/// CSI client of one driver.
 #[derive(Debug, Clone)]
 pub struct Client {
     identity: IdentityClient<Channel>,
@@ -48,10 +48,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connect to the driver at this socket; one that is still starting is waited for.
+    /// Connects to the driver at this socket; waits up to ten seconds for one that is starting.
     ///
     /// # Errors
-    /// UNAVAILABLE if nobody listens there for ten seconds, or at once if we may not connect.
+    /// UNAVAILABLE if no driver listens for ten seconds, or at once if connecting is not permitted.
     pub async fn connect(socket: &Path) -> Result<Client, CallError> {
         let nobody = |cause: &dyn std::fmt::Display| CallError {
             call: "connect",
@@ -77,7 +77,7 @@ impl Client {
         })
     }
 
-    /// Say who answers, in a line.
+    /// Describes the driver in one line: name, version and node.
     pub async fn describe(&mut self) -> Result<String, CallError> {
         let info = self.identity.get_plugin_info(pb::GetPluginInfoRequest {}).await;
         let info = said("GetPluginInfo", info)?;
@@ -86,7 +86,7 @@ impl Client {
         Ok(format!("{} {} on node {}", info.name, info.vendor_version, node.node_id))
     }
 
-    /// Make a volume of a class with these parameters; its id and real size.
+    /// Creates a volume with these class parameters; returns its ID and real size.
     pub async fn create(
         &mut self,
         name: &str,
@@ -112,7 +112,7 @@ impl Client {
         Ok((volume.volume_id, Bytes::from_i64(volume.capacity_bytes).unwrap_or_default()))
     }
 
-    /// Make a volume gone.
+    /// Deletes a volume.
     pub async fn delete(&mut self, id: &str) -> Result<(), CallError> {
         let request = pb::DeleteVolumeRequest { volume_id: id.to_owned(), ..Default::default() };
         let mut repeats = 0;
@@ -124,7 +124,7 @@ impl Client {
         }
     }
 
-    /// Grow a volume; its new size, and whether the node has to grow the file system.
+    /// Expands a volume; returns its new size, and true if the node has to expand the file system.
     pub async fn grow(
         &mut self,
         id: &str,
@@ -148,13 +148,13 @@ impl Client {
         Ok((size, answer.node_expansion_required))
     }
 
-    /// List all volumes, with how they are.
+    /// Lists all volumes with their condition.
     pub async fn list(&mut self) -> Result<Vec<pb::list_volumes_response::Entry>, CallError> {
         let answer = self.controller.list_volumes(pb::ListVolumesRequest::default()).await;
         Ok(said("ListVolumes", answer)?.entries)
     }
 
-    /// Say what a class with these parameters has room for.
+    /// Returns the capacity for these class parameters.
     pub async fn capacity(
         &mut self,
         parameters: &BTreeMap<String, String>,
@@ -164,7 +164,7 @@ impl Client {
         said("GetCapacity", self.controller.get_capacity(request).await)
     }
 
-    /// Make a volume usable on the node.
+    /// Stages a volume on the node.
     pub async fn stage(&mut self, id: &str, staging: &Path, mode: Mode) -> Result<(), CallError> {
         let request = pb::NodeStageVolumeRequest {
             volume_id: id.to_owned(),
@@ -175,7 +175,7 @@ impl Client {
         said("NodeStageVolume", self.node.node_stage_volume(request).await).map(drop)
     }
 
-    /// Undo [`Client::stage`].
+    /// Unstages a volume.
     pub async fn unstage(&mut self, id: &str, staging: &Path) -> Result<(), CallError> {
         let request = pb::NodeUnstageVolumeRequest {
             volume_id: id.to_owned(),
@@ -184,7 +184,7 @@ impl Client {
         said("NodeUnstageVolume", self.node.node_unstage_volume(request).await).map(drop)
     }
 
-    /// Show a volume to a workload.
+    /// Publishes a volume to a workload.
     pub async fn publish(
         &mut self,
         id: &str,
@@ -202,14 +202,14 @@ impl Client {
         said("NodePublishVolume", self.node.node_publish_volume(request).await).map(drop)
     }
 
-    /// Undo [`Client::publish`].
+    /// Unpublishes a volume.
     pub async fn unpublish(&mut self, id: &str, target: &Path) -> Result<(), CallError> {
         let request =
             pb::NodeUnpublishVolumeRequest { volume_id: id.to_owned(), target_path: text(target) };
         said("NodeUnpublishVolume", self.node.node_unpublish_volume(request).await).map(drop)
     }
 
-    /// Grow the file system of a volume that is published at `path`.
+    /// Expands the file system of a volume that is published at `path`.
     pub async fn node_expand(
         &mut self,
         id: &str,
@@ -229,7 +229,7 @@ impl Client {
         said("NodeExpandVolume", self.node.node_expand_volume(request).await).map(drop)
     }
 
-    /// Say how full a volume is and how it is.
+    /// Returns the usage and the condition of a volume.
     pub async fn stats(
         &mut self,
         id: &str,
@@ -244,7 +244,7 @@ impl Client {
     }
 }
 
-/// Wait until somebody listens.
+/// Waits until a server listens on the socket.
 async fn wait_for(socket: &Path) -> io::Result<()> {
     let begin = Instant::now();
     let mut tries = tokio::time::interval(BETWEEN_TRIES);
@@ -260,7 +260,7 @@ async fn wait_for(socket: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the driver says that the work goes on, and it was not asked too often yet.
+/// True if the operation is still in progress, and may be retried.
 fn is_at_work(status: &Status, repeats: &mut usize) -> bool {
     *repeats += 1;
     status.code() == Code::Aborted && *repeats < REPEATS

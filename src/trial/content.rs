@@ -1,4 +1,4 @@
-//! What a workload writes, so that it can be compared.
+//! Writes content like a workload, and verifies it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,7 +14,7 @@ use crate::bytes::Bytes;
 use crate::volume::Mode;
 
 const CHUNK: usize = 1 << 20;
-/// Records of the writer go behind the content on a raw device.
+/// Offset of the writer's blocks on a raw block volume: behind the content.
 const RECORDS_AT: u64 = Content::SIZE.get();
 const RECORD: usize = 4096;
 
@@ -25,10 +25,10 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// How much is written.
+    /// Number of bytes that are written.
     pub const SIZE: Bytes = Bytes::mib(8);
 
-    /// Write bytes that look random, make them durable, remember their checksum.
+    /// Writes bytes that look random, flushes them, and remembers their checksum.
     pub async fn write(target: &Path, mode: Mode) -> Result<Content> {
         let file = open(target, mode, "content")?;
         blocking(move || {
@@ -42,10 +42,10 @@ impl Content {
             Ok(Content { sum: hex(&sum.finalize()) })
         })
         .await
-        .context("writing")
+        .context("failed to write")
     }
 
-    /// Read it all again.
+    /// Reads all bytes again, and verifies their checksum.
     ///
     /// # Errors
     /// If it is not what was written.
@@ -60,25 +60,25 @@ impl Content {
             }
             Ok(hex(&sum.finalize()))
         });
-        let sum = sum.await.context("reading")?;
+        let sum = sum.await.context("failed to read")?;
         ensure!(sum == self.sum, "the bytes differ: sha256 {sum}, {} was written", self.sum);
         Ok(())
     }
 
-    /// The beginning of its checksum, for people.
+    /// The beginning of the checksum, for people.
     pub fn short_sum(&self) -> String {
         format!("sha256 {}…", &self.sum[..12])
     }
 }
 
-/// Writes records and makes each durable until it is stopped.
+/// Writes blocks and flushes each of them until it is stopped.
 pub(super) struct Writer {
     stop: Arc<AtomicBool>,
     work: tokio::task::JoinHandle<io::Result<u64>>,
 }
 
 impl Writer {
-    /// Start to write below `size`, the size that the volume has now.
+    /// Starts to write below `size`, the current size of the volume.
     pub fn start(target: &Path, mode: Mode, size: Bytes) -> Result<Writer> {
         let file = open(target, mode, "records")?;
         let slots = match mode {
@@ -107,13 +107,13 @@ impl Writer {
         Ok(Writer { stop, work })
     }
 
-    /// Stop, and say how many records were written and read back.
+    /// Stops, and returns the number of blocks that were written and read back.
     ///
     /// # Errors
     /// What the writer met.
     pub async fn stop(self) -> Result<u64> {
         self.stop.store(true, Ordering::SeqCst);
-        self.work.await?.context("the writer")
+        self.work.await?.context("the writer failed")
     }
 }
 
@@ -129,7 +129,7 @@ fn open(target: &Path, mode: Mode, name: &str) -> Result<File> {
         .truncate(false)
         .custom_flags(nix::libc::O_CLOEXEC)
         .open(&path)
-        .with_context(|| format!("opening {}", path.display()))
+        .with_context(|| format!("failed to open {}", path.display()))
 }
 
 async fn blocking<T: Send + 'static>(

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use crate::cli;
 
-/// Where steps are told.
+/// Prints steps.
 pub(super) struct Tell {
     styled: bool,
 }
 
-/// A step under way; one that is dropped before it was done has failed, and says so.
+/// A step in progress; one that is dropped before it is done prints that it failed.
 pub(super) struct Step<'a> {
     tell: &'a Tell,
     name: &'static str,
@@ -24,13 +24,13 @@ impl Tell {
         Tell { styled }
     }
 
-    /// Tell something that is no step.
+    /// Prints a line that is not a step.
     pub fn line(text: &str) {
-        // A reader that has left is no reason to stop half-way: the volume still has to go.
+        // A closed output is no reason to stop: the volume still has to be deleted.
         let _ = writeln!(io::stdout().lock(), "{text}");
     }
 
-    /// Begin a chapter.
+    /// Prints a heading.
     pub fn heading(&self, text: &str) {
         Self::line(&if self.styled {
             format!("\n\x1b[1m{text}\x1b[0m")
@@ -39,14 +39,14 @@ impl Tell {
         });
     }
 
-    /// Begin a step.
+    /// Begins a step.
     pub fn begin(&self, name: &'static str) -> Step<'_> {
         Step { tell: self, name, begin: Instant::now(), done: false }
     }
 }
 
 impl Step<'_> {
-    /// Tell that the step was done, and how long it took.
+    /// Prints that the step is done, and its duration.
     pub fn done(mut self, what: &str) {
         self.done = true;
         self.line("\x1b[32m", '✓', what);

@@ -447,7 +447,7 @@ async fn a_volume_that_a_swap_retains_is_one_quiet_line() {
     world.api.put(&unready);
     let told = text().await;
     let line = "alpha: claim default/data-db-0, which pod db-0 had before its swap, is retained for 3d \
-                from the moment at which that pod is ready";
+                after that pod is ready";
     assert!(told.contains(line), "{told}");
 }
 
@@ -507,6 +507,6 @@ async fn definitions_are_written_over_older_ones_and_not_over_newer_ones() {
     api.put(&newer);
     api.forget_writes();
     let refusal = ask::apply_definitions(&api.client()).await.unwrap_err().to_string();
-    assert!(refusal.contains("volumerequests.pliant.io is of version 99.0.0"), "{refusal}");
+    assert!(refusal.contains("volumerequests.pliant.io has version 99.0.0"), "{refusal}");
     assert_eq!(api.writes(), [""; 0], "none is changed");
 }

@@ -1,4 +1,4 @@
-//! What an adoption would make, or why there can be none. Pure.
+//! Decides which objects a recovery creates, or why it is not possible. Pure.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::cluster::audit::{Difference, audit};
 use crate::cluster::{self, Pv, VOLUME, volume_name};
 use crate::volume::{Class, DRIVER, FsKind, TOPOLOGY, few};
 
-/// What decides about an adoption.
+/// Objects on which a recovery depends.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub(super) nodes: Vec<NodeStorage>,
@@ -30,25 +30,25 @@ pub struct Seen {
     pub(super) classes: Vec<StorageClass>,
 }
 
-/// What the caller wants to be made.
+/// Options of the caller for the claim.
 #[derive(Debug, Clone, Default)]
 pub struct Wish {
-    /// The namespace of the claim; not needed for a claim that has lost its PersistentVolume.
+    /// Namespace of the claim; not needed for a claim that has lost its PersistentVolume.
     pub namespace: Option<String>,
-    /// Its name; without it that of the volume.
+    /// Name of the claim; `None` for the name of the volume.
     pub claim: Option<String>,
-    /// Its class; without it the only one of this driver that takes the volume's pool.
+    /// StorageClass of the claim; `None` for the only one of this driver that uses the volume's pool.
     pub class: Option<String>,
 }
 
-/// The ids of all volumes that no PersistentVolume names and nothing is done with.
+/// Lists the IDs of all volumes without a PersistentVolume and without an operation in progress.
 pub fn all(seen: &Seen) -> Vec<String> {
     let found = audit(&seen.nodes, &seen.volumes, &seen.requests);
     let without_pv = |one: &&Difference| matches!(one, Difference::VolumeWithoutPv { .. });
     found.iter().filter(without_pv).map(|one| one.volume().to_owned()).collect()
 }
 
-/// Say what has to be made for a volume.
+/// Decides which objects to create for a volume.
 ///
 /// # Errors
 /// Why there can be none: a sentence.
@@ -71,7 +71,7 @@ pub fn plan(seen: &Seen, id: &str, wish: &Wish) -> Result<Adoption, String> {
     let name = had.unwrap_or(object_name(volume));
     if seen.volumes.iter().any(|pv| pv.metadata.name.as_deref() == Some(name)) {
         return Err(format!(
-            "there is a PersistentVolume {name} already, and it is of another volume; see `kubectl \
+            "PersistentVolume {name} exists already, for another volume; see `kubectl \
              get pv {name} --output yaml`"
         ));
     }
@@ -103,7 +103,7 @@ fn refuse_if_named(seen: &Seen, id: &str) -> Result<(), String> {
         Some(pv) => {
             let name = pv.metadata.name.as_deref().unwrap_or_default();
             Err(format!(
-                "volume {id} has PersistentVolume {name}; see `kubectl describe pv {name}`"
+                "volume {id} is not orphaned: it has PersistentVolume {name}; see `kubectl describe pv {name}`"
             ))
         }
     }
@@ -112,11 +112,11 @@ fn refuse_if_named(seen: &Seen, id: &str) -> Result<(), String> {
 fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> {
     let id = &volume.id;
     if !matches!(volume.state, VolumeState::Ready | VolumeState::Resizing | VolumeState::Resized) {
-        return Err(format!("volume {id} is {}: there is nothing to adopt", volume.state));
+        return Err(format!("volume {id} is {}: there is nothing to recover", volume.state));
     }
     if let Some(fence) = volume.fence.filter(|fence| fence.state != FenceState::Active) {
         let so = match fence.state {
-            FenceState::Incomplete => "what it holds is no whole",
+            FenceState::Incomplete => "its content is incomplete",
             FenceState::Active | FenceState::Superseded | FenceState::Unknown => {
                 "no pod could use it"
             }
@@ -131,15 +131,16 @@ fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> 
     match seen.requests.iter().find(changes) {
         None => Ok(()),
         Some(request) => Err(format!(
-            "volume {id} is being made or removed just now; see `kubectl describe volumerequest {}`",
+            "volume {id} is being created or deleted; see `kubectl describe volumerequest {}`",
             request.metadata.name.as_deref().unwrap_or_default()
         )),
     }
 }
 
-/// The claim that had the volume, if its PersistentVolume was removed under it. What a claim tells of itself
-/// its tenant can write, so it has to be the one that the volume was made for, by its uid, or one that has
-/// got it in an exchange and that the caller names.
+/// The claim that had the volume, if its PersistentVolume was deleted.
+///
+/// A tenant can write the annotations of a claim. So it has to be the claim that the volume was created for,
+/// by its uid, or one that got the volume by a rebind and that the caller names.
 fn lost_claim<'a>(
     seen: &'a Seen,
     volume: &VolumeOnNode,
@@ -179,15 +180,17 @@ fn class_of(
         return if known.contains(name) {
             Ok(name.clone())
         } else {
-            Err(format!("{name} is no class of this driver; there are: {}", few(&known)))
+            Err(format!("{name} is not a StorageClass of this driver, which has: {}", few(&known)))
         };
     }
     let fitting = fitting(&seen.classes, &volume.pool);
     match fitting.as_slice() {
         [only] => Ok(only.clone()),
-        [] => Err(format!("no class takes pool {}: name one with --storage-class", volume.pool)),
+        [] => {
+            Err(format!("no StorageClass uses pool {}: name one with --storage-class", volume.pool))
+        }
         several => Err(format!(
-            "several classes take pool {}: name one with --storage-class: {}",
+            "several StorageClasses use pool {}: name one with --storage-class: {}",
             volume.pool,
             few(several)
         )),
@@ -200,7 +203,7 @@ pub(in crate::ask) fn fitting(classes: &[StorageClass], pool: &str) -> Vec<Strin
     fitting.filter_map(|class| class.metadata.name.clone()).collect()
 }
 
-/// Whether volumes of a class may be in this pool; one that names none may be in any.
+/// True if volumes of a class may be in this pool; a class without a pool allows any.
 fn takes(class: &StorageClass, pool: &str) -> bool {
     let parameters = class.parameters.clone().unwrap_or_default();
     Class::parse(&parameters, None, FsKind::Ext4)
@@ -238,7 +241,7 @@ fn new_claim(
     };
     if seen.claims.iter().any(|claim| is_it(&claim)) {
         return Err(format!(
-            "there is a claim {name} in namespace {namespace} already: name another one with --claim"
+            "claim {name} exists already in namespace {namespace}: name another one with --claim"
         ));
     }
     let metadata = ObjectMeta {
@@ -275,7 +278,7 @@ fn volume_mode(volume: &VolumeOnNode) -> &'static str {
     if volume.volume_mode == VolumeMode::Block { "Block" } else { "Filesystem" }
 }
 
-/// Of a claim that is not made yet the uid is not known: it is bound by its name.
+/// Refers to a claim by name: one that does not exist yet has no uid.
 fn reference_to(claim: &PersistentVolumeClaim) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
@@ -287,8 +290,7 @@ fn reference_to(claim: &PersistentVolumeClaim) -> ObjectReference {
     }
 }
 
-/// The PersistentVolume as the provisioner would have written it, but that its volume is kept when the
-/// claim goes.
+/// The PersistentVolume as the provisioner would have written it, but with the policy Retain.
 fn new_volume(
     name: &str,
     node: &str,

@@ -148,7 +148,7 @@ fn a_claim_that_has_lost_it_gets_it_back() {
     for other in [claim("u-2", "Lost"), claim("u-1", "Bound")] {
         let seen = with(|seen| seen.claims = vec![other]);
         let said = plan(&seen, &id(), &named()).unwrap_err();
-        assert!(said.starts_with("there is a claim db in namespace default already"), "{said}");
+        assert!(said.starts_with("claim db exists already in namespace default"), "{said}");
     }
 }
 
@@ -202,7 +202,7 @@ fn what_speaks_against_it_is_told() {
     for (seen, wish, words) in [
         (with(|seen| seen.nodes.clear()), named(), "no node reports volume"),
         (with(|seen| seen.volumes = vec![pv("x", &id())]), named(), "has PersistentVolume x"),
-        (with(|seen| seen.volumes = vec![pv("pvc-u-1", "y")]), named(), "is of another volume"),
+        (with(|seen| seen.volumes = vec![pv("pvc-u-1", "y")]), named(), "exists already, for another volume"),
         (with(|seen| volume(seen).state = VolumeState::Deleting), named(), "is Deleting"),
         (with(|seen| volume(seen).state = VolumeState::Creating), named(), "is Creating"),
         (with(|seen| volume(seen).fence = fence("Incomplete")), named(), "is incomplete"),
@@ -210,19 +210,19 @@ fn what_speaks_against_it_is_told() {
         (
             with(|seen| seen.requests = vec![request(json!({"delete": {}}))]),
             named(),
-            "being made or removed just now; see `kubectl describe volumerequest r`",
+            "being created or deleted; see `kubectl describe volumerequest r`",
         ),
         (seen(), nameless, "name one with --namespace and --claim"),
-        (seen(), of("slow"), "slow is no class of this driver; there are: fast"),
+        (seen(), of("slow"), "slow is not a StorageClass of this driver, which has: fast"),
         (
             with(|seen| seen.classes = vec![class("slow", "slow")]),
             named(),
-            "no class takes pool fast",
+            "no StorageClass uses pool fast",
         ),
         (
             with(|seen| seen.classes.push(class("other", "fast"))),
             named(),
-            "several classes take pool fast: name one with --storage-class: fast and other",
+            "several StorageClasses use pool fast: name one with --storage-class: fast and other",
         ),
     ] {
         let said = plan(&seen, &id(), &wish).unwrap_err();

@@ -28,8 +28,8 @@ pub(super) fn judge(seen: &Seen, program: &str) -> Vec<Finding> {
     findings
 }
 
-/// The namespaces that have more than their share: of each and each kind the operator or the controller says so again
-/// for as long as it is so.
+/// Reports namespaces with too many objects of a kind; the operator or the controller plugin repeats the
+/// event while that is so.
 fn too_large(seen: &Seen) -> Vec<Finding> {
     let said: BTreeMap<(String, String), &Event> = seen
         .too_large
@@ -53,7 +53,7 @@ fn too_large(seen: &Seen) -> Vec<Finding> {
     said.into_iter().map(finding).collect()
 }
 
-/// What to type where something of the driver's own objects is missing.
+/// Action for a missing object of the driver.
 const INSTALL: &str = "install the chart again: helm upgrade --install pliant charts/pliant …";
 
 fn records(seen: &Seen, program: &str) -> Option<Finding> {
@@ -191,7 +191,7 @@ fn classes(seen: &Seen, program: &str) -> Vec<Finding> {
     ours.into_iter().filter_map(|one| class(seen, program, one)).collect()
 }
 
-/// Why no volume of a class can be made on any node, as far as its topologies and pools tell.
+/// Reason why no node can create a volume of a class, by its topologies and pools.
 fn unusable(seen: &Seen, storage_class: &StorageClass, class: &Class) -> Option<String> {
     let allows = |node: &&NodeStorage| {
         topology::allows(storage_class, node.metadata.name.as_deref().unwrap_or_default())
@@ -218,7 +218,7 @@ fn unusable(seen: &Seen, storage_class: &StorageClass, class: &Class) -> Option<
     }
 }
 
-/// `None` where that depends on what the nodes tell, and not all of it is known.
+/// Checks a StorageClass; `None` if that depends on nodes that have not reported.
 fn class(seen: &Seen, program: &str, class: &StorageClass) -> Option<Finding> {
     let name = class.metadata.name.as_deref().unwrap_or_default();
     let parameters = class.parameters.clone().unwrap_or_default();
@@ -284,7 +284,7 @@ pub(super) fn differences(seen: &Seen, program: &str, on: Option<&str>) -> Vec<F
     found.iter().filter(is_known).filter(is_asked).map(finding).collect()
 }
 
-/// PersistentVolumes that keep their volumes for whoever wants them again, on all nodes or on one.
+/// Reports Released PersistentVolumes with the policy Retain, on all nodes or on one.
 pub(super) fn released(seen: &Seen, program: &str, on: Option<&str>) -> Vec<Finding> {
     let is_asked = |one: &&Released| on.is_none_or(|node| *one.volume.node() == NodeKey::of(node));
     let finding = |one: &Released| {
@@ -299,7 +299,7 @@ pub(super) fn released(seen: &Seen, program: &str, on: Option<&str>) -> Vec<Find
     seen.released.iter().filter(is_asked).map(finding).collect()
 }
 
-/// The flag that an adoption needs where not one class alone takes the pool.
+/// The flag that `recover` needs unless exactly one class uses the pool.
 fn which_class(seen: &Seen, pool: &str) -> String {
     match adopt::fitting(&seen.classes, pool).as_slice() {
         [_] => String::new(),

@@ -14,7 +14,7 @@ use crate::bytes::Bytes;
 use crate::doctor::Finding;
 use crate::volume::DRIVER;
 
-/// The nodes, also those of which only a record is left.
+/// Names of the nodes, also of those with only a NodeStorage left.
 pub(super) fn names(seen: &Seen) -> BTreeSet<&str> {
     let known = seen.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     let told = seen.storages.iter().filter_map(|node| node.metadata.name.as_deref());
@@ -60,7 +60,7 @@ fn left_behind(seen: &Seen, name: &str) -> Option<Finding> {
     (!there && seen.sees(NODES)).then(|| match volumes {
         0 => Finding::warning(
             format!("node {name} is not in the cluster, and its NodeStorage lists no volume"),
-            "wait: the controller plugin deletes the NodeStorage once all of the node could be read",
+            "wait 10 minutes: the controller plugin deletes the NodeStorage if its inventory is complete",
         ),
         many => Finding::error(
             format!("node {name} is not in the cluster, and has volumes: {many}"),
@@ -86,10 +86,10 @@ fn agent(seen: &Seen, name: &str, agents: &[&Pod]) -> Option<Finding> {
     Some(Finding::error(format!("node {name}: its node plugin {pod} is not ready"), logs(agents)))
 }
 
-/// What to do where no agent runs.
+/// Action for a node without a node plugin.
 const START: &str = "start the node plugin there";
 
-/// How to read what an agent says.
+/// Command that prints the log of a node plugin.
 fn logs(agents: &[&Pod]) -> String {
     let Some(pod) = agents.first() else { return START.to_owned() };
     format!("kubectl logs {}", in_its_container(pod))
@@ -139,7 +139,7 @@ fn of_record(
         let why = disk.message.as_deref().filter(|words| !is_told_of_a_pool(status, words));
         let why = why.map(|words| format!(": {words}")).unwrap_or_default();
         let what = format!("node {name}: disk {} is missing{why}", disk.device);
-        Finding::error(what, "put it back; until then its volume group cannot be changed")
+        Finding::error(what, "put the disk back; until then its volume group cannot be changed")
     }));
     findings.extend(status.volumes.iter().flat_map(|volume| {
         volume.health_statuses.iter().map(move |ailment| {
@@ -165,7 +165,7 @@ fn of_record(
     findings
 }
 
-/// What is right and wrong with one pool of a node.
+/// Findings about one pool of a node.
 pub(super) fn of_pool(seen: &Seen, program: &str, name: &str, wanted: &str) -> Vec<Finding> {
     let status = seen.storage(name).and_then(|storage| storage.status.as_ref());
     let Some(status) = status else { return Vec::new() };
@@ -187,19 +187,19 @@ fn has(pool: &PoolOnNode, name: &str) -> Finding {
     ))
 }
 
-/// Whether it is because of this pool that not all volumes can be listed, in the words of the pool.
+/// True if this pool is the reason why not all volumes can be listed.
 fn hides(pool: &PoolOnNode, unread: &str) -> bool {
     let its = unread.strip_prefix(&format!("pool {}: ", pool.name)).unwrap_or(unread);
     pool.message.as_ref().is_some_and(|message| message.contains(its))
 }
 
-/// Whether a pool has been told of with these words.
+/// True if the finding of a pool contains these words.
 fn is_told_of_a_pool(status: &NodeStorageStatus, words: &str) -> bool {
     let unwell = status.pools.iter().filter(|pool| pool.health != Health::Healthy);
     unwell.filter_map(|pool| pool.message.as_ref()).any(|message| message.contains(words))
 }
 
-/// Whether what a condition says stands in the lines of pools, disks or other conditions.
+/// True if a condition repeats the findings of pools, disks or other conditions.
 fn is_told(status: &NodeStorageStatus, condition: &Condition) -> bool {
     let unavailable =
         status.volume_groups.iter().filter(|group| group.health == Health::Unavailable);
@@ -214,10 +214,10 @@ fn is_told(status: &NodeStorageStatus, condition: &Condition) -> bool {
     }
 }
 
-/// What that machine lacks only the program there can see.
+/// Command that checks the host from its node plugin.
 fn on_the_node(agents: &[&Pod]) -> String {
     let Some(pod) = agents.first() else { return START.to_owned() };
-    format!("look from the node: kubectl exec {} -- pliant doctor", in_its_container(pod))
+    format!("check on the node: kubectl exec {} -- pliant doctor", in_its_container(pod))
 }
 
 fn room(status: &NodeStorageStatus, name: &str) -> Finding {
@@ -247,7 +247,7 @@ fn pool(
     }
 }
 
-/// What waits for the administrator to allow that disks are initialised.
+/// Finding for disks that wait for permission to be initialized.
 fn planned(seen: &Seen, pool: &PoolOnNode, name: &str) -> Option<Finding> {
     let is_it = |one: &&StoragePool| one.metadata.name.as_ref() == Some(&pool.name);
     let may = seen.pools.iter().find(is_it).is_some_and(|pool| pool.spec.create_volume_groups);

@@ -330,7 +330,7 @@ fn nodes_that_are_silent_or_gone_are_told() {
     let with_its_volumes = found(|seen| drop(seen.nodes.remove(0)));
     assert!(
         with_its_volumes.starts_with(
-            "✗ node alpha is not in the cluster, and its volumes are with it: 1\n    \
+            "✗ node alpha is not in the cluster, and has volumes: 1\n    \
          → if it is gone for good, with its volumes: kubectl delete nodestorage alpha\n"
         ),
         "{with_its_volumes}"

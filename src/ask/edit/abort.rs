@@ -1,20 +1,20 @@
-//! Which swaps are given up. Pure.
+//! Selects the swaps to abort. Pure.
 
 use crate::api::{Abort, OrdinalStatus, PvcAutoscaler, RollBack, Swap, SwapPhase};
 use crate::ask::AskError;
 use crate::autoscaler::{can_be_aborted, is_wanted_aborted};
 use crate::volume::few;
 
-/// What of a specification gives swaps up.
+/// Fields of a specification that abort swaps.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Aborts {
-    /// The swaps.
+    /// Swaps to abort.
     pub abort: Vec<Abort>,
-    /// The pods that are still to be rolled back: not those whose swap is given up.
+    /// Pods that still have to be rolled back, without those whose swap is aborted.
     pub roll_back: Vec<RollBack>,
 }
 
-/// The swaps to be given up: that of one pod, or all that go on.
+/// Selects the swaps to abort: that of one pod, or all in progress.
 ///
 /// # Errors
 /// [`AskError::Refused`] if there is none, or if it is too late.
@@ -61,7 +61,7 @@ fn abort_of(ordinal: i32, swap: &Swap) -> Abort {
     Abort { ordinal, generation: swap.generation }
 }
 
-/// Why a pod is not rolled back now: a swap of it goes on, and both would be undone at once.
+/// Swaps in progress that prevent a rollback: it would undo two swaps at once.
 pub(super) fn in_the_way(autoscaler: &PvcAutoscaler, back: &[RollBack]) -> Option<String> {
     let told = back.iter().filter_map(|one| autoscaler.status.as_ref()?.of(one.ordinal));
     let goes_on = |swap: &&Swap| {
@@ -76,14 +76,14 @@ pub(super) fn in_the_way(autoscaler: &PvcAutoscaler, back: &[RollBack]) -> Optio
     (!going.is_empty()).then(|| few(going))
 }
 
-/// What is to be known before, for people.
+/// Notes to read before the abort.
 pub(super) fn notes(autoscaler: &PvcAutoscaler, aborts: &Aborts) -> Vec<String> {
     let told = aborts.abort.iter().filter_map(|one| autoscaler.status.as_ref()?.of(one.ordinal));
     let mut notes: Vec<String> = told.map(|one| note(autoscaler, one)).collect();
     notes.push(
-        "Nothing else is done: the claims from before earlier swaps stay. The template stays, and these \
-         pods are not changed until it is edited: write into it what they have, or what they are to have. \
-         Until then no other pod is swapped."
+        "Nothing else is done: claims retained from earlier swaps stay. The template is unchanged. These pods \
+         are not changed until you edit it: write the size and class that they have, or the ones that \
+         you want. Until then no other pod is swapped."
             .to_owned(),
     );
     notes

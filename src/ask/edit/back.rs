@@ -1,14 +1,14 @@
-//! Which pods get again what they had before their last swap. Pure.
+//! Selects the pods that are rolled back. Pure.
 
 use crate::api::{OrdinalStatus, PvcAutoscaler, RollBack};
 use crate::ask::AskError;
 use crate::autoscaler::is_wanted_back;
 use crate::volume::few;
 
-/// The pods to be rolled back: that of a claim, or all that have another claim than before.
+/// Selects the pods to roll back: that of a claim, or all that were swapped.
 ///
 /// # Errors
-/// [`AskError::Refused`] if nothing of before is kept.
+/// [`AskError::Refused`] if no earlier claim is retained.
 pub(super) fn back(
     autoscaler: &PvcAutoscaler,
     claim: Option<&str>,
@@ -38,13 +38,13 @@ pub(super) fn back(
     Ok(back)
 }
 
-/// What is lost by it, for people.
+/// Notes on what the pods no longer see after the rollback.
 pub(super) fn notes(autoscaler: &PvcAutoscaler, back: &[RollBack]) -> Vec<String> {
     let told = back.iter().filter_map(|one| autoscaler.status.as_ref()?.of(one.ordinal));
     let mut notes: Vec<String> = told.map(|one| note(autoscaler, one)).collect();
     notes.push(
-        "The template stays, and these pods are not changed until it is edited: write into it what they \
-         have then, or what they are to have. Until then no other pod is swapped."
+        "The template is unchanged. These pods are not changed until you edit it: write the size and class that \
+         they have then, or the ones that you want. Until then no other pod is swapped."
             .to_owned(),
     );
     notes
@@ -54,7 +54,7 @@ fn note(autoscaler: &PvcAutoscaler, one: &OrdinalStatus) -> String {
     let since = one.last_swap.as_ref().and_then(|last| last.completion_time.as_ref());
     let since = since.map_or_else(|| "its last swap".to_owned(), |at| at.0.to_string());
     format!(
-        "Pod {} is stopped, and does not see what it has written since {since}: that is retained for {}.",
+        "Pod {} is stopped, and restarts without what it has written since {since}, which is retained for {}.",
         autoscaler.pod_called(one.ordinal),
         autoscaler.spec.retention
     )

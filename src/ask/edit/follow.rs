@@ -1,4 +1,4 @@
-//! Tell how far the claims are that follow an edit.
+//! Reports the progress of the claims that follow an edit.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use crate::ask::{AskError, within};
 use crate::autoscaler::{AutoscalerReason, is_wanted_aborted, is_wanted_back};
 use crate::causes::in_full;
 
-/// What a PvcAutoscaler says of an edit.
+/// Progress of an edit, as its PvcAutoscaler reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum News {
     /// The operator has not seen it yet.
     None,
-    /// How far it is.
+    /// A line about its progress.
     Line(String),
-    /// All claims are as they are wanted.
+    /// All claims follow the template.
     Done(String),
-    /// It does not go on by itself.
+    /// It has stopped, and needs a change.
     Stopped(String),
 }
 
-/// Wait until all claims are as an edited PvcAutoscaler wants them, at most for `limit` if there is one; `tell` is
-/// called with each line for people, who call this program `program`.
+/// Waits until all claims follow an edited PvcAutoscaler, at most for `limit` if given; calls `tell` with
+/// each line for people, who run this program as `program`.
 ///
 /// # Errors
-/// [`AskError::Refused`] with the operator's own sentence if it does not go on, or with what to do if it
+/// [`AskError::Refused`] with the operator's message if it has stopped, or with the command to run if it
 /// takes longer.
 pub async fn follow(
     client: &Client,
@@ -77,21 +77,21 @@ fn gone() -> News {
     News::Stopped("the PvcAutoscaler was deleted; its claims stay unchanged".to_owned())
 }
 
-/// Whether nothing goes on any more, since pods have what they had before, or a swap was given up.
+/// True if a rollback or an abort is complete.
 fn is_back(status: &PvcAutoscalerStatus) -> bool {
     let ends = [AutoscalerReason::RolledBack, AutoscalerReason::SwapAborted];
     let is_told = ends.iter().any(|end| status.reason == Some(end.to_string()));
     is_told && status.ordinals.iter().all(|one| one.swap.is_none())
 }
 
-/// Whether something else is to be done after a swap that has failed, or was given up.
+/// True if a rollback or an abort is still requested after a swap that failed.
 fn goes_on(autoscaler: &PvcAutoscaler) -> bool {
     let spec = &autoscaler.spec;
     let mut ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
     ordinals.any(|one| is_wanted_back(spec, one) || is_wanted_aborted(spec, one))
 }
 
-/// What is said of the edit that made the specification this generation.
+/// Progress of the edit that created this generation of the specification.
 pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> News {
     let status = match &autoscaler.status {
         Some(status) if status.observed_generation >= generation => status.clone(),

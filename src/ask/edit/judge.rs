@@ -1,4 +1,4 @@
-//! What an edit would do, and whether it may be. Pure.
+//! Decides what an edit does, and whether it is possible. Pure.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
@@ -16,18 +16,18 @@ use crate::bytes::Bytes;
 use crate::cluster::requested;
 use crate::volume::{Shrinks, few};
 
-/// What is told of how full a claim is.
+/// Reported usage of a claim.
 struct Usage<'a> {
     claim: String,
     node: String,
     told: &'a VolumeUsage,
 }
 
-/// Decide what becomes of a wish.
+/// Decides how a requested change is made.
 ///
 /// # Errors
-/// [`AskError::Forbidden`] if it may not be seen what there is, [`AskError::Refused`] if there are no such claims, or if they cannot become so: what, how much, what to
-/// type instead.
+/// [`AskError::Forbidden`] if the objects may not be read. [`AskError::Refused`] if no such claims exist, or
+/// if the change is not possible: what, how much, which command to run instead.
 pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError> {
     seen.around.sees(PVC_AUTOSCALERS)?;
     if *wish == Wish::Abort {
@@ -58,8 +58,8 @@ pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError
         let name = addressed(autoscaler, claim);
         return refused(format!(
             "a PVC swap of pod {pods} is in progress, and prevents the rollback: abort it with `{} abort \
-             {name} --namespace {}`, and the pod continues with its claim; roll it back after that, if it \
-             is to have the claim from before",
+             {name} --namespace {}`, and the pod continues with its claim; then roll it back if you want the \
+             claim from before",
             seen.program, seen.around.namespace
         ));
     }
@@ -77,7 +77,7 @@ pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError
     Ok(Answer::Edit(Box::new(Edit { autoscaler, patch: wish.patch(&chosen), plan, notes })))
 }
 
-/// Decide which swaps are given up.
+/// Decides which swaps are aborted.
 fn abort(seen: &Seen, whose: &Whose) -> Result<Answer, AskError> {
     let (autoscaler, ordinal) = match whose {
         Whose::Claim(name) => {
@@ -117,7 +117,7 @@ fn find_claim<'a>(seen: &'a Seen, name: &str) -> Result<&'a PersistentVolumeClai
     })
 }
 
-/// The claim, if it is the one of its pod.
+/// Returns the claim if it is the active one of its pod.
 fn active<'a>(kept: &Kept<'_>, claim: &'a str) -> Result<&'a str, AskError> {
     match kept.part {
         Part::Active | Part::Untold => Ok(claim),
@@ -134,12 +134,12 @@ fn active<'a>(kept: &Kept<'_>, claim: &'a str) -> Result<&'a str, AskError> {
     }
 }
 
-/// The claim, or the workload of the PvcAutoscaler, as it is typed.
+/// Address of the claim, or of the workload of the PvcAutoscaler.
 fn addressed(autoscaler: &PvcAutoscaler, claim: Option<&str>) -> String {
     claim.map_or_else(|| called(autoscaler), |claim| format!("pvc/{claim}"))
 }
 
-/// The workload as it is typed.
+/// Address of the workload.
 fn called(autoscaler: &PvcAutoscaler) -> String {
     match autoscaler.spec.workload() {
         Workload::StatefulSet(name) => format!("sts/{name}"),
@@ -174,7 +174,7 @@ fn of_workload<'a>(seen: &'a Seen, whose: Workload<'_>) -> Result<&'a PvcAutosca
     }
 }
 
-/// The PvcAutoscaler with the wish in it.
+/// The PvcAutoscaler with the requested change.
 fn edited(autoscaler: &PvcAutoscaler, wish: &Wish, chosen: &Chosen) -> PvcAutoscaler {
     let mut edited = autoscaler.clone();
     let template = &mut edited.spec.volume_claim_template.spec;
@@ -189,7 +189,7 @@ fn edited(autoscaler: &PvcAutoscaler, wish: &Wish, chosen: &Chosen) -> PvcAutosc
     edited
 }
 
-/// Whether what is typed is what is meant: who types shrink does not mean growth.
+/// Rejects a change in the wrong direction: `shrink` must not expand.
 fn goes_the_right_way(
     seen: &Seen,
     autoscaler: &PvcAutoscaler,
@@ -234,14 +234,14 @@ fn goes_the_right_way(
     }
 }
 
-/// Claims that pods name by themselves are what they name: there is no other one in their place.
+/// Rejects a swap of claims that a pod template names: no other claim can replace them.
 fn can_be_swapped(
     seen: &Seen,
     autoscaler: &PvcAutoscaler,
     plan: &Plan,
     wish: &Wish,
 ) -> Result<(), AskError> {
-    // What shrinks only while no pod has it is told by the operator.
+    // The operator reports claims that shrink only while no pod uses them.
     let must_swap = |pod: &&PodPlan| {
         let shrinks = seen.around.claim(&pod.claim).map(|claim| seen.around.shrinks(claim));
         let can_shrink = shrinks.is_some_and(|shrinks| shrinks != Shrinks::Never);
@@ -262,7 +262,7 @@ fn can_be_swapped(
     ))
 }
 
-/// Refuse what cannot hold what is in the claims, as far as their nodes tell.
+/// Rejects a size below the usage that the nodes report.
 fn fits(seen: &Seen, plan: &Plan, wish: &Wish) -> Result<(), AskError> {
     let Wish::Shrink(size) = wish else { return Ok(()) };
     let usages = plan.pods.iter().filter_map(|pod| usage(seen, &pod.claim));
@@ -292,7 +292,7 @@ fn refuse_full(too_full: &[Usage<'_>], size: Bytes) -> Result<(), AskError> {
     ))
 }
 
-/// What the node of a claim told last of how full it is.
+/// Usage of a claim that its node reported last.
 fn usage<'a>(seen: &'a Seen, claim: &str) -> Option<Usage<'a>> {
     let there = seen.around.claim(claim)?;
     let of_node = |node: &'a NodeStorage| {
@@ -303,7 +303,7 @@ fn usage<'a>(seen: &'a Seen, claim: &str) -> Option<Usage<'a>> {
     seen.around.storages.iter().find_map(of_node)
 }
 
-/// What is to be known before.
+/// Notes to read before the edit is applied.
 fn notes(seen: &Seen, autoscaler: &PvcAutoscaler, plan: &Plan, wish: &Wish) -> Vec<String> {
     let mut notes = Vec::new();
     let swaps: Vec<&str> = plan
@@ -340,7 +340,7 @@ fn notes(seen: &Seen, autoscaler: &PvcAutoscaler, plan: &Plan, wish: &Wish) -> V
 }
 
 impl Edit {
-    /// What it does, for people: each claim, and what is to be known before.
+    /// Describes for people the effect on each claim, and the notes.
     pub fn in_words(&self, wish: &Wish) -> String {
         use crate::doctor::{WIDTH, wrapped};
         let what = match wish {

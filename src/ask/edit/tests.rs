@@ -164,7 +164,7 @@ fn what_cannot_be_is_refused_with_what_to_type() {
     smaller.around.claims[0] = claim("data-db-0", "4Gi", "hdd");
     for (seen, whom, wish, says) in [
         (seen(), "gone", shrink(4), "there is no claim gone in namespace default"),
-        (seen(), "sts/gone", shrink(4), "no PvcAutoscaler in namespace default keeps"),
+        (seen(), "sts/gone", shrink(4), "no PvcAutoscaler in namespace default manages"),
         (seen(), "data-db-0", shrink(8), "`pliant expand pvc/data-db-0 --namespace default 8Gi`"),
         (seen(), "data-db-1", shrink(6), "was expanded to 8Gi automatically"),
         (
@@ -181,12 +181,12 @@ fn what_cannot_be_is_refused_with_what_to_type() {
             shrink(4),
             "4 GiB cannot hold the data of the claims: data-db-1 has 5 GiB of data on node alpha (1 GiB too",
         ),
-        (with_usage(seen(), "plain", 5), "plain", shrink(4), "plain has 5 GiB in it"),
+        (with_usage(seen(), "plain", 5), "plain", shrink(4), "plain has 5 GiB of data on node"),
         (
             Seen { around: around(crate::ask::plan::tests::swapping()), ..Seen::default() },
             "data-db-2",
             shrink(1),
-            "that of pod db-2 is data-db-2-1c0ff now",
+            "the claim of pod db-2 is data-db-2-1c0ff now",
         ),
     ] {
         let said = refusal(&seen, whom, &wish);

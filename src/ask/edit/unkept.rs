@@ -1,4 +1,4 @@
-//! What to type for a claim that no PvcAutoscaler keeps. Pure.
+//! Objects and commands for a claim that no PvcAutoscaler manages. Pure.
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Seen, Unkept, Wish};
 use crate::api::Quantity;
 
-/// What would do it: a PvcAutoscaler where a pod of a StatefulSet uses the claim, else a copy.
+/// Objects that would make the change: a PvcAutoscaler if a pod of a StatefulSet uses the claim, else a copy.
 pub(super) fn unkept(seen: &Seen, claim: &PersistentVolumeClaim, wish: &Wish) -> Unkept {
     let name = claim.name_any();
     let user = seen.pods.iter().find_map(|pod| Some((workload(pod)?, volume(pod, &name)?)));
@@ -59,7 +59,7 @@ fn by_copy(claim: &PersistentVolumeClaim, wish: &Wish) -> Unkept {
     Unkept { why, objects: vec![source, claim] }
 }
 
-/// What a claim asks for, with the wish in it.
+/// Specification of a claim with the requested change.
 fn spec(claim: &PersistentVolumeClaim, wish: &Wish) -> Value {
     let has = claim.spec.clone().unwrap_or_default();
     let asked = has.resources.and_then(|all| all.requests?.remove("storage"));
@@ -91,8 +91,8 @@ fn workload(pod: &Pod) -> Option<String> {
     sets.next().map(|owner| owner.name.clone())
 }
 
-/// The volume by which a pod has a claim, if the claim is called as that of a template: one of another
-/// name is not taken over.
+/// The volume by which a pod uses a claim, if the name of the claim is that of a template; others are not
+/// adopted.
 fn volume(pod: &Pod, claim: &str) -> Option<String> {
     let mut volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let has_it = volumes.find(|volume| {

@@ -1,4 +1,4 @@
-//! How a claim is that has a volume. Pure.
+//! Explains a claim that has a volume. Pure.
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -14,7 +14,7 @@ use crate::cluster::audit::is_complete;
 use crate::cluster::{self, is_on};
 use crate::volume::{Fence, NodeKey, Use, VolumeId, few};
 
-/// Where the volume of a claim is, and how.
+/// Location and status of the volume of a claim.
 pub(super) struct Place<'a> {
     pub id: &'a str,
     pub node: &'a str,
@@ -49,7 +49,7 @@ pub(super) fn bound(facts: &Facts) -> Explanation {
         return facts.explain(State::Forbidden, why, Vec::new());
     }
     let Some(id) = facts.handle() else {
-        let why = "is Bound to a volume of another driver, of which nothing is known here.";
+        let why = "is Bound to a volume of another driver, which Pliant cannot explain.";
         return facts.explain(State::OtherDriver, why, Vec::new());
     };
     let is_its = |node: &&NodeStorage| id.parse().is_ok_and(|id| is_on(node, &id));
@@ -93,7 +93,7 @@ fn without_record(facts: &Facts, id: &str) -> Explanation {
 
 fn gone(facts: &Facts, storage: &NodeStorage, place: &Place<'_>) -> Option<Explanation> {
     let status = storage.status.as_ref();
-    // Absence is told only by a node that could read all of its pools.
+    // Only a node that could read all of its pools proves that a volume is missing.
     let unread = match status {
         Some(status) if is_complete(status) => None,
         told => Some(
@@ -122,9 +122,9 @@ fn gone(facts: &Facts, storage: &NodeStorage, place: &Place<'_>) -> Option<Expla
     }
 }
 
-/// Pods are kept from the volume, whatever else is the matter with it.
+/// Explains a fenced volume, before any other problem with it.
 fn fenced(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
-    // What is half copied is shown to who fills it.
+    // An incomplete copy is available to its populator.
     let is_shut = |fence: &FenceStatus| Fence::from(fence).lets() != Use::Any;
     let fence = place.volume?.fence.filter(is_shut)?;
     let why = format!(
@@ -136,7 +136,7 @@ fn fenced(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
     );
     let todo = kept::watch_keeper(facts).unwrap_or_else(|| {
         Remediation::hint(
-            "create the PvcAutoscaler of its workload again: it gives the volume back to the pod, or \
+            "create the PvcAutoscaler of its workload again: it returns the volume to the pod, or \
              reports the command to run",
         )
     });
@@ -215,7 +215,7 @@ fn fine(facts: &Facts, place: &Place<'_>) -> Explanation {
     facts.explain(State::Healthy, why, Vec::new())
 }
 
-/// That the class forbids growing, which else is found late.
+/// Notes that the class forbids expansion, which users otherwise notice late.
 fn cannot_grow(facts: &Facts) -> String {
     let name =
         facts.claim.as_ref().and_then(|claim| claim.spec.as_ref()?.storage_class_name.clone());

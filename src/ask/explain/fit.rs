@@ -1,4 +1,4 @@
-//! Whether a pod may run on a node, as far as labels, required affinity and taints tell. Pure.
+//! Decides whether a pod may run on a node, by labels, required affinity and taints. Pure.
 
 use k8s_openapi::api::core::v1::{
     Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume, PodSpec,
@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 
 use crate::volume::few;
 
-/// Why a node does not take a claim or its pod.
+/// Reason why a node rejects a claim or its pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Objection {
     pub bar: Bar,
@@ -15,12 +15,12 @@ pub(super) struct Objection {
     pub words: String,
 }
 
-/// What has to change so that a node takes it.
+/// Part that has to change before a node accepts it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Bar {
     /// The node is cordoned.
     Cordon,
-    /// The node itself: it is not ready, or not there.
+    /// The node itself: it is not ready, or does not exist.
     Node,
     /// The pod: its node selector, its affinity or its tolerations.
     Pod,
@@ -36,7 +36,7 @@ impl Bar {
     }
 }
 
-/// Why a pod may not run on a node; empty if nothing that is seen here speaks against it.
+/// Reasons why a pod may not run on a node; empty if none is known.
 pub(super) fn objections(pod: &PodSpec, node: &Node) -> Vec<Objection> {
     let of_pod = labels(pod, node).into_iter().chain(affinity(pod, node));
     let mut found: Vec<Objection> = of_pod.map(|words| Bar::Pod.says(words)).collect();
@@ -57,23 +57,23 @@ fn label<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
 fn labels(pod: &PodSpec, node: &Node) -> Vec<String> {
     let wanted = pod.node_selector.iter().flatten();
     let missing = wanted.filter(|(key, value)| label(node, key) != Some(value));
-    missing.map(|(key, value)| format!("its pod wants the node label {key}={value}")).collect()
+    missing.map(|(key, value)| format!("its pod requires the node label {key}={value}")).collect()
 }
 
 fn affinity(pod: &PodSpec, node: &Node) -> Option<String> {
     let affinity = pod.affinity.as_ref()?.node_affinity.as_ref()?;
     let required = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
     let wanted = unmet(required, node)?;
-    Some(format!("the node affinity of its pod wants {wanted}"))
+    Some(format!("the node affinity of its pod requires {wanted}"))
 }
 
-/// Why another volume of the same pod keeps it from a node: pods run where all of their volumes are.
+/// Reason why another volume of the pod excludes a node: pods run where all of their volumes are.
 pub(super) fn companion(volume: &PersistentVolume, node: &Node) -> Option<Objection> {
     let spec = volume.spec.as_ref()?;
     let wanted = unmet(spec.node_affinity.as_ref()?.required.as_ref()?, node)?;
     let claim = spec.claim_ref.as_ref().and_then(|claim| claim.name.as_deref());
     let claim = claim.unwrap_or_default();
-    let words = format!("its pod also uses claim {claim}, which wants {wanted}");
+    let words = format!("its pod also uses claim {claim}, which requires {wanted}");
     Some(Bar::Companion(claim.to_owned()).says(words))
 }
 
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_selector_names_the_labels_that_a_node_lacks() {
         let pod = json!({"containers": [], "nodeSelector": {"zone": "b", "cpus": "8"}});
-        assert_eq!(told(pod, node()), ["its pod wants the node label zone=b"]);
+        assert_eq!(told(pod, node()), ["its pod requires the node label zone=b"]);
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
             ),
         ] {
             let said: Vec<String> = objection
-                .map(|one| format!("the node affinity of its pod wants {one}"))
+                .map(|one| format!("the node affinity of its pod requires {one}"))
                 .into_iter()
                 .collect();
             assert_eq!(told(affine(&terms), node()), said, "{terms}");

@@ -1,4 +1,4 @@
-//! What is asked of the API server before anything is explained.
+//! Reads from the API server what an explanation needs.
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
@@ -18,10 +18,10 @@ use crate::bytes::Bytes;
 use crate::cluster::{Unreadable, own_words, requested};
 use crate::volume::DRIVER;
 
-/// All that a judgement needs, as it is in the API server.
+/// Objects on which an explanation depends, as the API server returns them.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
-    /// How the caller calls this program.
+    /// Name by which the caller runs this program.
     pub program: String,
     /// The claim; `None` for a PersistentVolume that no claim has.
     pub claim: Option<PersistentVolumeClaim>,
@@ -33,22 +33,22 @@ pub(super) struct Facts {
     /// The PersistentVolumes of the other claims of the first of them.
     pub companions: Vec<PersistentVolume>,
     pub nodes: Vec<Node>,
-    /// What the kubelets know of drivers.
+    /// Drivers that the kubelets have registered.
     pub kubelets: Vec<CSINode>,
     pub storages: Vec<NodeStorage>,
     pub pools: Vec<StoragePool>,
-    /// The pods of the agents.
+    /// The pods of the node plugin.
     pub agents: Vec<Pod>,
     pub requests: Vec<VolumeRequest>,
-    /// Who keeps claims in the namespace of this one.
+    /// The PvcAutoscalers in the namespace of the claim.
     pub autoscalers: Vec<PvcAutoscaler>,
-    /// What was told of the claim or the PersistentVolume, the newest first.
+    /// Events of the claim or the PersistentVolume, the newest first.
     pub events: Vec<Event>,
-    /// What the caller may not read.
+    /// Kinds that the caller may not read.
     pub unseen: Vec<&'static str>,
-    /// What this version cannot decode.
+    /// Objects that this version cannot decode.
     pub unreadable: Vec<Unreadable>,
-    /// Of what it cannot decode some.
+    /// Kinds with objects that this version cannot decode.
     pub partial: Vec<&'static str>,
 }
 
@@ -57,12 +57,12 @@ pub(super) const POOLS: &str = "storagepools";
 pub(super) const AGENT_PODS: &str = "the pods of the driver";
 
 impl Facts {
-    /// True if all of it is read: what is not here is not there.
+    /// True if all objects of this kind were read.
     pub fn sees(&self, what: &str) -> bool {
         !self.unseen.contains(&what) && !self.partial.contains(&what)
     }
 
-    /// What is not known and why, for people: `you may not read nodes`.
+    /// Describes what is not known, and why: `you may not read nodes`.
     pub fn unknown(&self) -> String {
         let hidden = self.unseen.join(", ");
         let partial: Vec<String> = self.unreadable.iter().map(ToString::to_string).collect();
@@ -76,7 +76,7 @@ impl Facts {
         }
     }
 
-    /// The claim's name, and how kubectl is told where it is: `db --namespace default`.
+    /// Name and namespace of the claim as kubectl arguments: `db --namespace default`.
     pub fn place(&self) -> String {
         let (namespace, name) = self.claim.as_ref().map(names).unwrap_or_default();
         format!("{name} --namespace {namespace}")
@@ -88,17 +88,17 @@ impl Facts {
         (source.driver == DRIVER).then_some(source.volume_handle.as_str())
     }
 
-    /// What the claim asks for. One whose size cannot be read is not judged by it.
+    /// Requested size of the claim; `None` if it is invalid.
     pub fn wish(&self) -> Option<Bytes> {
         requested(self.claim.as_ref()?).ok().map(|size| size.0)
     }
 
-    /// The record of the node with this name.
+    /// The NodeStorage of the node with this name.
     pub fn storage(&self, node: &str) -> Option<&NodeStorage> {
         self.storages.iter().find(|one| one.metadata.name.as_deref() == Some(node))
     }
 
-    /// Why the agent of a node does not work; `None` if it does, or if that cannot be seen.
+    /// Reason why the node plugin of a node is unavailable; `None` if it is ready, or if that is not known.
     pub fn agent_trouble(&self, node: &str) -> Option<String> {
         if !self.sees(AGENT_PODS) {
             return None;
@@ -113,7 +113,7 @@ impl Facts {
         (!there.any(is_ready)).then(|| format!("its node plugin {name} is not ready"))
     }
 
-    /// The driver's own words of the newest event with this reason.
+    /// Message of the driver in the newest event with this reason.
     pub fn told(&self, reason: &str) -> Option<String> {
         let event = self.events.iter().find(|event| event.reason.as_deref() == Some(reason))?;
         Some(own_words(event.note.as_deref()?).to_owned())
@@ -124,7 +124,7 @@ impl Facts {
         self.volume.as_ref().and_then(|pv| pv.metadata.name.clone()).unwrap_or_default()
     }
 
-    /// How to read what a sidecar of the controller said.
+    /// Command that prints the log of a sidecar of the controller plugin.
     pub fn log_of(&self, sidecar: &str) -> Remediation {
         let namespace = self.agents.iter().find_map(|pod| pod.metadata.namespace.as_deref());
         let namespace = namespace.unwrap_or("NAMESPACE");
@@ -183,7 +183,7 @@ async fn events(
     Ok(events)
 }
 
-/// When an event came last; those of the older group have other fields for it.
+/// Time of the last occurrence of an event; those of the older API group have other fields for it.
 fn last_seen(event: &Event) -> Option<k8s_openapi::jiff::Timestamp> {
     let series = event.series.as_ref().map(|series| series.last_observed_time.0);
     let older = event.deprecated_last_timestamp.as_ref().map(|time| time.0);
@@ -301,7 +301,7 @@ fn claims(pod: &Pod) -> impl Iterator<Item = String> {
     })
 }
 
-/// Whether the kubelet of a node has registered the driver; `None` if that cannot be seen.
+/// True if the kubelet of a node has registered the driver; `None` if that is not known.
 pub(super) fn is_registered(facts: &Facts, node: &str) -> Option<bool> {
     if !facts.sees(KUBELETS) {
         return None;

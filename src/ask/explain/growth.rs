@@ -1,4 +1,4 @@
-//! How far the growth of a claim is: each state of a resize in plain words. Pure.
+//! Explains the expansion of a claim: each state of a resize in plain words. Pure.
 
 use super::bound::{Place, capacity};
 use super::gather::Facts;
@@ -9,7 +9,7 @@ use crate::bytes::Bytes;
 use crate::cluster::resize_error;
 use crate::volume::few;
 
-/// A growth under way, or why it does not go on; `None` if the claim has what it asks for.
+/// Explains an expansion in progress, or why it is blocked; `None` if the claim has the requested size.
 pub(super) fn growth(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
     let (has, wants) = (capacity(facts)?, facts.wish()?);
     let status = facts.claim.as_ref()?.status.as_ref()?;
@@ -26,7 +26,7 @@ pub(super) fn growth(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
 }
 
 fn refused(facts: &Facts, has: Bytes, wants: Bytes) -> Explanation {
-    let words = facts.resize_error().unwrap_or_else(|| "the driver gave no reason".to_owned());
+    let words = facts.resize_error().unwrap_or_else(|| "the driver reported no reason".to_owned());
     let why =
         format!("cannot be expanded from {has} to {wants}, and stays usable at its size: {words}");
     let command = format!("{} expand pvc/{} SIZE", facts.program, facts.place());
@@ -78,7 +78,7 @@ fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> 
         return facts.explain(State::ExpansionRetrying, why, Vec::new());
     }
     let says = match (request, status.phase, status.progress) {
-        (None, ..) => "the resizer has not asked the node yet".to_owned(),
+        (None, ..) => "the resizer has not called the driver yet".to_owned(),
         (_, _, Some(progress)) => progress,
         (_, Phase::Pending, None) => "its node plugin has not started it yet".to_owned(),
         (_, Phase::Resizing, None) => "the volume is larger, its file system follows".to_owned(),
@@ -89,8 +89,7 @@ fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> 
 }
 
 impl Facts {
-    /// The driver's own words of a resize that failed: the condition has them for codes that are
-    /// final, the event for all.
+    /// Message of the driver about a failed resize: the condition has it for final codes, the event for all.
     fn resize_error(&self) -> Option<String> {
         let told = resize_error(self.claim.as_ref()?);
         told.map(str::to_owned).or_else(|| self.told("VolumeResizeFailed"))

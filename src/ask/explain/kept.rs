@@ -1,4 +1,4 @@
-//! What is to be said of a claim because a PvcAutoscaler keeps it. Pure.
+//! Explains claims that a PvcAutoscaler manages. Pure.
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
@@ -9,7 +9,7 @@ use crate::api::{OrdinalStatus, Retained, Swap, SwapPhase};
 use crate::ask::kept::{Kept, Part, until};
 use crate::autoscaler::can_be_aborted;
 
-/// A claim that is not yet, or no longer, the one of its pod.
+/// Explains a claim that is not yet, or no longer, the active one of its pod.
 pub(super) fn on_its_way(facts: &Facts, claim: &PersistentVolumeClaim) -> Option<Explanation> {
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
     let kept = Kept::find(&facts.autoscalers, claim).filter(|_| phase != Some("Lost"))?;
@@ -21,7 +21,7 @@ pub(super) fn on_its_way(facts: &Facts, claim: &PersistentVolumeClaim) -> Option
     }
 }
 
-/// The claim of a pod that is stopped for a swap: that no pod can use it meanwhile is as it is to be.
+/// Explains the claim of a pod that is stopped for a swap; that no pod can use it is expected.
 fn taken(facts: &Facts, kept: &Kept<'_>) -> Option<Explanation> {
     let status = kept.by.status.as_ref()?;
     let swap = status.of(kept.ordinal)?.swap.as_ref()?;
@@ -32,9 +32,11 @@ fn taken(facts: &Facts, kept: &Kept<'_>) -> Option<Explanation> {
     let says = swap.progress.as_ref().or(swap.message.as_ref());
     let says = says.map(|text| format!(": {text}")).unwrap_or_default();
     let becomes = match (swap.phase, swap.returns, swap.keeps_name) {
-        (SwapPhase::RollingBack, ..) => "gives its volume back to the pod".to_owned(),
-        (_, true, _) => format!("gives claim {} back to the pod", swap.claim),
-        (_, false, true) => format!("copies it to claim {}, whose volume it gets", swap.claim),
+        (SwapPhase::RollingBack, ..) => "returns its volume to the pod".to_owned(),
+        (_, true, _) => format!("returns claim {} to the pod", swap.claim),
+        (_, false, true) => {
+            format!("copies it to claim {}, and binds it to that volume", swap.claim)
+        }
         (_, false, false) => format!("copies it to claim {}, which the pod gets", swap.claim),
     };
     let waits = status.message.as_ref().filter(|_| status.reason.is_some());
@@ -83,7 +85,7 @@ fn before(facts: &Facts, kept: &Kept<'_>, old: &Retained, entry: &OrdinalStatus)
     facts.explain(State::Superseded, why, Vec::new())
 }
 
-/// Add to what is told of a claim who keeps it.
+/// Adds the PvcAutoscaler that manages the claim to the explanation.
 pub(super) fn by_whom(
     facts: &Facts,
     claim: &PersistentVolumeClaim,
@@ -108,7 +110,7 @@ pub(super) fn by_whom(
     told
 }
 
-/// Where the PvcAutoscaler that keeps the claim says what it waits for, and what to type.
+/// Command that shows what the PvcAutoscaler of the claim waits for.
 pub(super) fn watch_keeper(facts: &Facts) -> Option<Remediation> {
     let kept = Kept::find(&facts.autoscalers, facts.claim.as_ref()?)?;
     Some(watch(facts, &kept))

@@ -1,4 +1,4 @@
-//! Why a claim has no volume. Pure.
+//! Explains why a claim has no volume. Pure.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ use crate::ask::{CLASSES, PODS};
 use crate::cluster::{DEFAULT_POOL, topology};
 use crate::volume::{Class, DRIVER, FsKind, Reason, TOPOLOGY, few};
 
-/// Where the scheduler writes the node that it has chosen.
+/// Annotation with the node that the scheduler has selected.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// Where a class says that it is the default.
+/// Annotation of the default class.
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// Why a claim is Pending.
@@ -51,7 +51,7 @@ fn waits_for_pod(facts: &Facts) -> Explanation {
     )
 }
 
-/// What the driver's own record says of the making.
+/// Explains the creation from its VolumeRequest.
 fn under_way(facts: &Facts) -> Option<Explanation> {
     let claim = facts.claim.as_ref()?;
     // The provisioner calls it so.
@@ -61,7 +61,7 @@ fn under_way(facts: &Facts) -> Option<Explanation> {
     let (node, status) = (&request.spec.node, request.told());
     if status.phase == Phase::Failed {
         let failure = status.error?;
-        // Of room the numbers of all nodes tell more.
+        // For insufficient capacity, the numbers of all nodes are more useful.
         let is_room = failure.reason == Reason::InsufficientCapacity.to_string();
         let words = format!("on node {node}: {}", failure.message);
         return (!is_room).then(|| failed(facts, &words));
@@ -94,7 +94,7 @@ fn agent_away(facts: &Facts, node: &str) -> Explanation {
     facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(node)])
 }
 
-/// How to see what is wrong with the agent of a node.
+/// Command that shows the node plugin of a node.
 pub(super) fn look_at_agents(node: &str) -> Remediation {
     Remediation::command(
         format!("look at the driver's pod on {node}"),
@@ -120,7 +120,7 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
         return refused(State::StorageClassNotSet, no_class(facts), vec![name_a_class(facts)]);
     };
     if name.is_empty() {
-        let why = "is Pending: its class is the empty text, so it binds only to an existing \
+        let why = "is Pending: its storageClassName is empty, so it binds only to an existing \
                    PersistentVolume, and none fits.";
         return refused(State::StorageClassNotSet, why.to_owned(), vec![name_a_class(facts)]);
     }
@@ -129,12 +129,12 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
         if !facts.sees(CLASSES) {
             return Err(Box::new(unseen(facts)));
         }
-        let why = format!("is Pending: there is no class {name}.");
+        let why = format!("is Pending: StorageClass {name} does not exist.");
         return refused(State::StorageClassNotFound, why, vec![name_a_class(facts)]);
     };
     if class.provisioner != DRIVER {
         let why = format!(
-            "is Pending: its class {name} is of the driver {}, of which nothing is known here.",
+            "is Pending: its class {name} belongs to the driver {}, which Pliant cannot explain.",
             class.provisioner
         );
         return refused(State::OtherDriver, why, Vec::new());
@@ -182,7 +182,7 @@ fn names_volume(facts: &Facts, name: &str) -> Explanation {
             other.uid.as_ref().map(|uid| format!(" with the uid {uid}")).unwrap_or_default()
         ),
         (Some(_), _) => format!(
-            "is Pending: it names PersistentVolume {name}. If it does not get it within seconds, the \
+            "is Pending: it names PersistentVolume {name}. If it is not bound within seconds, the \
              two differ in class, size, access or volume mode."
         ),
     };
@@ -191,7 +191,7 @@ fn names_volume(facts: &Facts, name: &str) -> Explanation {
     facts.explain(State::VolumeConflict, why, vec![todo])
 }
 
-/// Whether a PersistentVolume means the claim; one without a uid means any of the name.
+/// True if a PersistentVolume is reserved for the claim; one without a uid accepts any claim of the name.
 fn is_this_claim(facts: &Facts, reference: &ObjectReference) -> bool {
     facts.claim.as_ref().is_some_and(|claim| {
         let metadata = &claim.metadata;
@@ -206,9 +206,9 @@ fn no_class(facts: &Facts) -> String {
         annotations.and_then(|all| all.get(IS_DEFAULT)).is_some_and(|value| value == "true")
     };
     match facts.classes.iter().find(is_default) {
-        None => "is Pending: it names no class, and none is the default.".to_owned(),
+        None => "is Pending: it names no StorageClass, and none is the default.".to_owned(),
         Some(class) => format!(
-            "is Pending: it names no class; it will get the default, {}, in a moment.",
+            "is Pending: it names no StorageClass, and gets the default one, {}, within seconds.",
             class.metadata.name.as_deref().unwrap_or_default()
         ),
     }
@@ -229,14 +229,14 @@ fn name_a_class(facts: &Facts) -> Remediation {
     }
 }
 
-/// Why a pod keeps its claim waiting before any node is looked at.
+/// Explains a pod that blocks its claim before any node is considered.
 fn held_back(facts: &Facts, pod: &Pod) -> Option<Explanation> {
     let spec = pod.spec.as_ref()?;
     let name = pod_name(pod);
     if let Some(gates) = spec.scheduling_gates.as_ref().filter(|gates| !gates.is_empty()) {
         let gates = few(gates.iter().map(|gate| &gate.name));
-        let why = format!("is Pending: its pod {name} is not to be scheduled yet, by {gates}.");
-        let todo = Remediation::hint("wait for whoever set these scheduling gates");
+        let why = format!("is Pending: its pod {name} has scheduling gates: {gates}.");
+        let todo = Remediation::hint("wait until their owner removes these scheduling gates");
         return Some(facts.explain(State::PodSchedulingGated, why, vec![todo]));
     }
     let node = spec.node_name.as_ref()?;
@@ -244,8 +244,8 @@ fn held_back(facts: &Facts, pod: &Pod) -> Option<Explanation> {
         return None;
     }
     let why = format!(
-        "is Pending: its pod {name} names node {node} itself, so the scheduler never sees it and \
-         chooses no node for the volume."
+        "is Pending: its pod {name} sets nodeName to {node}, so it bypasses the scheduler, which selects \
+         the node of the volume."
     );
     let todo = Remediation::hint(format!(
         "replace nodeName in the pod by nodeSelector: {{kubernetes.io/hostname: {node}}}"
@@ -262,7 +262,7 @@ fn selected_node(facts: &Facts) -> Option<&str> {
     annotations.get(SELECTED_NODE).map(String::as_str)
 }
 
-/// What the nodes say, and what follows from it.
+/// Explains a claim by the verdicts of the nodes.
 fn placed(
     facts: &Facts,
     storage_class: &StorageClass,
@@ -279,7 +279,7 @@ fn placed(
     let mut told = if says(Verdict::Fits) {
         fits(facts, &nodes, pod)
     } else if !facts.sees(STORAGES) || !(facts.sees(NODES) || says(Verdict::InsufficientCapacity)) {
-        // The one that cannot be decoded may be where it fits, and a node keeps pods off by what only its object says.
+        // An object that cannot be decoded may be the node that fits, and only Node objects have taints and labels.
         // That none has so much space is true of all.
         return unseen(facts);
     } else {
@@ -344,7 +344,7 @@ pub(super) fn unschedulable(pod: &Pod) -> Option<&str> {
     Some(told.filter(|one| one.status == "False")?.message.as_deref()?.trim_end_matches('.'))
 }
 
-/// That no node can have it, by what the nodes lack that come nearest to it.
+/// Explains that no node fits, by what the nearest nodes lack.
 fn nowhere(
     facts: &Facts,
     nodes: &[NodeSays],
@@ -372,7 +372,7 @@ fn nowhere(
     } else if any(Verdict::PoolNotFound) {
         (State::PoolNotFound, format!("no node{pods} has the pool of class {class}"))
     } else if any(Verdict::NodePluginUnavailable) {
-        (State::NodePluginUnavailable, format!("the driver works on no node{pods}"))
+        (State::NodePluginUnavailable, format!("the driver is ready on no node{pods}"))
     } else if nodes.is_empty() {
         (State::NodePluginUnavailable, "no node has reported its pools".to_owned())
     } else {
@@ -410,7 +410,7 @@ fn ways_out(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> V
     ways
 }
 
-/// How nodes would take what something keeps from them: one way for all of which the same holds.
+/// Actions that make excluded nodes fit: one for all nodes with the same obstacles.
 fn lifted(facts: &Facts, excluded: &[&NodeSays]) -> Vec<Remediation> {
     let mut alike: BTreeMap<Vec<Bar>, Vec<&str>> = BTreeMap::new();
     for node in excluded {
@@ -454,7 +454,7 @@ fn way_to(facts: &Facts, bars: &[Bar], nodes: &[&str]) -> Remediation {
     Remediation::hint(ways.join("; and "))
 }
 
-/// How a pool becomes usable.
+/// Action that makes a pool usable.
 fn use_pool(facts: &Facts, nodes: &[NodeSays]) -> Remediation {
     let only_plans = |node: &NodeSays| {
         let pool = node.pool.as_ref()?;
@@ -471,7 +471,7 @@ fn use_pool(facts: &Facts, nodes: &[NodeSays]) -> Remediation {
     }
 }
 
-/// How a node gets the pool that a class takes.
+/// Action that adds the pool of a class to a node.
 fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Remediation {
     let lacking = nodes.iter().filter(|node| node.verdict == Verdict::PoolNotFound);
     let lacking: Vec<&str> = lacking.map(|node| node.node.as_str()).collect();

@@ -6,7 +6,7 @@ use super::{Answer, Explanation, NodeSays};
 use crate::ask::{cannot_decode, may_not_read};
 use crate::doctor::{Severity, WIDTH, harmless, wrapped};
 
-/// Print an answer for people: one explanation below the other, or findings.
+/// Prints an answer for people: one explanation below the other, or findings.
 pub fn print_answer(answer: &Answer, styled: bool) -> String {
     match answer {
         Answer::One(one) => print(one, styled),
@@ -17,7 +17,7 @@ pub fn print_answer(answer: &Answer, styled: bool) -> String {
     }
 }
 
-/// Print for people: what it is, what each node says, what to do.
+/// Prints an explanation for people: the state, the verdict of each node, the actions.
 pub fn print(told: &Explanation, styled: bool) -> String {
     let mut text = wrapped(&format!("{} {}", told.about, told.why), "", WIDTH);
     if styled {
@@ -46,7 +46,7 @@ pub fn print(told: &Explanation, styled: bool) -> String {
     text
 }
 
-/// A line for each node; what it says goes on below where it is long.
+/// Prints a line for each node, with continuation lines.
 fn table(nodes: &[NodeSays]) -> String {
     let width = |cell: fn(&NodeSays) -> String| {
         nodes.iter().map(|node| cell(node).chars().count()).max().unwrap_or_default()

@@ -1,11 +1,11 @@
-//! Claims that are going, and PersistentVolumes that no claim has. Pure.
+//! Explains claims that are being deleted, and PersistentVolumes without a claim. Pure.
 
 use super::gather::Facts;
 use super::{Explanation, Remediation, State};
 use crate::api::{Operation, Phase, VolumeRequest};
 use crate::volume::few;
 
-/// A claim that somebody has deleted.
+/// A claim that is being deleted.
 pub(super) fn being_deleted(facts: &Facts) -> Explanation {
     if !facts.pods.is_empty() {
         let names = few(facts.pods.iter().filter_map(|pod| pod.metadata.name.as_ref()));
@@ -25,7 +25,7 @@ pub(super) fn released(facts: &Facts) -> Explanation {
         return facts.explain(State::Lost, "does not exist.", Vec::new());
     };
     let Some(id) = facts.handle() else {
-        let why = "belongs to another driver, and nothing is known about it here.";
+        let why = "belongs to another driver, which Pliant cannot explain.";
         return facts.explain(State::OtherDriver, why, Vec::new());
     };
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
@@ -33,7 +33,7 @@ pub(super) fn released(facts: &Facts) -> Explanation {
         volume.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.as_deref());
     match (phase, policy) {
         (Some("Available"), _) => {
-            let why = "is Available: no claim has it yet.";
+            let why = "is Available: no claim is bound to it yet.";
             facts.explain(State::Available, why, Vec::new())
         }
         (_, Some("Delete")) => going(facts, id),
@@ -78,12 +78,12 @@ fn going(facts: &Facts, id: &str) -> Explanation {
     let status = request.map(VolumeRequest::told).unwrap_or_default();
     let failure = status.error.filter(|_| status.phase == Phase::Failed);
     let words = failure.map(|failure| failure.message).or_else(|| {
-        // An older event says less than work that is under way.
+        // An older event is less useful than the operation in progress.
         let told = request.is_none().then(|| facts.told("VolumeFailedDelete"));
         told.flatten()
     });
     if let Some(words) = words {
-        let why = format!("is to be deleted, and cannot be yet: {words}");
+        let why = format!("cannot be deleted yet: {words}");
         return facts.explain(State::DeletionFailed, why, Vec::new());
     }
     let progress = status.progress.map(|progress| format!(": {progress}")).unwrap_or_default();

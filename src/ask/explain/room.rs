@@ -1,4 +1,4 @@
-//! What each node says to a claim that has no volume yet. Pure.
+//! Verdict of each node about a claim that has no volume yet. Pure.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +13,16 @@ use crate::bytes::Bytes;
 use crate::cluster::{largest, pool_of, topology};
 use crate::volume::{Class, TOPOLOGY, few};
 
-/// What a node says to a claim.
+/// Verdict of a node about a claim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeSays {
     /// The node.
     pub node: String,
-    /// The pool that the class would take there.
+    /// Pool that the class would use there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// The largest volume that the pool has room for.
+    /// Size of the largest volume that fits into the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest: Option<Quantity>,
     /// Verdict of the node, for programs.
@@ -30,38 +30,38 @@ pub struct NodeSays {
     /// Sentence for people, without the node.
     #[serde(rename = "message")]
     pub why: String,
-    /// What would have to change so that the volume may be there.
+    /// Parts that have to change before the node fits.
     #[serde(skip)]
     pub(super) bars: Vec<Bar>,
 }
 
-/// What a node says, in one word.
+/// Verdict of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum Verdict {
-    /// It has room, and the pod may run there.
+    /// It has enough free space, and the pod may run there.
     Fits,
-    /// The pool has not so much room.
+    /// The pool does not have enough free space.
     InsufficientCapacity,
     /// The pool cannot be used.
     PoolUnavailable,
     /// It has no such pool.
     PoolNotFound,
-    /// The driver does not work there.
+    /// The node plugin is not ready there.
     NodePluginUnavailable,
-    /// The volume may not lie there: the pod may not run there, or the class excludes it.
+    /// The volume may not be there: the pod may not run there, or the class excludes the node.
     Excluded,
 }
 
-/// What is to be placed.
+/// Volume to place.
 pub(super) struct Wish<'a> {
     pub size: Bytes,
     pub storage_class: &'a StorageClass,
     pub class: &'a Class,
-    /// The pod that decides where the volume lies; none does if it is made at once.
+    /// Pod that decides on which node the volume is; `None` if the class binds immediately.
     pub pod: Option<&'a PodSpec>,
 }
 
-/// What each node says, by name.
+/// Verdicts of all nodes, by name.
 pub(super) fn nodes_say(facts: &Facts, wish: &Wish<'_>) -> Vec<NodeSays> {
     let known = facts.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     let told = facts.storages.iter().filter_map(|node| node.metadata.name.as_deref());
@@ -99,7 +99,7 @@ fn excluded(facts: &Facts, wish: &Wish<'_>, name: &str) -> Vec<Objection> {
             found.extend(wish.pod.iter().flat_map(|pod| objections(pod, node)));
             found.extend(facts.companions.iter().filter_map(|volume| companion(volume, node)));
         }
-        None if facts.sees(NODES) => found.push(Bar::Node.says("there is no such node any more")),
+        None if facts.sees(NODES) => found.push(Bar::Node.says("the node no longer exists")),
         None => {}
     }
     if !topology::allows(wish.storage_class, name) {

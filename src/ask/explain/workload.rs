@@ -15,7 +15,7 @@ use crate::ask::address::{Whose, not_found};
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLAIMS, PVC_AUTOSCALERS, asked, in_namespace, may_not_list};
 
-/// The names of its claims that exist.
+/// Lists the names of the existing claims of a workload.
 ///
 /// # Errors
 /// [`AskError::Refused`] if there is no such workload, or if it has no claims.

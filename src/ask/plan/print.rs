@@ -11,7 +11,7 @@ use crate::ask::{cannot_decode, may_not_read, resource_name};
 use crate::doctor::{WIDTH, wrapped};
 use crate::volume::few;
 
-/// Print plans; of each pod all that is told of it, if they are asked for one by one.
+/// Prints plans for people; `in_full` adds all details of each pod.
 pub fn print(plans: &[Plan], in_full: bool, headers: bool) -> String {
     let mut text = String::new();
     for plan in plans {
@@ -39,7 +39,7 @@ pub fn resource_names(plans: &[Plan]) -> String {
     plans.iter().map(|plan| resource_name::<PvcAutoscaler>(&plan.name)).collect()
 }
 
-/// Whose claims, and how it is with them as a whole.
+/// Headline of a plan: the workload and the phase.
 fn head(plan: &Plan) -> String {
     // Of an edit that was not seen yet it is not known how many are.
     let is_known = plan.is_observed && !plan.claims.is_empty();
@@ -101,7 +101,7 @@ fn row(pod: &PodPlan) -> [String; 5] {
         (None, Procedure::Unreadable) => {
             format!("not decided: {}", pod.change.as_deref().unwrap_or_default())
         }
-        (None, Procedure::Impossible) => "cannot be: another volumeMode".to_owned(),
+        (None, Procedure::Impossible) => "not possible: another volumeMode".to_owned(),
     };
     let held = pod.held.as_ref().map(|held| format!(", not yet: {held}")).unwrap_or_default();
     [
@@ -113,7 +113,7 @@ fn row(pod: &PodPlan) -> [String; 5] {
     ]
 }
 
-/// What goes on, what comes next, and what stops it.
+/// Progress, next action and blocking reason of a plan.
 fn says(plan: &Plan) -> String {
     let waits = plan.message.as_ref().map(|message| {
         let reason = plan.reason.as_ref().map(|reason| format!("{reason}: ")).unwrap_or_default();
@@ -127,7 +127,7 @@ fn says(plan: &Plan) -> String {
     text
 }
 
-/// What was last decided about the sizes: once for all pods of which the same was.
+/// Last sizing decisions: one line for all pods with the same decision.
 fn decided(plan: &Plan) -> String {
     let mut groups: Vec<(&String, Vec<&String>)> = Vec::new();
     for (pod, why) in plan.pods.iter().filter_map(|pod| Some((&pod.pod, pod.decision.as_ref()?))) {
@@ -144,7 +144,7 @@ fn decided(plan: &Plan) -> String {
     format!("Decided:\n{}", lines.collect::<String>())
 }
 
-/// All that is told of one pod.
+/// All details of one pod.
 fn details(pod: &PodPlan) -> String {
     let mut said = Vec::new();
     if let Some(swap) = &pod.swap {
@@ -169,8 +169,7 @@ fn details(pod: &PodPlan) -> String {
     format!("{}:\n{lines}", pod.pod)
 }
 
-/// A line for each PvcAutoscaler; nothing where there is none. With wide columns also what each claim is to have, and by
-/// which policy.
+/// Prints a line for each PvcAutoscaler, or nothing; `wide` adds the template, the mode and the policy.
 pub fn claims_of(
     autoscalers: &[PvcAutoscaler],
     TableOptions { wide, headers }: TableOptions,
@@ -227,7 +226,7 @@ fn without_wide<T>(row: [T; 9]) -> [T; 6] {
     [namespace, name, workload, claims, phase, says]
 }
 
-/// What was last decided about the size of the first claim, and of how many others something else was.
+/// Last sizing decision for the first claim, with the number of claims that have another one.
 fn decision(autoscaler: &PvcAutoscaler) -> Option<String> {
     let ordinals = &autoscaler.status.as_ref()?.ordinals;
     let mut decisions =
@@ -237,6 +236,6 @@ fn decision(autoscaler: &PvcAutoscaler) -> Option<String> {
     let others = decisions.filter(|(_, other)| *other != why).count();
     Some(match others {
         0 => why.clone(),
-        more => format!("{pod}: {why}; something else of {more} more"),
+        more => format!("{pod}: {why}; other decisions for {more} more"),
     })
 }

@@ -176,7 +176,10 @@ fn a_policy_and_what_it_decided_are_told() {
     assert!(one.decision.as_ref().unwrap().starts_with("12 %"));
     let status = claims_of(&[sizing()], TableOptions::default());
     let says = "db-0: 12 % of its bytes are used; it grows at 80 %; it was 18 % at most since";
-    assert!(status.contains(says) && status.ends_with("; something else of 1 more\n"), "{status}");
+    assert!(
+        status.contains(says) && status.ends_with("; other decisions for 1 more\n"),
+        "{status}"
+    );
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn complaints(seen: &Seen) -> String {
 fn a_healthy_machine_has_only_ticks() {
     assert_eq!(complaints(&healthy()), "");
     let printed = print(&judge(&healthy()), false);
-    assert!(printed.contains("✓ group vg0: 1 disk, 1 GiB\n"), "{printed}");
+    assert!(printed.contains("✓ volume group vg0: 1 disk, 1 GiB\n"), "{printed}");
     assert!(printed.ends_with("20 passed, 0 warnings, 0 errors\n"), "{printed}");
 }
 
@@ -82,27 +82,27 @@ fn each_complaint_says_what_to_type() {
     seen.devices_file = true;
     assert_eq!(
         complaints(&seen),
-        "✗ this process lacks CAP_SYS_RESOURCE (for growing mounted ext4)
+        "✗ this process lacks CAP_SYS_RESOURCE (for expanding mounted ext4)
     → run as root: sudo pliant doctor; in a container, grant it there
 ✗ kernel: device-mapper is not loaded
     → modprobe dm_mod
-! kernel: btrfs is not there, so there will be no btrfs volumes
-    → modprobe btrfs; if it is not found, install the modules of this kernel
-! kernel: dm_snapshot is not loaded, and without modprobe nobody can tell
-  whether it is there
+! kernel: btrfs is missing, so there are no btrfs volumes
+    → modprobe btrfs; if it is missing, install the modules of this kernel
+! kernel: dm_snapshot is not loaded, and without modprobe it is not known
+  whether it exists
     → on the host: modprobe dm_snapshot
-! kernel: 5.15.0-91-generic is older than what mkfs makes: xfs without nrext64
-  (Linux 5.19), exchange (Linux 6.10), parent (Linux 6.10); btrfs without
-  block-group-tree (Linux 6.1)
-    → nothing has to be done: mkfs leaves it out; a newer kernel has it in the volumes that are made then
-✗ lvm is 2.03.9, and 2.03.12 is needed
+! kernel: 5.15.0-91-generic does not support what mkfs enables by default: xfs
+  without nrext64 (Linux 5.19), exchange (Linux 6.10), parent (Linux 6.10); btrfs
+  without block-group-tree (Linux 6.1)
+    → no action needed: mkfs leaves it out; volumes created under a newer kernel have it
+✗ lvm is 2.03.9; 2.03.12 or newer is required
     → apt-get install lvm2
 ✗ mkfs.xfs is not installed; it is needed for creating xfs
     → apt-get install xfsprogs
-! /run/lock/lvm is not there yet; in a container the host's has to be mounted
+! /run/lock/lvm does not exist yet; in a container, mount that of the host
     → mkdir -m 700 /run/lock/lvm
-! lvmetad of an old LVM runs on this host; its view goes stale when the driver
-  changes a group
+! lvmetad of an old LVM runs on this host; its cache goes stale when the
+  driver changes a volume group
     → set use_lvmetad=0 in /etc/lvm/lvm.conf, then: systemctl disable --now lvm2-lvmetad.socket lvm2-lvmetad.service
 ! LVM of this host only sees disks of /etc/lvm/devices/system.devices; the
   driver sees all
@@ -125,7 +125,7 @@ fn an_exported_group_and_a_disk_that_fails_are_told() {
         complaints(&seen),
         "✗ /dev/sdc could not be read: Input/output error
     → dmesg | grep sdc
-✗ group vg0 is exported
+✗ volume group vg0 is exported
     → vgimport vg0
 "
     );
@@ -151,14 +151,15 @@ fn groups_that_cannot_be_used_are_told() {
   match
     → pvck --dump headers /dev/sdf
 ✗ /dev/sdc and /dev/sdd carry the same physical volume pv-c: one is a copy
-    → know which is the copy, then take it away, or make it a group of its own: vgimportclone /dev/COPY
-✗ 2 groups have the name vg0: uuid-0 and uuid-2
+    → find out which is the copy, then remove it, or give it its own volume group: vgimportclone /dev/COPY
+✗ 2 volume groups have the name vg0: uuid-0 and uuid-2
     → see which one is in use: vgs -o vg_uuid,vg_name,pv_name,lv_count; then rename the other: vgrename UUID NEWNAME
-✗ group vg1: 1 of 2 disks missing: pv-lost; nothing in it can be changed
-    → bring it back; if it is lost for ever, look at what lay on it: lvs -o lv_name,devices vg1; then remove all of that: vgreduce --removemissing --force vg1
-! group vg1 has a small metadata area: it is full at about 1,600 volumes
-    → for more, put a second group into the pool: vgcreate --metadatasize 16m NAME DISK
-! group vg1: its disks tell different states, the trace of an interrupted change
+✗ volume group vg1: 1 of 2 disks missing: pv-lost; the volume group cannot be
+  changed
+    → put the disk back; if it is lost for good, list what was on it: lvs -o lv_name,devices vg1; then remove all of that: vgreduce --removemissing --force vg1
+! volume group vg1 has a small metadata area: it is full at about 1,600 volumes
+    → for more volumes, add a second volume group to the pool: vgcreate --metadatasize 16m NAME DISK
+! volume group vg1: its disks have different states, after an interrupted change
     → vgck --updatemetadata vg1
 "
     );
@@ -169,7 +170,7 @@ fn a_machine_without_groups_is_told_how_to_make_one() {
     let seen = Seen { disks: Vec::new(), ..healthy() };
     assert_eq!(
         complaints(&seen),
-        "! no disk of this machine carries a volume group
+        "! no disk of this host has a volume group
     → vgcreate --metadatasize 16m vg0 /dev/DISK
 "
     );
@@ -201,7 +202,7 @@ fn a_group_without_room_for_any_volume_gets_no_tick() {
     let group = seen.disks[0].group.as_mut().expect("a group");
     group.pvs.get_mut("pv0").expect("a disk").pe_count = 0;
     let told = complaints(&seen);
-    assert!(told.contains("group vg0 has no extents"), "{told}");
+    assert!(told.contains("volume group vg0 has no extents"), "{told}");
     assert!(told.contains("vgextend vg0 /dev/DISK"), "{told}");
 }
 

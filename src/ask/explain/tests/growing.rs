@@ -296,7 +296,7 @@ fn what_is_wrong_with_a_volume_is_told() {
       look at the driver's pod on alpha
         kubectl get pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=node --field-selector spec.nodeName=alpha
     default/db-2 is Bound to a volume on node alpha, where its pod db-0 has to run;
-    it may not: its pod wants the node label zone=b.
+    it may not: its pod requires the node label zone=b.
     What to do:
       let the pod run on alpha: see its nodeSelector, affinity and tolerations
     default/db-2 is Bound to a volume on node alpha, where its pod db-0 has to run;

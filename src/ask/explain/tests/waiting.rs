@@ -23,7 +23,7 @@ fn without_room_each_node_says_how_much_is_short() {
     insta::assert_snapshot!(text, @r"
     default/db-2 is Pending: it asks for 200 GiB of class fast, and no node that may
     run its pod db-0 has that much in one pool.
-      alpha  698 GiB  excluded: its pod wants the node label zone=b
+      alpha  698 GiB  excluded: its pod requires the node label zone=b
       beta   110 GiB  90 GiB short
       gamma        –  no pool fast; it has slow
     Do one of:
@@ -44,7 +44,7 @@ fn another_volume_of_its_pod_excludes_nodes() {
             {"key": "zone", "operator": "In", "values": ["b"]}]}]}}}}))];
     let (state, text) = said(&facts);
     assert_eq!(state, State::InsufficientCapacity);
-    let excluded = "alpha  698 GiB  excluded: its pod also uses claim log, which wants zone=b";
+    let excluded = "alpha  698 GiB  excluded: its pod also uses claim log, which requires zone=b";
     assert!(text.contains(excluded), "{text}");
 }
 
