@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(
             left("20Gi", "1e50").unwrap_err(),
             "status.used of requests.storage in ResourceQuota storage is invalid, so no swap starts: `1e50` is \
-             not a size: its exponent is beyond 40"
+             not a size: its exponent is larger than 40"
         );
     }
 

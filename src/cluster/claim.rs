@@ -260,7 +260,7 @@ mod tests {
         let has = |size: &str| json!({"capacity": {"storage": size}});
         let asks = claim("1e50", &has("1Gi"));
         let words = "spec.resources.requests.storage of claim data is invalid, so the claim is not changed: \
-                     `1e50` is not a size: its exponent is beyond 40";
+                     `1e50` is not a size: its exponent is larger than 40";
         assert_eq!(requested(&asks).unwrap_err().to_string(), words);
         assert_eq!(ClaimSizes::of(&asks).unwrap_err().to_string(), words);
         assert!(refusal(&asks).is_err());

@@ -74,7 +74,7 @@ fn figures() -> Figures {
         cluster: ClusterFigures {
             requests: BTreeMap::from([(("expand", "running"), 2)]),
             oldest: BTreeMap::from([("expand", Duration::from_secs(90))]),
-            nodes: BTreeMap::from([("ok", 3)]),
+            nodes: BTreeMap::from([("healthy", 3)]),
             each: BTreeMap::from([(
                 "alpha".to_owned(),
                 NodeFigure { is_away: true, without_pv: 4, without_volume: 5, released: 6 },
@@ -129,7 +129,7 @@ fn every_figure_is_told_as_it_is() {
             r#"pliant_volume_filesystem_inodes_used{volume="ID"} 10.0"#,
             r#"pliant_volume_requests{operation="expand",phase="running"} 2.0"#,
             r#"pliant_volume_request_oldest_creation_timestamp_seconds{operation="expand"} 90.0"#,
-            r#"pliant_nodes{health="ok"} 3.0"#,
+            r#"pliant_nodes{health="healthy"} 3.0"#,
             r#"pliant_node_plugin_up{nodestorage="alpha"} 0.0"#,
             r#"pliant_orphaned_volumes{nodestorage="alpha"} 4.0"#,
             r#"pliant_missing_volumes{nodestorage="alpha"} 5.0"#,
@@ -140,8 +140,8 @@ fn every_figure_is_told_as_it_is() {
             r#"volume_populator_operation_seconds_sum{result="success"} 61.0"#,
             r#"volume_populator_operation_seconds_count{result="success"} 1"#,
             r#"volume_populator_operation_count{result="success"} 1"#,
-            "pliant_swap_pause_seconds_sum 12.0",
-            "pliant_swap_pause_seconds_count 1",
+            "pliant_pvc_swap_downtime_seconds_sum 12.0",
+            "pliant_pvc_swap_downtime_seconds_count 1",
             "pliant_webhook_certificate_expiration_timestamp_seconds{} 1800000000.0",
             r#"pliant_invalid_objects{kind="StoragePool"} 2.0"#,
             r#"pliant_reconcile_panics_total{resource="claims"} 1"#,

@@ -334,24 +334,24 @@ mod tests {
         };
         for doubt in [
             "state=shown",
-            "mode=block",
+            "fstype=block",
             "name=other",
             "mkfs=-F",
             "mkfs=!zz",
             "fence=",
             "fence=x:1",
-            "limit=",
-            "limit=small",
+            "max-size=",
+            "max-size=small",
         ] {
             assert_eq!(by_hand(&format!("pliant.{doubt}")), None, "{doubt}");
         }
         // What cannot be read is not 0.
         let requested = |tag: &str| by_hand(&format!("pliant.{tag}")).map(|one| one.requested);
-        assert_eq!(requested("requested=small"), Some(None));
+        assert_eq!(requested("requested-bytes=small"), Some(None));
         let wiped = |tag: &str| by_hand(&format!("pliant.{tag}")).map(|one| one.wiped);
         assert_eq!(wiped("other=1"), Some(Some(Bytes::ZERO)));
-        assert_eq!(wiped("wiped=4096"), Some(Some(Bytes::new(4096))));
-        for far in ["wiped=", "wiped=most", "wiped=-1", "wiped=!zz"] {
+        assert_eq!(wiped("wiped-bytes=4096"), Some(Some(Bytes::new(4096))));
+        for far in ["wiped-bytes=", "wiped-bytes=most", "wiped-bytes=-1", "wiped-bytes=!zz"] {
             assert_eq!(wiped(far), Some(None), "{far}");
         }
         let safety = by_hand("pliant.resize-snapshot=best-effort").map(|one| one.safety);

@@ -64,9 +64,13 @@ fn on_nodes(api: &FakeApi, play: &Play) -> Vec<VolumeOnNode> {
 fn volume(name: &str, handle: &str, play: &Play) -> VolumeOnNode {
     let fence = play.fences.get(name).map(|fence| FenceStatus::from(*fence));
     let size = play.sizes.get(name).copied().unwrap_or(Bytes::gib(4));
+    let (volume_mode, fs_type) = match play.file_system {
+        Some("block") => ("Block", None),
+        kind => ("Filesystem", Some(kind.unwrap_or("ext4"))),
+    };
     object(json!({
         "id": handle, "name": name, "pool": "p", "size": Quantity(size),
-        "requestedSize": "4Gi", "volumeMode": "Filesystem", "fsType": play.file_system.unwrap_or("ext4"), "state": "Ready",
+        "requestedSize": "4Gi", "volumeMode": volume_mode, "fsType": fs_type, "state": "Ready",
         "fence": fence, "maxSize": play.limits.get(name).map(|limit| Quantity(*limit)),
     }))
 }

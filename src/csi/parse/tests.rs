@@ -361,8 +361,8 @@ fn a_capacity_query_may_leave_out_everything() {
         parameters: BTreeMap::from([("csi.storage.k8s.io/fstype".to_owned(), "xfs".to_owned())]),
     };
     let expected = CapacityQuery {
-        class: Class::default(),
-        mode: Some(Mode::Filesystem(FsKind::Ext4)),
+        class: Class { fs: Some(FsKind::Xfs), ..Class::default() },
+        mode: Some(Mode::Filesystem(FsKind::Xfs)),
         node: Some("alpha".to_owned()),
     };
     assert_eq!(CapacityQuery::parse(&request, &Defaults::default()), Ok(expected));

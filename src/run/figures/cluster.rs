@@ -157,7 +157,7 @@ mod tests {
             released: 0,
         };
         let expected = ClusterFigures {
-            nodes: BTreeMap::from([("ok", 1), ("degraded", 1), ("unavailable", 0)]),
+            nodes: BTreeMap::from([("healthy", 1), ("degraded", 1), ("unavailable", 0)]),
             each: BTreeMap::from([
                 ("alpha".to_owned(), each(false, 0, 1)),
                 ("beta".to_owned(), each(false, 2, 0)),
@@ -213,6 +213,6 @@ mod tests {
         let all = Operation::KINDS.len() * Phase::ALL.len();
         assert_eq!(figures.requests.len(), all, "all that there can be have a line");
         let grow = |phase| figures.requests[&("expand", phase)];
-        assert_eq!(["done", "running", "resizing", "pending"].map(grow), [1, 2, 1, 0]);
+        assert_eq!(["succeeded", "running", "resizing", "pending"].map(grow), [1, 2, 1, 0]);
     }
 }
