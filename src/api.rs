@@ -16,7 +16,7 @@ mod dns_name;
 mod elder;
 mod filling;
 mod gate;
-mod hours;
+mod maintenance_window;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod node_storage;
 #[allow(clippy::duplicated_attributes)] // As above.
@@ -50,9 +50,9 @@ pub use claim_template::{
 pub(crate) use condition::{Judged, READY};
 pub use dns_name::{DnsName, NoDnsName};
 pub use elder::Rival;
-pub use filling::{Ahead, Filling, FillingPhase, PopulatorStatus};
+pub use filling::{Filling, FillingPhase, PopulatorStatus, PreCopy};
 pub use gate::{GATE, controlling_stateful_set, holds_at_gate, is_gated, ordinal_of};
-pub use hours::{Hours, HoursError, Weekday};
+pub use maintenance_window::{MaintenanceWindow, TimeOfDay, UtcOffset, Weekday, WindowError};
 pub use node_storage::{
     DiskState, DiskStatus, GroupStatus, Health, INVENTORY_COMPLETE, LayoutRoom, NodeStorage,
     NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, UsageBefore, VolumeHealthStatus,
@@ -60,12 +60,12 @@ pub use node_storage::{
 };
 pub use pool::{PoolDisk, PoolNode, StoragePool, StoragePoolSpec, StoragePoolStatus};
 pub use pvc_autoscaler::{
-    Abort, AbortedSwap, AutoscalerMode, AutoscalerPhase, Grown, MOST_ORDINALS, MOST_RETAINED,
-    Naming, OrdinalStatus, Peak, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus, Reopen,
-    RollBack, RolledBack, Rollout,
+    Abort, AbortedSwap, AutoscaledSize, AutoscalerMode, AutoscalerPhase, ClaimNamePolicy,
+    MOST_ORDINALS, MOST_RETAINED, OrdinalStatus, PeakUsage, PvcAutoscaler, PvcAutoscalerSpec,
+    PvcAutoscalerStatus, Reopen, Rollback, RollbackStatus, Rollout,
 };
 pub use pvc_source::{
-    Compare, PopulatorPod, PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef,
+    PopulatorPod, PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef, Verification,
 };
 pub use quantity::Quantity;
 pub use share::{Share, ShareError};

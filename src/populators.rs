@@ -56,10 +56,10 @@ const WRITER: &str = "pliant-operator";
 use crate::cluster::HELD_BY_POPULATOR as FINALIZER;
 
 /// Label of populator pods and temporary claims: the uid of the claim that is populated.
-const LABEL: &str = "pliant.io/fill";
+const LABEL: &str = "pliant.io/populator";
 
 /// Annotation of a claim: its population progress, for users.
-const SHOWN: &str = "pliant.io/filling";
+const SHOWN: &str = "pliant.io/population-progress";
 
 /// Annotation of the volume of a temporary claim: the uid of the claim that it is for.
 pub(crate) const POPULATES: &str = "pliant.io/populates";
@@ -68,7 +68,7 @@ pub(crate) const POPULATES: &str = "pliant.io/populates";
 const POLICY: &str = "pliant.io/reclaim-policy";
 
 /// Annotation of a temporary claim whose volume was rebound: its controller was notified.
-const NUDGED: &str = "pliant.io/volume-handed-over";
+const NUDGED: &str = "pliant.io/volume-rebound-to";
 
 /// Annotation of a claim: the node that the scheduler, or another program, has chosen for its
 /// volume.

@@ -1,4 +1,4 @@
-//! When claims become larger and smaller by themselves.
+//! When claims are expanded and shrunk automatically.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::quantity::as_written;
-use crate::api::{Hours, Quantity, Share, Span, Weekday};
+use crate::api::{MaintenanceWindow, Quantity, Share, Span};
 use crate::bytes::Bytes;
 
 // What rules name is never `null`: the API server drops that, and a rule could not ask for it.
-/// When a claim grows by itself, and when it shrinks. The size in the template is the smallest one.
+/// When a claim is expanded automatically, and when it is shrunk. The size in the template is the smallest one.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new(
-        "!has(self.shrink) || self.shrink.below < self.growAt"
-    ).message("shrink.below is to be less than growAt: else a claim would shrink and grow in turn"),
+        "!has(self.shrink) || self.shrink.belowPercent < self.growAtPercent"
+    ).message("shrink.belowPercent is to be less than growAtPercent: else a claim would shrink and grow in turn"),
     validation = Rule::new(
-        "!has(self.shrink) || !self.together"
-    ).message("give one of together and shrink, and not both: claims that grow together do not shrink by themselves"),
+        "!has(self.shrink) || !self.uniformSize"
+    ).message("give one of uniformSize and shrink, and not both: claims of one size do not shrink automatically"),
     validation = Rule::new(
         "!has(self.shrink) || !has(self.shrink.minSize) || quantity(string(self.shrink.minSize)).compareTo(quantity(string(self.maxSize))) <= 0"
     ).message("shrink.minSize is to be no more than maxSize"),
@@ -28,92 +28,89 @@ use crate::bytes::Bytes;
     ).message("minStep, which is 1Gi if it is not given, is to be no more than maxStep")
 )]
 pub struct Autoscale {
-    /// How much of the bytes or of the inodes is used when it grows, in percent.
-    #[serde(default = "grow_at")]
-    #[schemars(range(min = 1, max = 99), default = "grow_at")]
-    pub grow_at: i32,
-    /// By how much it grows: in percent of its size, `25%`, or in bytes, `10Gi`. A number without a unit is
-    /// percent.
+    /// Used share of the bytes or of the inodes at which a claim is expanded, in percent, 1 to 99. Default: 80.
+    #[serde(default = "grow_at_percent")]
+    #[schemars(range(min = 1, max = 99), default = "grow_at_percent")]
+    pub grow_at_percent: i32,
+    /// Step of an expansion: percent of the size, such as `25%`, or bytes, such as `10Gi`. A number without a unit is
+    /// percent. Default: 25%.
     #[serde(default = "grow_by")]
     #[schemars(default = "grow_by_percent")]
     pub grow_by: Share,
-    /// How long before it would be full it grows, such as `6h`, also if it is less full than growAt. When
-    /// that would be is told by the last two samples of its node. Without this only growAt decides.
+    /// Duration before the claim would be full at which it is expanded, even below `growAtPercent`. The last two samples
+    /// of the node predict that time. Go's form, such as `6h` or `90m`, or days, such as `1d`. Default: none; only
+    /// `growAtPercent` decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grow_within: Option<Span>,
-    /// By how much it grows at least. Where there is no room for that, half of it is tried.
+    pub grow_before_full: Option<Span>,
+    /// Smallest step of an expansion, in bytes. Without enough free space for it, half of the step is tried. Default: 1Gi.
     #[serde(default = "min_step")]
     #[schemars(default = "min_step", schema_with = "as_written")]
     pub min_step: Quantity,
-    /// By how much it grows at most.
+    /// Largest step of an expansion, in bytes. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "as_written")]
     pub max_step: Option<Quantity>,
-    /// How large it becomes at most.
+    /// Largest size of a claim, such as `100Gi`. A claim of this size is not expanded automatically.
     #[schemars(schema_with = "as_written")]
     pub max_size: Quantity,
-    /// How long it stays as it is after it has grown.
+    /// Duration after an expansion in which the claim is not expanded again. Go's form, such as `90m`, or days, such as
+    /// `1d`. Default: 5m.
     #[serde(default = "cool_down")]
     #[schemars(default = "cool_down")]
     pub cool_down: Span,
-    /// Whether all claims of the workload become as large as the one that grows.
+    /// True if all claims of the workload get the size of the claim that is expanded. Not with `shrink`. Default: false.
     #[serde(default)]
-    pub together: bool,
-    /// When a claim shrinks by itself. That is a swap: its pod is stopped while it is copied to a smaller
-    /// one. Without this only the template makes it smaller.
+    pub uniform_size: bool,
+    /// When a claim is shrunk automatically. Without in-place shrink that is a PVC swap: its pod is stopped while the
+    /// claim is copied to a smaller one. Default: none; only the template makes a claim smaller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Shrink")]
     pub shrink: Option<Shrink>,
 }
 
-/// When a claim shrinks by itself: if it has been nearly empty for long.
+/// When a claim is shrunk automatically: after it has been nearly empty for a long time.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct Shrink {
-    /// How much of its bytes and of its inodes is used at most when it shrinks, in percent.
-    #[serde(default = "below")]
-    #[schemars(range(min = 1, max = 90), default = "below")]
-    pub below: i32,
-    /// For how long no more than that was used: the most that was counts. A growth, a swap and a time
-    /// without a sample begin it anew.
+    /// Highest used share of the bytes and of the inodes for a shrink, in percent, 1 to 90; less than `growAtPercent`.
+    /// Default: 40.
+    #[serde(default = "below_percent")]
+    #[schemars(range(min = 1, max = 90), default = "below_percent")]
+    pub below_percent: i32,
+    /// Duration in which usage must not exceed `belowPercent`. An expansion, a swap, or a time without samples restarts
+    /// it. Go's form, such as `36h`, or days, such as `7d`. Default: 24h.
     #[serde(default = "window")]
     #[schemars(default = "window")]
     pub window: Span,
-    /// How much more than what was used at most it keeps: in percent of that, `50%`, or in bytes, `10Gi`. A
-    /// number without a unit is percent. It always keeps so much that it is less full than growAt.
+    /// Free space above the peak usage after a shrink: percent of that usage, such as `50%`, or bytes, such as `10Gi`. A
+    /// number without a unit is percent. Usage always stays below `growAtPercent`. Default: 50%.
     #[serde(default = "headroom")]
     #[schemars(default = "headroom")]
     pub headroom: Share,
-    /// How small it becomes at least. Without this that is the size in the template, of which only this
-    /// field allows less.
+    /// Smallest size of a claim, which may be less than in the template. Default: the size in the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "as_written")]
     pub min_size: Option<Quantity>,
-    /// How long it does not shrink after it has grown or shrunk by itself.
+    /// Duration after an automatic change of the size in which the claim is not shrunk. Go's form, such as `36h`, or
+    /// days, such as `7d`. Default: 168h.
     #[serde(default = "shrink_cool_down")]
     #[schemars(default = "shrink_cool_down")]
     pub cool_down: Span,
-    /// The hours of the day, in UTC, in which its pod may be stopped for that, such as `01:00-05:00`. Those
-    /// that end before they begin end on the next day.
+    /// Days and hours in which the pod may be stopped for a shrink. Default: none, which means at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Hours")]
-    pub between: Option<Hours>,
-    /// The days, in UTC, on which these hours begin; none is every day.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 7))]
-    pub days: Vec<Weekday>,
+    #[schemars(with = "MaintenanceWindow")]
+    pub maintenance_window: Option<MaintenanceWindow>,
 }
 
 impl Default for Shrink {
     fn default() -> Shrink {
         Shrink {
-            below: below(),
+            below_percent: below_percent(),
             window: window(),
             headroom: headroom(),
             min_size: None,
             cool_down: shrink_cool_down(),
-            between: None,
-            days: Vec::new(),
+            maintenance_window: None,
         }
     }
 }
@@ -121,20 +118,15 @@ impl Default for Shrink {
 impl Shrink {
     /// Returns when pods may be stopped, in words: `Sat, Sun 01:00-05:00 UTC`.
     pub fn times(&self) -> String {
-        let days: Vec<String> = self.days.iter().map(|day| format!("{day:?}")).collect();
-        let days = if days.is_empty() { "every day".to_owned() } else { days.join(", ") };
-        match &self.between {
-            Some(hours) => format!("{days} {hours} UTC"),
-            None => format!("{days}, by UTC"),
-        }
+        self.maintenance_window.clone().unwrap_or_default().to_string()
     }
 }
 
 /// What it does, in a sentence.
 impl fmt::Display for Autoscale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "grows by {} at {} %", self.grow_by, self.grow_at)?;
-        if let Some(within) = self.grow_within {
+        write!(f, "grows by {} at {} %", self.grow_by, self.grow_at_percent)?;
+        if let Some(within) = self.grow_before_full {
             write!(f, ", or {within} before it would be full")?;
         }
         write!(f, ", by at least {}", self.min_step)?;
@@ -142,11 +134,11 @@ impl fmt::Display for Autoscale {
             write!(f, " and at most {most}")?;
         }
         write!(f, ", up to {}", self.max_size)?;
-        if self.together {
+        if self.uniform_size {
             write!(f, ", and all together")?;
         }
         let Some(shrink) = &self.shrink else { return Ok(()) };
-        write!(f, "; shrinks after {} below {} %", shrink.window, shrink.below)?;
+        write!(f, "; shrinks after {} below {} %", shrink.window, shrink.below_percent)?;
         if let Some(least) = shrink.min_size {
             write!(f, ", down to {least}")?;
         }
@@ -154,7 +146,7 @@ impl fmt::Display for Autoscale {
     }
 }
 
-fn grow_at() -> i32 {
+fn grow_at_percent() -> i32 {
     80
 }
 
@@ -175,7 +167,7 @@ fn cool_down() -> Span {
     Span::minutes(5)
 }
 
-fn below() -> i32 {
+fn below_percent() -> i32 {
     40
 }
 

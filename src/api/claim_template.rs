@@ -1,4 +1,4 @@
-//! What the claims of a workload are to be.
+//! The desired claims of a workload.
 
 use std::collections::BTreeMap;
 
@@ -14,77 +14,77 @@ use crate::api::quantity::as_written;
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimTemplate {
-    /// `v1`, if it is given.
+    /// API version of the claim: `v1`. Optional, as in a StatefulSet.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 8))]
     #[x_kube(validation = Rule::new("self == 'v1'").message("apiVersion is v1"))]
     pub api_version: Option<String>,
-    /// `PersistentVolumeClaim`, if it is given.
+    /// Kind of the claim: `PersistentVolumeClaim`. Optional, as in a StatefulSet.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self == 'PersistentVolumeClaim'").message("kind is PersistentVolumeClaim"))]
     pub kind: Option<String>,
-    /// What the claims are called and carry.
+    /// Name, labels and annotations of the claims.
     pub metadata: TemplateMetadata,
-    /// What they ask for.
+    /// Desired properties of the claims.
     pub spec: TemplateSpec,
 }
 
-/// What claims are called and carry.
+/// Name, labels and annotations of claims.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateMetadata {
-    /// Name of the volume in `volumeMounts` of the pods, and the first part of the names of the claims.
+    /// Name of the volume in `volumeMounts` of the pods, and the first part of the names of the claims. Immutable.
     #[schemars(length(min = 1, max = 63), regex(pattern = DNS_LABEL))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("the name of the template cannot change; make another PvcAutoscaler"))]
     pub name: String,
-    /// Labels of the claims.
+    /// Labels of the claims. A label that is removed here stays on them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations of the claims.
+    /// Annotations of the claims. An annotation that is removed here stays on them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What claims ask for.
+/// Desired properties of claims.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.dataSource) && !has(self.dataSourceRef)").message("the template takes no dataSource and no dataSourceRef, for each of its claims would be filled with the same: make the claims that are to have data yourself, before their pods, called TEMPLATE-STATEFULSET-ORDINAL as data-db-0, and they are kept as they are"),
+    validation = Rule::new("!has(self.dataSource) && !has(self.dataSourceRef)").message("the template takes no dataSource and no dataSourceRef, for each of its claims would be populated with the same: make the claims that are to have data yourself, before their pods, called TEMPLATE-STATEFULSET-ORDINAL as data-db-0, and they stay as they are"),
     validation = Rule::new("!has(self.selector)").message("the template takes no selector: a claim that is to have a certain PersistentVolume is made by hand, before its pod, called TEMPLATE-STATEFULSET-ORDINAL as data-db-0; else remove it"),
     validation = Rule::new("!has(self.volumeName)").message("the template takes no volumeName, for its claims cannot share a PersistentVolume: make the claim of that one yourself, before its pod, called TEMPLATE-STATEFULSET-ORDINAL as data-db-0")
 )]
 pub struct TemplateSpec {
-    /// Who may use the volume at the same time, such as `ReadWriteOnce`.
+    /// Access modes of the volume: which nodes and pods can use it at the same time, such as `ReadWriteOnce`.
     #[schemars(length(min = 1, max = 4), with = "Vec<AccessMode>")]
     pub access_modes: Vec<String>,
-    /// How large it is.
+    /// Requested resources: the size of the claims.
     pub resources: TemplateResources,
-    /// The StorageClass; without one, the default class of the cluster when a claim is made.
+    /// Name of the StorageClass. Another name here migrates the claims. Default: the default class of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = DNS_NAME_OR_NONE))]
     pub storage_class_name: Option<String>,
-    /// `Filesystem`, or `Block` for a raw device. It cannot change: one cannot be copied to the other.
+    /// `Filesystem`, or `Block` for a raw block volume. Immutable: one cannot be copied to the other. Default: `Filesystem`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("volumeMode cannot change: a file system cannot be copied to a raw device; make another PvcAutoscaler"))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("volumeMode cannot change: a file system cannot be copied to a raw block volume; make another PvcAutoscaler"))]
     pub volume_mode: Option<VolumeMode>,
-    /// The VolumeAttributesClass, if the driver has such classes.
+    /// Name of the VolumeAttributesClass, for drivers that support it. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = DNS_NAME_OR_NONE))]
     pub volume_attributes_class_name: Option<String>,
-    /// Refused: claims are made empty.
+    /// Not supported: claims are created empty, and the API server rejects this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Refused")]
     pub data_source: Option<Refused>,
-    /// Refused: claims are made empty.
+    /// Not supported: claims are created empty, and the API server rejects this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Refused")]
     pub data_source_ref: Option<Refused>,
-    /// Refused: the StorageClass makes the volumes.
+    /// Not supported: the StorageClass provisions the volumes, and the API server rejects this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Refused")]
     pub selector: Option<Refused>,
-    /// Refused: the StorageClass makes the volumes.
+    /// Not supported: the StorageClass provisions the volumes, and the API server rejects this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), with = "String")]
     pub volume_name: Option<String>,
@@ -116,7 +116,7 @@ pub enum VolumeMode {
     /// As a directory.
     #[default]
     Filesystem,
-    /// As a raw device.
+    /// As a raw block volume.
     Block,
     /// A word of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
@@ -124,24 +124,24 @@ pub enum VolumeMode {
     Unknown,
 }
 
-/// How large the volume of a claim is.
+/// Requested resources of a claim.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[x_kube(
-    validation = Rule::new("!has(self.limits)").message("the template takes no resources.limits: write the size as resources.requests.storage, and how large claims become by themselves as autoscale.maxSize")
+    validation = Rule::new("!has(self.limits)").message("the template takes no resources.limits: write the size as resources.requests.storage, and how large claims become automatically as autoscale.maxSize")
 )]
 pub struct TemplateResources {
-    /// What is asked for.
+    /// Minimum resources of the claims.
     pub requests: TemplateRequests,
-    /// Refused: volumes have the size that is asked for.
+    /// Not supported: volumes have the requested size, and the API server rejects this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Refused")]
     pub limits: Option<Refused>,
 }
 
-/// What is asked for.
+/// Minimum resources of a claim.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 pub struct TemplateRequests {
-    /// The size, such as `4Gi`.
+    /// Size of the claims, such as `4Gi`. A larger size expands them, a smaller one shrinks them.
     #[schemars(schema_with = "as_written")]
     pub storage: Quantity,
 }

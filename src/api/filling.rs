@@ -1,4 +1,4 @@
-//! How far the filling of claims from a populator is: the status that all kinds of populators share.
+//! The progress of the population of claims: the status that all kinds of populators share.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{FenceStatus, Quantity};
 
-/// The most claims that are listed: with more of them the oldest that are filled are left out.
+/// The most claims that are listed: with more of them the oldest that are populated are left out.
 const MOST_CLAIMS: usize = 256;
 /// The longest sentence, in characters.
 const LONGEST_SENTENCE: usize = 1024;
 
-/// What the operator has done with the claims that name a populator.
+/// Status of the claims that name a populator.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PopulatorStatus {
-    /// The claims that are filled from it, the one begun last first.
+    /// Claims that are populated from it, the latest first; at most 256.
     #[serde(default)]
     #[schemars(
         length(max = MOST_CLAIMS),
@@ -40,91 +40,91 @@ impl PopulatorStatus {
             None => self.claims.insert(0, filling),
         }
         while self.claims.len() > MOST_CLAIMS {
-            let old = self.claims.iter().rposition(|one| one.phase == FillingPhase::Filled);
+            let old = self.claims.iter().rposition(|one| one.phase == FillingPhase::Succeeded);
             self.claims.remove(old.unwrap_or(0));
         }
         self
     }
 }
 
-/// How far the filling of one claim is.
+/// Population of one claim.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Filling {
-    /// Name of the claim; it is in the namespace of the populator.
+    /// Name of the claim, which is in the namespace of the populator.
     #[schemars(length(max = 253))]
     pub claim: String,
-    /// Uid of the claim: another claim of the same name is filled anew.
+    /// Uid of the claim. Another claim of the same name has its own entry.
     #[schemars(length(max = 63))]
     pub uid: String,
-    /// How far it is.
+    /// Phase: `Waiting` (nothing is created yet), `Provisioning` (the volume is created), `Populating`, `PreCopied` (the
+    /// pre-copy is complete), `Binding` (the claim gets the volume), `Succeeded` or `Failed`. Default: `Waiting`.
     #[serde(default)]
     pub phase: FillingPhase,
-    /// Why it waits or has failed, in one word for machines: docs/src/reference/events.md lists them.
+    /// Reason in CamelCase why it waits or has failed, for programs; docs/src/reference/events.md lists them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub reason: Option<String>,
-    /// Why it waits or has failed, in a sentence: what, where, how much, what to type.
+    /// Why it waits or has failed: what, where, how much is missing, and the commands to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
-    /// How much is done, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
+    /// Progress of the copy, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub progress: Option<String>,
-    /// How much is done, in percent.
+    /// Share of the copy that is complete, in percent, 0 to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percent: Option<i32>,
-    /// How many bytes are written.
+    /// Number of bytes that are written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Quantity>,
-    /// How many bytes there are to write, as soon as that is known.
+    /// Number of bytes to write in total. Absent until it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub of: Option<Quantity>,
-    /// How many bytes are written in a second.
+    pub total_bytes: Option<Quantity>,
+    /// Number of bytes that are written per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Quantity>,
-    /// How many seconds it will still take at this rate.
+    /// Estimated number of seconds until the copy is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds_left: Option<i64>,
-    /// How many tries have failed.
+    /// Number of attempts that have failed. Default: 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: i32,
-    /// When it is tried again.
+    /// Time of the next attempt. Absent if none is planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_time: Option<Time>,
-    /// Uid of the second claim, through which it gets its volume: another one of its name is not used.
+    /// Uid of the temporary claim through which the volume is created. Another claim of its name is not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub second_claim: Option<String>,
-    /// Uid of the pod that fills it, or of the one that did last.
+    /// Uid of the populator pod that runs, or that ran last.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub pod: Option<String>,
-    /// Digest of what was written, as the pod told it.
+    /// Checksum of the written content, as the populator pod reported it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
-    pub digest: Option<String>,
-    /// What was copied ahead, while pods could use the source.
+    pub checksum: Option<String>,
+    /// Results of the pre-copy, which runs while pods can use the source.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub ahead: Option<Ahead>,
-    /// When a pod like the one that fills its volume had run with it, and without the source.
+    pub pre_copy: Option<PreCopy>,
+    /// Time when the test pod of `spec.probe` had run with the volume, without the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_time: Option<Time>,
-    /// What its volume was told last of who may use it; a volume of another driver is told nothing.
+    /// Fence that was last set on the volume. Absent for a volume of another driver.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceStatus>,
-    /// The generation of the populator that was last tried: a newer one lets a failed claim be tried
-    /// again.
+    /// Generation of the populator in the last attempt. A newer generation retries a claim that has failed. Default: 0.
     #[serde(default)]
     pub generation: i64,
-    /// When the second claim was made.
+    /// Time when the temporary claim was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
-    /// When the progress was told last.
+    /// Time when the populator pod last reported progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_progress_time: Option<Time>,
-    /// When it was filled, or has failed for good.
+    /// Time when the claim was populated, or has finally failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 }
@@ -134,44 +134,44 @@ pub(super) fn is_zero(count: &i32) -> bool {
     *count == 0
 }
 
-/// The rounds in which a source was copied ahead.
+/// Results of a pre-copy.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Ahead {
-    /// How many rounds have ended.
+pub struct PreCopy {
+    /// Number of completed passes.
     pub rounds: i32,
-    /// How many bytes the last one wrote.
+    /// Number of bytes that the last pass wrote.
     pub bytes: Quantity,
-    /// How many files changed while the last one read them.
+    /// Number of files that changed while the last pass read them. Default: 0.
     #[serde(default)]
-    pub changing: i64,
-    /// How many seconds the last one took.
+    pub changed_files: i64,
+    /// Duration of the last pass in seconds. Default: 0.
     #[serde(default)]
     pub seconds: i64,
-    /// Uid of the pod of the last one.
+    /// Uid of the populator pod of the last pass.
     #[schemars(length(max = 63))]
     pub pod: String,
 }
 
-/// How far the filling of a claim is.
+/// Phase of the population of a claim.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 pub enum FillingPhase {
-    /// Nothing is made yet; the reason says what it waits for.
+    /// Nothing is created yet; the reason has the cause.
     #[default]
     Waiting,
-    /// A second claim without the data source gets its volume.
+    /// A temporary claim without the data source gets its volume.
     Provisioning,
-    /// A pod fills the volume.
-    Filling,
-    /// What can be copied ahead is; the reason says what the rest waits for.
-    Ahead,
-    /// The volume is filled and becomes that of the claim.
+    /// A pod populates the volume.
+    Populating,
+    /// The pre-copy is complete; the reason has what the rest waits for.
+    PreCopied,
+    /// The volume is populated and becomes that of the claim.
     Binding,
     /// The claim has its volume.
-    Filled,
-    /// It has failed, and nothing of it is left; the reason stands beside it.
+    Succeeded,
+    /// It has failed, and nothing of it is left; the reason has the cause.
     Failed,
-    /// A word of another version, which this one does not know. It is never written.
+    /// A value of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
     #[schemars(skip)]
     Unknown,
@@ -180,7 +180,7 @@ pub enum FillingPhase {
 impl FillingPhase {
     /// Whether nothing more will happen by itself.
     pub fn is_final(self) -> bool {
-        matches!(self, FillingPhase::Filled | FillingPhase::Failed)
+        matches!(self, FillingPhase::Succeeded | FillingPhase::Failed)
     }
 }
 
@@ -197,18 +197,18 @@ mod tests {
         let status = PopulatorStatus::default()
             .with(filling(1, FillingPhase::Waiting))
             .with(filling(2, FillingPhase::Waiting))
-            .with(filling(1, FillingPhase::Filled));
+            .with(filling(1, FillingPhase::Succeeded));
         let told: Vec<_> = status.claims.iter().map(|one| (&*one.uid, one.phase)).collect();
-        assert_eq!(told, [("2", FillingPhase::Waiting), ("1", FillingPhase::Filled)]);
-        assert_eq!(status.of("1").map(|one| one.phase), Some(FillingPhase::Filled));
+        assert_eq!(told, [("2", FillingPhase::Waiting), ("1", FillingPhase::Succeeded)]);
+        assert_eq!(status.of("1").map(|one| one.phase), Some(FillingPhase::Succeeded));
         assert_eq!(status.of("3"), None);
     }
 
     #[test]
     fn the_list_has_an_end_and_what_goes_on_stays_in_it() {
-        let mut status = PopulatorStatus::default().with(filling(0, FillingPhase::Filling));
+        let mut status = PopulatorStatus::default().with(filling(0, FillingPhase::Populating));
         for uid in 1..=MOST_CLAIMS + 5 {
-            status = status.with(filling(uid, FillingPhase::Filled));
+            status = status.with(filling(uid, FillingPhase::Succeeded));
         }
         assert_eq!(status.claims.len(), MOST_CLAIMS);
         assert!(status.of("0").is_some(), "what is being filled is still told");

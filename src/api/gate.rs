@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use crate::api::{OrdinalStatus, PvcAutoscaler, Swap};
 
 /// The scheduling gate of a pod whose claim gets another volume, or that is to wait until its new claim has all. The label of that name finds such pods.
-pub const GATE: &str = "pliant.io/volume-exchange";
+pub const GATE: &str = "pliant.io/volume-rebind";
 
 /// Whether a pod carries our gate, so that it is on no node.
 pub fn is_gated(pod: &Pod) -> bool {

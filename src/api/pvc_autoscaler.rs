@@ -1,4 +1,4 @@
-//! The claims of a workload, as they are wanted.
+//! The desired claims of a workload.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
@@ -8,21 +8,20 @@ use serde::{Deserialize, Serialize};
 use crate::api::dns_name::{DNS_NAME, UID};
 use crate::api::swap::LONGEST_SENTENCE;
 use crate::api::{
-    Autoscale, ClaimTemplate, Compare, FenceStatus, InPlace, InPlacePhase, LastSwap, PodsOf,
-    Quantity, Retained, Span, Swap, Workload,
+    Autoscale, ClaimTemplate, FenceStatus, InPlace, InPlacePhase, LastSwap, PodsOf, Quantity,
+    Retained, Span, Swap, Verification, Workload,
 };
 
-/// The most ordinals of one workload that are told of.
+/// The most ordinals of one workload in its status.
 pub const MOST_ORDINALS: usize = 1024;
 
-/// The most pods of which a person confirms that they run no more.
+/// The most pods of which a person confirms that they have stopped.
 const MOST_CONFIRMED: usize = 64;
 
 /// The most retained claims of one pod that status lists.
 pub const MOST_RETAINED: usize = 16;
 
-/// The claims of a workload: of a StatefulSet one for each pod, of another one those that its pods name,
-/// as the template has them.
+/// The claims of a workload: of a StatefulSet one for each pod, of another workload those that its pods name.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[kube(
     group = "pliant.io",
@@ -32,74 +31,92 @@ pub const MOST_RETAINED: usize = 16;
     shortname = "pvcas",
     category = "pliant",
     namespaced,
-    doc = "The claims of a workload, as the template has them: of a StatefulSet one for each pod, of another one those that its pods name. An edit of the template makes each of them larger, smaller or of another class: where it can be, by expansion under the running pod; else by a new claim that gets a verified copy while the pod is restarted.",
+    doc = "Desired PersistentVolumeClaims of a workload: of a StatefulSet one for each pod, of another workload those that its pods name. An edit of the template resizes each claim or migrates it to another StorageClass: where possible while the pod runs, else by a PVC swap, in which the pod is restarted with a new claim that has a verified copy of the content.",
     status = "PvcAutoscalerStatus",
     derive = "PartialEq",
     derive = "Default",
     validation = Rule::new("self.metadata.name.size() <= 63").message("the name of a PvcAutoscaler has at most 63 characters: its claims carry it as a label"),
     validation = Rule::new("has(self.spec.statefulSetName) != has(self.spec.workload)").message("write either spec.statefulSetName or spec.workload: whose claims these are"),
     validation = Rule::new("!has(self.spec.autoscale) || quantity(string(self.spec.autoscale.maxSize)).compareTo(quantity(string(self.spec.volumeClaimTemplate.spec.resources.requests.storage))) >= 0").message("autoscale.maxSize is to be no less than resources.requests.storage of the template: raise it, or lower that"),
-    validation = Rule::new("!has(self.spec.naming) || has(self.spec.statefulSetName)").message("naming is for the claims of a StatefulSet: pods that name their claims by themselves go on to name them"),
-    validation = Rule::new("!has(self.spec.rollBack) || has(self.spec.statefulSetName)").message("rollBack is for the claims of a StatefulSet: those that pods name by themselves never became others"),
+    validation = Rule::new("!has(self.spec.claimNamePolicy) || has(self.spec.statefulSetName)").message("claimNamePolicy is for the claims of a StatefulSet: pods that name their claims by themselves go on to name them"),
+    validation = Rule::new("!has(self.spec.rollback) || has(self.spec.statefulSetName)").message("rollback is for the claims of a StatefulSet: those that pods name by themselves never became others"),
     validation = Rule::new("!has(self.spec.abort) || has(self.spec.statefulSetName)").message("abort is for the claims of a StatefulSet: those that pods name by themselves never become others"),
-    validation = Rule::new("self.spec.compare == 'All' || self.spec.hotCopy").message("compare: Changed is for claims that are copied while their pods run: set hotCopy to true, or write All"),
+    validation = Rule::new("self.spec.verification == 'Full' || self.spec.preCopy").message("verification: ChangedOnly is for claims that are copied while their pods run: set preCopy to true, or write Full"),
     validation = Rule::new("has(self.spec.statefulSetName) == has(oldSelf.spec.statefulSetName)").message("whose claims these are cannot change; make another PvcAutoscaler"),
-    printcolumn(name = "Workload", type_ = "string", json_path = ".status.workload"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
     printcolumn(name = "Claims", type_ = "string", json_path = ".status.claims"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
-    printcolumn(name = "Progress", type_ = "string", json_path = ".status.progress"),
-    printcolumn(name = "Next", type_ = "string", json_path = ".status.next"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Workload",
+        type_ = "string",
+        json_path = ".status.workload",
+        priority = "1"
+    ),
+    printcolumn(
+        name = "Progress",
+        type_ = "string",
+        json_path = ".status.progress",
+        priority = "1"
+    ),
+    printcolumn(name = "Next", type_ = "string", json_path = ".status.next", priority = "1")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PvcAutoscalerSpec {
-    /// The StatefulSet of this namespace whose claims these are. It cannot change: the claims are those
-    /// of its pods.
+    /// Name of the StatefulSet in this namespace whose claims are managed. Give either this or `workload`. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAME))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("statefulSetName cannot change; make another PvcAutoscaler"))]
     pub stateful_set_name: Option<String>,
-    /// Whose claims these are, if no StatefulSet makes the pods. Such pods name their claims by
-    /// themselves, so the claims keep their names: they grow, and shrink where their volumes lie.
+    /// Workload other than a StatefulSet whose claims are managed. Its pods name their claims, so the claims stay the
+    /// same: they are expanded, and shrunk in place. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self == oldSelf").message("workload cannot change; make another PvcAutoscaler"))]
     pub workload: Option<PodsOf>,
-    /// The claim that each pod is to have. All of it can be edited but its name and its volume mode. Labels
-    /// and annotations that are taken out of it stay on the claims.
+    /// Desired claim of each pod. All of it can be edited but its name and its volume mode. Labels and annotations that
+    /// you remove here stay on the claims.
     pub volume_claim_template: ClaimTemplate,
-    /// `Enforce` makes the claims as the template has them. `Recommend` makes claims for pods that have
-    /// none, and only tells of the others what it would do.
+    /// `Enforce` changes the claims to match the template. `DryRun` creates claims for pods that have none, and only
+    /// reports in the status what it would change. Default: `Enforce`.
     #[serde(default)]
     pub mode: AutoscalerMode,
-    /// What a claim is called when it has become another one.
+    /// Name of a claim after a PVC swap. `Preserve`: the claim has the same name and gets another volume; for a
+    /// StatefulSet whose volumeClaimTemplates include this template. `Generate`: a new claim with a hash in its name
+    /// replaces it, which the webhook gives to the pod; for a StatefulSet without such a template. Default: what the
+    /// StatefulSet needs; the other value is rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub naming: Option<Naming>,
-    /// How long a claim is kept after another one took its place and was used, such as `7d`; with
-    /// `SameName` that is the old volume, under a claim with a digest in its name.
+    pub claim_name_policy: Option<ClaimNamePolicy>,
+    /// Duration for which a claim is retained after another one has replaced it and was used. With `Preserve` that is
+    /// the old volume, under a claim with a hash in its name. Go's form, such as `36h`, or days, such as `7d`. Default:
+    /// 168h.
     #[serde(default = "retention")]
     #[schemars(default = "retention")]
     pub retention: Span,
-    /// Which pods get new claims, and when.
+    /// Which pods get new claims, and when. Default: one after the other, from the highest ordinal down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollout: Option<Rollout>,
-    /// Pods that are to have again what they had before, as it was then: what they have written since is left
-    /// behind. Such a pod keeps that until the template is edited, and no further pod gets another claim.
+    /// Pods that get back the claim that they had before their last swap, with its content of that time: what they wrote
+    /// since is not copied. Such a pod then has that claim until the template is edited, and no other pod gets a new one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = MOST_ORDINALS),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ordinal"])
     )]
-    pub roll_back: Vec<RollBack>,
-    /// Pods whose volumes are superseded although no swap knows of another one, such as after a restore of the API
-    /// server: each may have its volume again, as it is.
+    pub rollback: Vec<Rollback>,
+    /// Pods that get back a superseded volume although no swap knows another one, such as after the API server was
+    /// restored: each gets its volume as it is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = MOST_ORDINALS),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ordinal"])
     )]
     pub reopen: Vec<Reopen>,
-    /// Uids of pods that run no more, although their nodes do not say so: the word of a person for a volume of
-    /// another driver, which does not refuse a second writer. `status.ordinals[].swap.podUid` has the uid.
+    /// Uids of pods that have stopped although their nodes do not report it, at most 64. You confirm that for a volume of
+    /// another driver, which does not reject a second writer. `status.ordinals[].swap.podUid` has the uid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = MOST_CONFIRMED),
@@ -107,112 +124,106 @@ pub struct PvcAutoscalerSpec {
         extend("x-kubernetes-list-type" = "set")
     )]
     pub confirmed_stopped: Vec<String>,
-    /// Swaps that are to be given up: their pods keep the claims that they have, until the template is edited. A
-    /// swap whose pod has the new volume already is not given up.
+    /// Swaps to abort: their pods continue with the claims that they have, until the template is edited. A swap whose pod
+    /// already has the new volume is not aborted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = MOST_ORDINALS),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ordinal"])
     )]
     pub abort: Vec<Abort>,
-    /// Whether a claim is copied in rounds while its pod runs, so that the pod is stopped only for what
-    /// has changed since, and for comparing. Claims that only one pod may have are copied while it is
-    /// stopped.
+    /// True if a claim is copied in several passes while its pod runs, so that the pod is stopped only for what has
+    /// changed since and for the verification. Not for claims with `ReadWriteOncePod`. Default: false.
     #[serde(default)]
-    pub hot_copy: bool,
-    /// Which contents are compared while the pod is stopped. `All`: those of both sides. `Changed`: those that
-    /// have changed since a round of the hot copy compared them, or in the minute before that; it takes
-    /// the times of change for true, which the kernel sets. All else of each file is always compared, and so
-    /// is the whole of a raw device and of what is sent to another node.
+    pub pre_copy: bool,
+    /// Which contents are verified while the pod is stopped. `Full`: all, on both sides. `ChangedOnly`: those that have
+    /// changed since a pass of the pre-copy verified them, or in the minute before, by the modification times that the
+    /// kernel sets; needs `preCopy`. Metadata, raw block volumes and copies to another node are always verified in full.
+    /// Default: `Full`.
     #[serde(default)]
-    pub compare: Compare,
-    /// When a claim becomes larger or smaller by itself. Without this only the template makes it so.
+    pub verification: Verification,
+    /// When a claim is expanded and shrunk automatically. Default: none; only edits of the template resize it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscale: Option<Autoscale>,
 }
 
-/// What is done about claims that are not as the template has them.
+/// What is done about claims that do not match the template.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 pub enum AutoscalerMode {
     /// They are changed.
     #[default]
     Enforce,
-    /// It is told what would be done.
-    Recommend,
-    /// A word of another version, which this one does not know. It is never written.
+    /// What would be done is reported.
+    DryRun,
+    /// A value of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
     #[schemars(skip)]
     Unknown,
 }
 
-/// What a claim is called when it has become smaller or of another class by a swap. `SameName`: as
-/// before; it keeps its name and gets another volume. That is the way of a StatefulSet with a template of
-/// that name among its volumeClaimTemplates. `Hashed`: a new claim with a digest in its name takes its
-/// place, which the webhook gives to the pod. That is the way of a StatefulSet without such a template.
-/// Without this it is what is right for the StatefulSet; what is not right is refused.
+/// Name of a claim after a PVC swap.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
-pub enum Naming {
-    /// As before.
-    SameName,
-    /// As before, with a digest behind it.
-    Hashed,
-    /// A word of another version, which this one does not know. It is never written.
+pub enum ClaimNamePolicy {
+    /// The claim has the same name and gets another volume.
+    Preserve,
+    /// A new claim replaces it, with a hash after the name.
+    Generate,
+    /// A value of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
     #[schemars(skip)]
     Unknown,
 }
 
-/// Which pods get new claims, and when: one after the other if nothing else is said, the highest ordinal
-/// first, each as soon as the one before is ready.
+/// Which pods get new claims, and when. By default one after the other, the highest ordinal first, each as soon as the
+/// one before is ready.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Rollout {
-    /// Only pods with this ordinal or a higher one get new claims.
+    /// Lowest ordinal of the pods that get new claims, 0 or more. Default: 0, which means all pods.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub partition: i32,
-    /// No further pod is begun with; one that was begun with is brought to its end.
+    /// True if no further swap starts; a swap that has started is completed. Default: false.
     #[serde(default)]
     pub paused: bool,
-    /// How many pods may be without their claims, or not ready, at a time. None is begun with after one
-    /// whose swap has failed.
+    /// Maximum number of pods that are without their claims, or not ready, at a time; 1 to 65535. No swap starts after
+    /// one has failed. Default: 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 65535), extend("format" = "int32"))]
     pub max_unavailable: u16,
 }
 
-/// A pod that is to have again what it had before its last swap.
+/// A pod that gets back the claim that it had before its last swap.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
-pub struct RollBack {
-    /// The ordinal of the pod.
+pub struct Rollback {
+    /// Ordinal of the pod, 0 or more.
     #[schemars(range(min = 0))]
     pub ordinal: i32,
-    /// What `status.ordinals[].generation` says of the pod now: that is left. Another number means
-    /// nothing, so that it happens once.
+    /// Present value of `status.ordinals[].generation` of the pod, which it leaves. Another number has no effect, so the
+    /// rollback happens once.
     #[schemars(range(min = 1))]
     pub generation: i64,
 }
 
-/// A pod that is to have its volume again, which another one took the place of.
+/// A pod that gets back its volume, which another one has replaced.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 pub struct Reopen {
-    /// The ordinal of the pod.
+    /// Ordinal of the pod, 0 or more.
     #[schemars(range(min = 0))]
     pub ordinal: i32,
-    /// The generation since which its volume is superseded, as `status.message` says it. Another number means
-    /// nothing, so that it happens once.
+    /// Generation since which the volume is superseded, as `status.message` reports it. Another number has no effect, so
+    /// this happens once.
     #[schemars(range(min = 1))]
     pub generation: i64,
 }
 
-/// A swap that is to be given up.
+/// A swap to abort.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 pub struct Abort {
-    /// The ordinal of the pod.
+    /// Ordinal of the pod, 0 or more.
     #[schemars(range(min = 0))]
     pub ordinal: i32,
-    /// What `status.ordinals[].swap.generation` says of the swap. Another number means nothing, so that it
-    /// happens once.
+    /// Value of `status.ordinals[].swap.generation` of the swap. Another number has no effect, so the abort happens once.
     #[schemars(range(min = 1))]
     pub generation: i64,
 }
@@ -261,46 +272,49 @@ fn retention() -> Span {
     Span::days(7)
 }
 
-/// What has been done with the claims of a workload.
+/// Status of the claims of a workload.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PvcAutoscalerStatus {
-    /// The generation of the specification of which this is told.
+    /// Generation of the spec that this status describes.
     #[serde(default)]
     pub observed_generation: i64,
-    /// Whose claims these are, such as `StatefulSet/db`.
+    /// Workload whose claims these are, such as `StatefulSet/db`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub workload: Option<String>,
-    /// How many of the claims are as they are wanted, such as `2/3`.
+    /// Number of claims that match the desired state, of all claims, such as `2/3`.
     #[serde(default)]
     #[schemars(length(max = 32))]
     pub claims: String,
-    /// What is being done.
+    /// Current phase: `Waiting`, `InSync` (all claims match), `Growing`, `Shrinking`, `Swapping`, `DryRun` (something
+    /// would be changed if the mode were `Enforce`) or `Failed`. Default: `Waiting`.
     #[serde(default)]
     pub phase: AutoscalerPhase,
-    /// How far the work under way is.
+    /// Progress of the operation that is running, such as of a copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub progress: Option<String>,
-    /// What is done next, or would be in mode Recommend, and what that means.
+    /// Next change, or in mode `DryRun` the change that would be made, and its effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub next: Option<String>,
-    /// Why it waits or has failed, in one word for machines.
+    /// Reason in CamelCase why it waits or has failed, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub reason: Option<String>,
-    /// Why it waits or has failed, in a sentence: what, where, how much, what to type.
+    /// Why it waits or has failed: what, where, how much is missing, and the commands to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
-    /// Ready: all claims are as they are wanted. Stalled: something keeps them from becoming so. Each with
-    /// its reason and a sentence.
+    /// Conditions. `Ready`: all claims match the desired state. `Stalled`: a problem prevents that until someone acts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(
+        length(max = 16),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
     pub conditions: Vec<Condition>,
-    /// The claims of the pods, by ordinal.
+    /// Claims of the pods, one entry for each ordinal, at most 1024.
     #[serde(default)]
     #[schemars(
         length(max = MOST_ORDINALS),
@@ -316,25 +330,25 @@ impl PvcAutoscalerStatus {
     }
 }
 
-/// What is being done with the claims of a workload.
+/// Phase of the claims of a workload.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 pub enum AutoscalerPhase {
-    /// Something is to be done, and waits; the reason says for what.
+    /// A change is needed, and waits; the reason has the cause.
     #[default]
     Waiting,
-    /// All claims are as they are wanted.
-    Settled,
+    /// All claims match the desired state.
+    InSync,
     /// Claims are larger than their volumes yet.
     Growing,
-    /// A claim becomes smaller where its volume lies.
+    /// A claim is shrunk in place.
     Shrinking,
     /// A pod gets another claim.
     Swapping,
-    /// Something would be done if mode were Enforce.
-    Recommending,
-    /// A swap has failed, and nothing more is begun until it is tried again, or the specification changes.
+    /// A change would be made if the mode were Enforce.
+    DryRun,
+    /// A swap has failed, and no other starts until it is retried, or the spec changes.
     Failed,
-    /// A word of another version, which this one does not know. It is never written.
+    /// A value of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
     #[schemars(skip)]
     Unknown,
@@ -344,69 +358,68 @@ pub enum AutoscalerPhase {
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OrdinalStatus {
-    /// The ordinal of the pod.
+    /// Ordinal of the pod, 0 or more.
     pub ordinal: i32,
-    /// The one claim whose content is that of the pod.
+    /// Name of the one claim that has the content of the pod.
     #[schemars(length(max = 253))]
     pub active_claim: String,
-    /// How many claims it has had before.
+    /// Number of claims that the pod had before. Default: 0.
     #[serde(default)]
     pub generation: i64,
-    /// The last number under which one of its volumes was told who may use it: the next one is higher.
+    /// Highest generation of a fence that was set on the pod's volumes; the next one is higher. Default: 0.
     #[serde(default)]
     pub fence_generation: i64,
-    /// The fence of its volume, which a person lets the pod have again, until its node has written that.
+    /// Fence of the volume that the pod gets back by `spec.reopen`, until the node has set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reopened: Option<FenceStatus>,
-    /// The size in the template when the claim last asked for that. A claim that asks for more since then, although
-    /// the template was not lowered, was made larger by another client.
+    pub reactivated_volume: Option<FenceStatus>,
+    /// Size in the template when the claim last requested that size. If the claim requests more although the template was
+    /// not lowered, another client has expanded it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_size: Option<Quantity>,
-    /// The size that it has come to by itself.
+    /// Size that autoscaling chose for the claim. Absent if it has the size in the template.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub grown: Option<Grown>,
-    /// How full it has been at most since it was less full than `shrink.below`. Only what shrinks by itself
-    /// has this.
+    pub autoscaled_size: Option<AutoscaledSize>,
+    /// Highest usage since it fell below `shrink.belowPercent`. Only for claims that are shrunk automatically.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub peak: Option<Peak>,
-    /// The swap that is under way, or has failed.
+    pub peak_usage: Option<PeakUsage>,
+    /// PVC swap that is running, or has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<Swap>,
-    /// The shrink in place that is under way, or has failed.
+    /// In-place shrink that is running, or has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shrink: Option<InPlace>,
-    /// What the last swap that has ended took.
+    /// Results of the last completed swap.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_swap: Option<LastSwap>,
-    /// What was asked for by `spec.rollBack` and done.
+    /// Rollback that `spec.rollback` requested and that is completed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rolled_back: Option<RolledBack>,
-    /// The generation that the pod left last to have again what it had before, 0 if it never did: `spec.rollBack` from
-    /// that one or one before is done, and from a later one that the pod has no more it came too late.
+    pub rollback: Option<RollbackStatus>,
+    /// Generation that the pod left in its last rollback, 0 if it had none. `spec.rollback` from that generation or an
+    /// earlier one is completed; from a later one that the pod no longer has it came too late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_rollback_generation: Option<i64>,
-    /// The swap that was last given up by `spec.abort`.
+    /// Swap that `spec.abort` aborted last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aborted: Option<AbortedSwap>,
-    /// The claims that it had before and that still exist, the last one as the last.
+    /// Claims that the pod had before and that still exist, the latest last; at most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = MOST_RETAINED))]
-    pub retained: Vec<Retained>,
-    /// What was last decided about its size, or why nothing was.
+    pub retained_claims: Vec<Retained>,
+    /// Last decision about the size of the claim, or why there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
-    pub decision: Option<String>,
+    pub last_decision: Option<String>,
 }
 
 impl OrdinalStatus {
     /// What the pod had before its last swap, if that is kept.
     pub fn before(&self) -> Option<&Retained> {
-        self.retained.iter().rev().find(|old| !old.spare)
+        self.retained_claims.iter().rev().find(|old| !old.spare)
     }
 
     /// As [`OrdinalStatus::before`], to change it.
     pub fn before_mut(&mut self) -> Option<&mut Retained> {
-        self.retained.iter_mut().rev().find(|old| !old.spare)
+        self.retained_claims.iter_mut().rev().find(|old| !old.spare)
     }
 
     /// The claim that a pod may use that is made now: it waits until that is filled, or its own again.
@@ -434,47 +447,49 @@ impl OrdinalStatus {
     }
 }
 
-/// A pod that has again what it had before.
+/// A completed rollback of a pod.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
-pub struct RolledBack {
-    /// When that was begun.
-    pub at: Time,
-    /// A digest of the template of then: as long as that stays, the pod keeps what it has.
+#[serde(rename_all = "camelCase")]
+pub struct RollbackStatus {
+    /// Time when the rollback started.
+    pub start_time: Time,
+    /// Hash of the template at that time. While the template is the same, the pod has its old claim.
     #[schemars(length(max = 64))]
     pub template: String,
 }
 
-/// A swap that was given up by `spec.abort`.
+/// A swap that `spec.abort` aborted.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AbortedSwap {
-    /// When that was done.
+    /// Time when the swap was aborted.
     pub abort_time: Time,
-    /// A digest of the template of then: as long as that stays, the pod keeps what it has.
+    /// Hash of the template at that time. While the template is the same, the pod has its old claim.
     #[schemars(length(max = 64))]
     pub template: String,
 }
 
-/// A size that a claim has come to by itself.
+/// A size that autoscaling chose for a claim.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Grown {
-    /// The size.
-    pub to: Quantity,
-    /// The size in the template when that was decided: another one makes this void.
-    pub from: Quantity,
-    /// When that was decided.
-    pub at: Option<Time>,
-    /// When it was to shrink from that and could not.
+pub struct AutoscaledSize {
+    /// Size that autoscaling chose for the claim.
+    pub size: Quantity,
+    /// Size in the template at that time. Another size there makes the decision void.
+    pub template_size: Quantity,
+    /// Time of the decision. Absent after a shrink that failed.
+    pub decision_time: Option<Time>,
+    /// Time when a shrink from this size failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_time: Option<Time>,
 }
 
-/// How full a claim has been at most for some time.
+/// Highest usage of a claim for some time.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
-pub struct Peak {
-    /// How much of its bytes or of its inodes was used, in percent.
+#[serde(rename_all = "camelCase")]
+pub struct PeakUsage {
+    /// Highest used share of the bytes or of the inodes, in percent.
     pub percent: i32,
-    /// Since when no more than that was.
-    pub since: Time,
+    /// Time since which usage did not exceed that.
+    pub since_time: Time,
 }

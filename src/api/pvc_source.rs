@@ -1,4 +1,4 @@
-//! A claim whose content another claim is filled with.
+//! A claim whose content populates other claims.
 
 #![allow(clippy::struct_excessive_bools)] // Each is a wish of its own; what is derived has them, too.
 
@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::api::PopulatorStatus;
 use crate::api::dns_name::{DNS_LABEL, DNS_NAME};
 
-/// A claim that new claims are filled from: they name this object in `dataSourceRef`.
-#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+/// A claim that populates new claims: they name this object in `dataSourceRef`.
+#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[kube(
     group = "pliant.io",
     version = "v1alpha1",
@@ -20,66 +20,102 @@ use crate::api::dns_name::{DNS_LABEL, DNS_NAME};
     shortname = "pvcsrc",
     category = "pliant",
     namespaced,
-    doc = "A claim that new claims are filled from. A claim names this object in its `dataSourceRef`, with any size that the content fits into and any class; it is bound as soon as it has the content.",
+    doc = "A claim whose content populates new claims. A new claim names this object in its `dataSourceRef`, with any size that the content fits into and any StorageClass. It is bound as soon as it has the content.",
     status = "PopulatorStatus",
     derive = "PartialEq",
     derive = "Default",
-    printcolumn(name = "Source", type_ = "string", json_path = ".spec.sourcePvcRef.name"),
-    printcolumn(name = "Claim", type_ = "string", json_path = ".status.claims[0].claim"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.claims[0].phase"),
-    printcolumn(name = "Progress", type_ = "string", json_path = ".status.claims[0].progress"),
-    printcolumn(name = "Reason", type_ = "string", json_path = ".status.claims[0].reason"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Source",
+        type_ = "string",
+        json_path = ".spec.sourcePvcRef.name",
+        priority = "1"
+    ),
+    printcolumn(
+        name = "Claim",
+        type_ = "string",
+        json_path = ".status.claims[0].claim",
+        priority = "1"
+    ),
+    printcolumn(
+        name = "Progress",
+        type_ = "string",
+        json_path = ".status.claims[0].progress",
+        priority = "1"
+    ),
+    printcolumn(
+        name = "Reason",
+        type_ = "string",
+        json_path = ".status.claims[0].reason",
+        priority = "1"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PvcSourcePopulatorSpec {
-    /// The claim whose content is copied. It cannot change: what is copied from must not change
-    /// midway.
+    /// Claim whose content is copied. Immutable, so that the source does not change during a copy.
     #[x_kube(validation = Rule::new("self == oldSelf").message("sourcePvcRef cannot change; make another PvcSourcePopulator"))]
     pub source_pvc_ref: SourcePvcRef,
-    /// Whether it is copied although a pod that may write to it runs. It must not write while it is
-    /// copied and compared: what changes meanwhile makes a try fail, and the next one carries on.
-    /// Without this the copy waits until no pod uses the source.
+    /// True if the source is copied although a pod that can write to it runs. The pod must not write during the copy and
+    /// its verification: a change makes the attempt fail, and the next one continues. Default: false, which waits until
+    /// no pod uses the source.
     #[serde(default)]
-    pub while_in_use: bool,
-    /// Whether the copy begins before any pod uses the new claim. It is made on the node of the source
-    /// then, and pods of the new claim will run there. Without this the copy of a class that waits for
-    /// its first consumer begins when a pod of the new claim is scheduled.
-    #[serde(default)]
-    pub start_early: bool,
-    /// Whether no copy is begun; volumes are made meanwhile. A copy that is under way is called off, and
-    /// the next one carries on.
+    pub allow_in_use_source: bool,
+    /// True if the copy waits until a pod of the new claim is scheduled, where the StorageClass has `WaitForFirstConsumer`.
+    /// If false, the copy starts at once on the node of the source, where pods of the new claim then run. Default: true.
+    #[serde(default = "waits")]
+    #[schemars(default = "waits")]
+    pub wait_for_consumer: bool,
+    /// True if no copy starts; volumes are created meanwhile. A running copy is cancelled, and the next one continues it.
+    /// Default: false.
     #[serde(default)]
     pub paused: bool,
-    /// Whether, while it is paused, it is copied ahead in rounds although pods use the source. Little is
-    /// left then for the last copy, which is made, and compared, when it is not paused any more.
+    /// True if, while `paused` is true, the source is copied in several passes although pods use it. The final copy, which
+    /// starts and is verified when `paused` becomes false, then copies only what changed since. Default: false.
     #[serde(default)]
-    pub copy_ahead: bool,
-    /// Which contents are compared by the last copy. `All`: those of both sides. `Changed`: those that have
-    /// changed since a round of the copy ahead compared them, or in the minute before that; it takes the
-    /// times of change for true, which the kernel sets. All else of each file is always compared, and so is the
-    /// whole of a raw device and of what is sent to another node.
+    pub pre_copy: bool,
+    /// Which contents the final copy verifies. `Full`: all, on both sides. `ChangedOnly`: those that have changed since a
+    /// pass of the pre-copy verified them, or in the minute before, by the modification times that the kernel sets.
+    /// Metadata, raw block volumes and copies to another node are always verified in full. Default: `Full`.
     #[serde(default)]
-    pub compare: Compare,
-    /// Whether, while it is paused and nothing is copied, a pod like the one that will copy is run once with the
-    /// new volume and without the source: what forbids such a pod, or keeps it from running, is known before the
-    /// source is taken from its pods.
+    pub verification: Verification,
+    /// True if, while `paused` is true and nothing is copied, a test pod runs once with the new volume and without the
+    /// source. It shows what forbids or prevents the populator pod before the source is detached. Default: false.
     #[serde(default)]
     pub probe: bool,
-    /// What the pods have that copy, as the pods for which they do it.
+    /// Settings of the populator pods, as their workload needs them. Default: none.
     #[serde(default, skip_serializing_if = "PopulatorPod::is_plain")]
     pub populator_pod: PopulatorPod,
 }
 
-/// What pods have that fill a volume, beside what each of them has.
+impl Default for PvcSourcePopulatorSpec {
+    fn default() -> PvcSourcePopulatorSpec {
+        PvcSourcePopulatorSpec {
+            source_pvc_ref: SourcePvcRef::default(),
+            allow_in_use_source: false,
+            wait_for_consumer: waits(),
+            paused: false,
+            pre_copy: false,
+            verification: Verification::default(),
+            probe: false,
+            populator_pod: PopulatorPod::default(),
+        }
+    }
+}
+
+fn waits() -> bool {
+    true
+}
+
+/// Settings of populator pods, in addition to those that each of them has.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PopulatorPod {
-    /// Taints that they tolerate, beside all with effect `NoSchedule`.
+    /// Taints that the pods tolerate, in addition to all with effect `NoSchedule`; at most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub tolerations: Vec<Toleration>,
-    /// Name of their PriorityClass.
+    /// Name of the PriorityClass of the pods. Default: that of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAME))]
     pub priority_class_name: Option<String>,
@@ -91,28 +127,28 @@ impl PopulatorPod {
     }
 }
 
-/// Which contents of a claim are compared when nobody writes to it any more.
+/// Which contents of a claim are verified when no one writes to it any more.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
-pub enum Compare {
-    /// Those of both sides.
+pub enum Verification {
+    /// All, on both sides.
     #[default]
-    All,
+    Full,
     /// Those that have changed.
-    Changed,
-    /// A word of another version, which this one does not know. It is never written.
+    ChangedOnly,
+    /// A value of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
     #[schemars(skip)]
     Unknown,
 }
 
-/// A claim by its name.
+/// A claim, by name and namespace.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SourcePvcRef {
-    /// Name of the claim.
+    /// Name of the claim that is copied.
     #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAME))]
     pub name: String,
-    /// Namespace of the claim: that of this object, which it is without this.
+    /// Namespace of the claim. It must be that of this object. Default: the namespace of this object.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), regex(pattern = DNS_LABEL))]
     pub namespace: Option<String>,

@@ -38,15 +38,17 @@ impl PvcAutoscalerStatus {
 
 impl OrdinalStatus {
     fn bound(&mut self) {
-        cut(&mut self.decision, LONGEST_SENTENCE);
-        if let Some(Swap { change, progress, message, cold, .. }) = &mut self.swap {
-            cut([change], LONGEST_LINE);
+        cut(&mut self.last_decision, LONGEST_SENTENCE);
+        if let Some(Swap { summary, progress, message, pre_copy_skipped_reason, .. }) =
+            &mut self.swap
+        {
+            cut([summary], LONGEST_LINE);
             cut(progress, LONGEST_LINE);
             cut(message, LONGEST_SENTENCE);
-            cut(cold, LONGEST_SENTENCE);
+            cut(pre_copy_skipped_reason, LONGEST_SENTENCE);
         }
-        if let Some(InPlace { change, message, .. }) = &mut self.shrink {
-            cut([change], LONGEST_LINE);
+        if let Some(InPlace { summary, message, .. }) = &mut self.shrink {
+            cut([summary], LONGEST_LINE);
             cut(message, LONGEST_SENTENCE);
         }
     }
@@ -80,7 +82,7 @@ impl Filling {
         cut(&mut self.reason, LONGEST_WORD);
         cut(&mut self.message, LONGEST_SENTENCE);
         cut(&mut self.progress, LONGEST_LINE);
-        cut(&mut self.digest, LONGEST_DIGEST);
+        cut(&mut self.checksum, LONGEST_DIGEST);
     }
 }
 

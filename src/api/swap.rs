@@ -1,4 +1,4 @@
-//! How far a claim is on its way to another one, or to a smaller size.
+//! The progress of a claim to another one, or to a smaller size.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
@@ -11,156 +11,160 @@ use crate::api::{FenceStatus, Quantity, Span};
 /// The longest sentence, in characters.
 pub(super) const LONGEST_SENTENCE: usize = 1024;
 
-/// A claim that becomes smaller where its volume lies.
+/// An in-place shrink of a claim.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InPlace {
-    /// How far it is.
+    /// Phase: `Shrinking` (the node shrinks file system and volume), `UpdatingClaim` (PersistentVolume and claim get the
+    /// new size), `Unpinning` (the volume can be expanded again) or `Failed`.
     pub phase: InPlacePhase,
-    /// The size that it comes to.
+    /// Size of the claim after the shrink.
     pub to: Quantity,
-    /// What it changes, such as `4Gi → 2Gi`.
+    /// Summary of the change, such as `4Gi → 2Gi`.
     #[serde(default)]
     #[schemars(length(max = 256))]
-    pub change: String,
-    /// What it is for: the specification that it was begun with.
+    pub summary: String,
+    /// Generation of the spec that requested the shrink.
     pub generation: i64,
-    /// Whether nobody has asked for it, but `spec.autoscale.shrink`.
+    /// True if `spec.autoscale.shrink` requested the shrink, and no user. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub by_itself: bool,
-    /// When it began.
+    pub automatic: bool,
+    /// Time when the shrink started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
-    /// Why it has failed, in a sentence.
+    /// Why the shrink has failed. Absent unless the phase is `Failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
 }
 
-/// How far a shrink in place is. Each is written before its work begins.
+/// Phase of an in-place shrink. Each is written before its operation starts.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 pub enum InPlacePhase {
     /// The node shrinks the file system and the volume.
     #[default]
     Shrinking,
-    /// The PersistentVolume and the claim are told; until then the node keeps the volume from growing.
-    Telling,
-    /// The node lets the volume grow again.
-    Releasing,
-    /// The node has refused it, and the claim is as it was.
+    /// The PersistentVolume and the claim get the new size; until then the node does not expand the volume.
+    UpdatingClaim,
+    /// The node allows the volume to be expanded again.
+    Unpinning,
+    /// The node has rejected it, and the claim is as it was.
     Failed,
-    /// A word of another version, which this one does not know. It is never written.
+    /// A value of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
     #[schemars(skip)]
     Unknown,
 }
 
-/// A swap of the claim of one pod.
+/// A PVC swap of one pod: another claim with the same content replaces its claim.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Swap {
-    /// How far it is.
+    /// Phase of the swap: `Pending`, `PreCopy`, `Draining` (the pod stops), `Fenced` (the old volume is closed to pods),
+    /// `FinalCopy`, `Rebinding` (the claim gets the new volume), `Soaking` (the pod starts), `RollingBack` or `Failed`.
     pub phase: SwapPhase,
-    /// The claim that is to take the place of the active one.
+    /// Name of the claim that replaces the active one.
     #[schemars(length(max = 253))]
     pub claim: String,
-    /// Uid of that claim, from when it was seen first: another claim of its name is not used.
+    /// Uid of that claim, once it was observed. Another claim of the same name is not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub claim_uid: Option<String>,
-    /// Uid of the active claim that the pod leaves to have again what it had before: another claim of its name is
-    /// not used.
+    /// Uid of the active claim that a rollback leaves. Another claim of the same name is not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub active_claim_uid: Option<String>,
-    /// Whether the active claim keeps its name: it gets the volume of the new claim, and that one its.
+    /// True if the active claim has the same name after the swap: the two claims exchange their volumes. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub keeps_name: bool,
-    /// The node that the content goes to: the class has no pool on that of the old volume.
+    pub preserves_name: bool,
+    /// Node that gets the content, if the StorageClass has no pool on the node of the old volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub node: Option<String>,
-    /// Whether nothing is copied: the pod gets again what it had before, and `claim` has that.
+    /// True for a rollback: nothing is copied, and `claim` is the one that the pod had before. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub returns: bool,
-    /// What it is for: the specification that it was begun with.
+    pub is_rollback: bool,
+    /// Generation of the spec that requested the swap.
     pub generation: i64,
-    /// What it changes, such as `4Gi → 2Gi, class hdd → ssd`.
+    /// Summary of the change, such as `4Gi → 2Gi, class hdd → ssd`.
     #[serde(default)]
     #[schemars(length(max = 256))]
-    pub change: String,
-    /// Whether the claim shrinks by itself: what `spec.autoscale.shrink` says holds until its pod is stopped.
+    pub summary: String,
+    /// True if `spec.autoscale.shrink` requested the swap, and no user; its limits apply until the pod is stopped.
+    /// Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub by_itself: bool,
-    /// How far the copy is.
+    pub automatic: bool,
+    /// Progress of the copy, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub progress: Option<String>,
-    /// Why it waits or has failed, in a sentence.
+    /// Why the swap waits or has failed, and the commands to run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
-    /// Why the copy has failed, in the word that its claim had for it.
+    /// Reason in CamelCase why the copy has failed, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub reason: Option<String>,
-    /// How many copies for this specification have failed, one after the other.
+    /// Number of consecutive copies for this spec that have failed. Default: 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: i32,
-    /// When a swap that has failed is tried again. Absent if another try would come to the same end.
+    /// Time when a failed swap is retried. Absent if a retry would fail in the same way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_time: Option<Time>,
-    /// When it began.
+    /// Time when the swap started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
-    /// Why nothing was copied while the pod ran, although hotCopy asks for it.
+    /// Why nothing was copied while the pod ran, although `preCopy` is true.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
-    pub cold: Option<String>,
-    /// The node of the pod that is stopped.
+    pub pre_copy_skipped_reason: Option<String>,
+    /// Node of the pod that is stopped for the swap.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub pod_node: Option<String>,
-    /// Uid of the pod that is stopped.
+    /// Uid of the pod that is stopped for the swap.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub pod_uid: Option<String>,
-    /// When the pod was asked to stop.
+    /// Time when the pod was requested to stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_stop_time: Option<Time>,
-    /// What the volume of the old claim is told to be. Absent before the pod is gone, and for volumes of
-    /// other drivers.
+    /// Fence that is set on the volume of the old claim. Absent before the pod has stopped, and for volumes of other
+    /// drivers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceStatus>,
-    /// What the volume is told to be that a pod gets again.
+    /// Fence that is set on the volume that a rollback gives back to the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reopened: Option<FenceStatus>,
-    /// When the old volume was proved unused.
+    pub reactivated_volume: Option<FenceStatus>,
+    /// Time when the old volume was proved to be unused: no process has it open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detached_time: Option<Time>,
-    /// Since when the pod is down and its swap does not go on: after ten minutes it is given up, as long as it can be.
+    /// Time since which the pod is stopped without progress of the swap. After ten minutes the swap is aborted, if that is
+    /// still possible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_start_time: Option<Time>,
-    /// Why the swap is given up, if not since its copy has failed.
+    /// Why the swap is aborted although its copy has not failed: `NoCopyStarted` (the pod was stopped for ten minutes),
+    /// `TemplateEdited` (the template again matches the claim) or `Aborted` (by `spec.abort`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancellation: Option<Cancellation>,
-    /// Digest of what was copied, as it was read from both volumes.
+    /// Checksum of the copied content, as read from both volumes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
-    pub digest: Option<String>,
-    /// The size that a claim comes to which keeps its name and gets again what it had before.
+    pub checksum: Option<String>,
+    /// Size of the claim after a rollback with `preservesName`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Quantity>,
-    /// The volume that the claim gets which keeps its name.
+    /// Name of the PersistentVolume that the claim gets, with `preservesName`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub volume: Option<String>,
 }
 
-/// Why a swap is given up whose copy has not failed.
+/// Why a swap is aborted whose copy has not failed.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 pub enum Cancellation {
-    /// The pod was down for ten minutes, and no copy of its claim went on.
+    /// The pod was stopped for ten minutes, and no copy of its claim made progress.
     NoCopyStarted,
     /// The template was edited back to what the claim has.
     TemplateEdited,
@@ -172,52 +176,50 @@ pub enum Cancellation {
     Unknown,
 }
 
-/// What a swap took that has ended.
+/// Results of a completed swap.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastSwap {
-    /// The claim that the pod got, or whose volume its own claim got.
+    /// Name of the claim that the pod got, or whose volume its own claim got.
     #[schemars(length(max = 253))]
     pub claim: String,
-    /// How many seconds there were from the moment at which the pod was asked to stop until the next one
-    /// was ready; without a pod that is not known.
+    /// Downtime of the pod in seconds: from the request to stop until the next pod was ready. Absent if no pod ran.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub pause_seconds: Option<i64>,
-    /// How many bytes were written while the pod was stopped.
+    pub downtime_seconds: Option<i64>,
+    /// Number of bytes that were copied while the pod was stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<Quantity>,
-    /// In how many rounds it was copied ahead while the pod ran.
+    /// Number of pre-copy passes while the pod ran. Default: 0.
     #[serde(default)]
     pub rounds: i32,
-    /// When it ended.
+    /// Time when the swap was completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 }
 
-/// How far a swap is. Each is written before its work begins.
+/// Phase of a swap. Each is written before its operation starts.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
 pub enum SwapPhase {
-    /// The new claim is being made, and gets its room. The pod runs on the old one.
+    /// The new claim is created, and gets its space. The pod runs with the old one.
     #[default]
-    Planned,
-    /// The old claim is copied ahead in rounds, while the pod runs on it.
-    HotCopy,
+    Pending,
+    /// The old claim is copied in passes, while the pod runs with it.
+    PreCopy,
     /// The pod is stopped; the next one gets the new claim, and waits for it; or it waits to be scheduled.
     Draining,
-    /// The pod is gone: the node of the old volume keeps everybody from writing to it, and proves that
-    /// nobody has it open.
+    /// The pod has stopped: the node of the old volume prevents all writes to it, and proves that no process has it open.
     Fenced,
-    /// Nobody writes to the old claim: it is copied to the new one, and both are compared.
+    /// No one writes to the old claim: it is copied to the new one, and both are verified.
     FinalCopy,
-    /// The new claim has all of it: the claim that keeps its name gets its volume. There is no way back.
-    Exchanging,
+    /// The new claim has all of it: the claim that has the same name gets its volume. There is no way back.
+    Rebinding,
     /// The new claim is the active one, or the active one has its volume; its pod starts.
     Soaking,
-    /// The copy has failed: what was made is removed, and the node of the old volume lets the pod in again.
+    /// The copy has failed: what was created is removed, and the node of the old volume allows the pod again.
     RollingBack,
     /// The copy has failed, and the pod has the old claim.
     Failed,
-    /// A word of another version, which this one does not know. It is never written.
+    /// A value of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
     #[schemars(skip)]
     Unknown,
@@ -227,7 +229,7 @@ impl Swap {
     /// Whether a pod that is made now gets the new claim: it waits until that is filled, or until the old
     /// one is its own again.
     pub const fn gives_new_claim(&self) -> bool {
-        !self.keeps_name && self.is_away_from_pod()
+        !self.preserves_name && self.is_away_from_pod()
     }
 
     /// Whether a pod that is made now is not to be scheduled yet: its claim has a volume, and not the one that
@@ -236,7 +238,7 @@ impl Swap {
     /// name.
     pub const fn holds_pod(&self) -> bool {
         let may_lack_something = !self.is_proved_unused() || self.claim_uid.is_none();
-        (self.keeps_name || self.returns || may_lack_something) && self.is_away_from_pod()
+        (self.preserves_name || self.is_rollback || may_lack_something) && self.is_away_from_pod()
     }
 
     /// True once the old volume is proved unused, so that a copy that begins then has all of it. A version before
@@ -251,34 +253,35 @@ impl Swap {
             SwapPhase::Draining
             | SwapPhase::Fenced
             | SwapPhase::FinalCopy
-            | SwapPhase::Exchanging
+            | SwapPhase::Rebinding
             // Nobody here can say: the pod waits.
             | SwapPhase::Unknown => true,
             SwapPhase::RollingBack => self.fence.is_some(),
-            SwapPhase::Planned | SwapPhase::HotCopy | SwapPhase::Soaking | SwapPhase::Failed => {
+            SwapPhase::Pending | SwapPhase::PreCopy | SwapPhase::Soaking | SwapPhase::Failed => {
                 false
             }
         }
     }
 }
 
-/// A claim that another one has taken the place of.
+/// A retained claim, which another one has replaced.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Retained {
-    /// Name of the claim.
+    /// Name of the retained claim.
     #[schemars(length(max = 253))]
     pub claim: String,
-    /// Uid of the claim.
+    /// Uid of the retained claim.
     #[schemars(length(max = 63))]
     pub uid: String,
-    /// When the pod was first ready with the claim that took its place. It is deleted when `spec.retention` has
-    /// passed since then, and the pod is ready.
-    #[serde(rename = "usedTime", skip_serializing_if = "Option::is_none")]
+    /// Time when the pod was first ready with the claim that replaced this one. When `spec.retention` has passed since
+    /// then, and the pod is ready, this claim is deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub used_time: Option<Time>,
-    /// What its volume is told to be, until its node has it so.
+    /// Fence that is set on its volume. Absent when the node has set it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceStatus>,
-    /// True if no pod ever had it: its copy may lack what was written since, so no pod gets it.
+    /// True if no pod ever had it: its copy may lack what was written since, so no pod gets it. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub spare: bool,
 }

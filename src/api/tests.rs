@@ -257,7 +257,9 @@ where
 fn a_status_of_claims_is_never_longer_than_the_api_server_takes() {
     bounded_status("PvcAutoscaler", |mut status: PvcAutoscalerStatus| {
         let entry = &status.ordinals[0];
-        assert!(entry.swap.is_some() && entry.shrink.is_some() && !entry.retained.is_empty());
+        assert!(
+            entry.swap.is_some() && entry.shrink.is_some() && !entry.retained_claims.is_empty()
+        );
         status.bound();
         status
     });
@@ -439,7 +441,9 @@ fn a_policy_says_what_it_takes_and_an_old_one_is_still_taken() {
     assert_eq!(fields["shrink"]["required"], Value::Null, "all of it has defaults");
     let shrink = &fields["shrink"]["properties"];
     // A rule that compares a text with null is none that the API server takes.
-    for field in [&fields["growBy"], &fields["shrink"], &shrink["minSize"], &shrink["between"]] {
+    for field in
+        [&fields["growBy"], &fields["shrink"], &shrink["minSize"], &shrink["maintenanceWindow"]]
+    {
         assert!(
             field["nullable"] != json!(true) && field.get("default") != Some(&Value::Null),
             "{field}"
@@ -448,19 +452,20 @@ fn a_policy_says_what_it_takes_and_an_old_one_is_still_taken() {
     // The API server drops it, and whoever applies the file after another is in conflict with that one.
     assert!(!schema.to_string().contains("\"nullable\":false"));
     for (place, says) in [
-        (policy, "shrink.below is to be less than growAt"),
-        (policy, "give one of together and shrink"),
+        (policy, "shrink.belowPercent is to be less than growAtPercent"),
+        (policy, "give one of uniformSize and shrink"),
         (policy, "shrink.minSize is to be no more than maxSize"),
         (&fields["growBy"], "write percent, 1% to 999%, or bytes with their unit, such as 10Gi"),
         (&shrink["headroom"], "write percent, 1% to 999%, or bytes with their unit"),
-        (&shrink["between"], "such as 01:00-05:00"),
+        (&shrink["maintenanceWindow"], "two different times such as 01:00 and 05:00"),
+        (&shrink["maintenanceWindow"]["properties"]["start"], "such as 01:00"),
     ] {
         let said = rules(place);
         assert!(said.iter().any(|(_, message)| message.contains(says)), "{said:?}");
     }
-    let old = json!({"growAt": 70, "growBy": 25, "minStep": "100Mi", "maxSize": "400Mi"});
+    let old = json!({"growAtPercent": 70, "growBy": 25, "minStep": "100Mi", "maxSize": "400Mi"});
     let old: Autoscale = serde_json::from_value(old).unwrap();
-    assert_eq!((old.grow_by, old.shrink, old.together), (Share::Percent(25), None, false));
+    assert_eq!((old.grow_by, old.shrink, old.uniform_size), (Share::Percent(25), None, false));
 }
 
 /// What the schema does not know the API server drops, and a claim that should have data would be empty.

@@ -66,16 +66,16 @@ impl VolumePopulator {
         let text = |text: &str| json!({"type": "string", "description": text});
         let source = json!({
             "type": "object",
-            "description": "The kind of objects that claims can be filled from.",
+            "description": "Kind of objects that can populate claims.",
             "required": ["group", "kind"],
             "properties": {
-                "group": text("API group of the kind."),
+                "group": text("API group of the kind of objects."),
                 "kind": text("Name of the kind, such as ArchivePopulator."),
             },
         });
         let schema = json!({
             "type": "object",
-            "description": "Says that a populator fills claims from objects of a kind. Without one for the kind in its `dataSourceRef`, a claim is told that nobody will fill it.",
+            "description": "Registers a kind of objects from which a populator populates claims. A claim whose `dataSourceRef` names a kind that is not registered gets a warning event.",
             "required": ["sourceKind"],
             "properties": {
                 "apiVersion": {"type": "string"},

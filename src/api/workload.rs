@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::dns_name::{DNS_NAME, DNS_NAMES};
 
-/// Pods that no StatefulSet makes, and that name their claims by themselves.
+/// Pods that no StatefulSet creates, and that name their claims.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -16,15 +16,15 @@ use crate::api::dns_name::{DNS_NAME, DNS_NAMES};
     validation = Rule::new("has(self.podLabels) == has(self.claims)").message("podLabels and claims go together: which pods, and which of their claims")
 )]
 pub struct PodsOf {
-    /// The Deployment of this namespace. Its pods share one claim.
+    /// Name of the Deployment in this namespace. Its pods share one claim. Give either this or `podLabels`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAME))]
     pub deployment: Option<String>,
-    /// The labels of the pods, whoever makes them.
+    /// Labels of the pods, whichever controller creates them. Needs `claims`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.size() > 0").message("podLabels names at least one label"))]
     pub pod_labels: Option<BTreeMap<String, String>>,
-    /// The names of the claims of these pods; `*` stands for any characters, as in `data-db-*`.
+    /// Names of the claims of these pods; `*` stands for any characters, as in `data-db-*`. Needs `podLabels`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAMES))]
     pub claims: Option<String>,

@@ -9,7 +9,7 @@ use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::api::{PvcAutoscaler, Quantity, RollBack};
+use crate::api::{PvcAutoscaler, Quantity, Rollback};
 use crate::ask::plan::{Around, Plan};
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLAIMS, CLASSES, EDITOR, PODS, PVC_AUTOSCALERS, kept};
@@ -46,7 +46,7 @@ pub enum Wish {
 /// Pods that a rollback or an abort selects.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Chosen {
-    back: Vec<RollBack>,
+    back: Vec<Rollback>,
     aborts: Aborts,
 }
 
@@ -67,10 +67,10 @@ impl Wish {
                 of_template(json!({"resources": {"requests": {"storage": Quantity(*size)}}}))
             }
             Wish::Move(class) => of_template(json!({ "storageClassName": class })),
-            Wish::RollBack => json!({ "rollBack": chosen.back }),
+            Wish::RollBack => json!({ "rollback": chosen.back }),
             Wish::Abort => {
                 let Aborts { abort, roll_back } = &chosen.aborts;
-                json!({ "abort": abort, "rollBack": roll_back })
+                json!({ "abort": abort, "rollback": roll_back })
             }
         }
     }

@@ -60,7 +60,7 @@ fn part<'a>(entry: &'a OrdinalStatus, claim: &str) -> Option<Part<'a>> {
         return Some(Part::Active);
     }
     let swap = entry.swap.as_ref().filter(|swap| swap.claim == claim);
-    let before = || entry.retained.iter().find(|old| old.claim == claim);
+    let before = || entry.retained_claims.iter().find(|old| old.claim == claim);
     swap.map(Part::Next).or_else(|| before().map(|old| Part::Before(old, entry)))
 }
 
@@ -86,7 +86,7 @@ pub(super) fn retained(by: &[PvcAutoscaler], volumes: &[Pv]) -> BTreeMap<String,
         let words = words.flat_map(|by| {
             let ordinals = by.status.iter().flat_map(|status| &status.ordinals);
             ordinals.filter_map(move |entry| {
-                let mut before = entry.retained.iter();
+                let mut before = entry.retained_claims.iter();
                 let old = before.find(|old| {
                     old.claim == claim.name && claim.uid.as_ref().is_none_or(|uid| *uid == old.uid)
                 })?;

@@ -400,7 +400,7 @@ pub(super) fn plan_of(around: &Around, autoscaler: &PvcAutoscaler) -> Plan {
 fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) -> PodPlan {
     let spec = &autoscaler.spec;
     let template = &spec.volume_claim_template.spec;
-    let size = wanted(spec, entry.grown.as_ref());
+    let size = wanted(spec, entry.autoscaled_size.as_ref());
     let claim = around.claim(&entry.active_claim);
     let class = claim.and_then(|claim| claim.spec.as_ref()?.storage_class_name.clone());
     let sizes = claim.and_then(|claim| ClaimSizes::of(claim).ok());
@@ -450,8 +450,8 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         change,
         held: back.or(given_up).or(held(autoscaler, entry.ordinal)).or(for_pod).filter(|_| waits),
         swap: entry.swap.clone(),
-        decision: entry.decision.clone(),
-        retained: entry.retained.clone(),
+        decision: entry.last_decision.clone(),
+        retained: entry.retained_claims.clone(),
         retention: autoscaler.spec.retention,
     }
 }
@@ -463,8 +463,8 @@ fn can_be_given_up(entry: &OrdinalStatus) -> bool {
 /// Field of the specification that blocks a swap of this pod.
 fn held(autoscaler: &PvcAutoscaler, ordinal: i32) -> Option<String> {
     let (spec, rollout) = (&autoscaler.spec, autoscaler.spec.rollout.as_ref());
-    if spec.mode == AutoscalerMode::Recommend {
-        return Some("mode is Recommend".to_owned());
+    if spec.mode == AutoscalerMode::DryRun {
+        return Some("mode is DryRun".to_owned());
     }
     if rollout.is_some_and(|rollout| rollout.paused) {
         return Some("rollout.paused is true".to_owned());

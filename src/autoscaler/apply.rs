@@ -86,7 +86,7 @@ impl Keeper {
                 writes::make_own(&api, &source, WRITER, is_own).await
             }
             Step::EndRounds { claim } => {
-                let spec = json!({"copyAhead": false, "probe": false});
+                let spec = json!({"preCopy": false, "probe": false});
                 self.edit_source(seen, &claim, spec).await
             }
             Step::Ask { volume, wish } => {

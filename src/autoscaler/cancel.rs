@@ -46,7 +46,7 @@ pub(crate) fn is_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool 
 
 /// Returns true if a swap can still be aborted: its pod does not have the new volume yet.
 pub(crate) fn can_be_aborted(phase: SwapPhase) -> bool {
-    !matches!(phase, SwapPhase::Exchanging | SwapPhase::Soaking | SwapPhase::Unknown)
+    !matches!(phase, SwapPhase::Rebinding | SwapPhase::Soaking | SwapPhase::Unknown)
 }
 
 impl Seen {
@@ -87,7 +87,7 @@ impl Turn<'_> {
     /// Aborts the swap in any phase; no other one starts before the template is edited.
     pub(super) fn abort(&mut self) {
         let swap = self.swap_mut();
-        let (phase, returns) = (swap.phase, swap.returns);
+        let (phase, returns) = (swap.phase, swap.is_rollback);
         swap.cancellation = Some(Cancellation::Aborted);
         let why = "requested in spec.abort";
         match phase {
@@ -154,8 +154,8 @@ impl Turn<'_> {
     /// Returns why the swap is to be cancelled, as long as no copy is running.
     fn cause_to_cancel(&mut self, from: &str, filling: &Filling) -> Option<(Cancellation, String)> {
         let goes_on = match filling.phase {
-            FillingPhase::Filling => filling.reason.is_none(),
-            FillingPhase::Filled => !self.is_going(&self.new_claim()),
+            FillingPhase::Populating => filling.reason.is_none(),
+            FillingPhase::Succeeded => !self.is_going(&self.new_claim()),
             _ => false,
         };
         let is_copied = filling.phase == FillingPhase::Binding;
@@ -268,7 +268,7 @@ impl Turn<'_> {
             let text = format!(
                 "the swap of pod {} ({}) was aborted, and the pod still uses claim {}: {why}",
                 self.pod(),
-                swap.change,
+                swap.summary,
                 self.entry.active_claim
             );
             self.tell(AutoscalerReason::SwapAborted, &self.attempt(), text);
@@ -278,7 +278,7 @@ impl Turn<'_> {
             let abort_time = Time(in_seconds(self.seen.now));
             self.entry.aborted = Some(AbortedSwap { abort_time, template });
         }
-        if swap.by_itself {
+        if swap.automatic {
             self.take_back_shrink();
         }
         self.entry.swap = None;

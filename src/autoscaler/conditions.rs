@@ -18,9 +18,9 @@ pub(super) fn conditions(status: &PvcAutoscalerStatus, now: &Time) -> Vec<Condit
 }
 
 fn ready(status: &PvcAutoscalerStatus) -> Judged {
-    if status.phase == AutoscalerPhase::Settled {
+    if status.phase == AutoscalerPhase::InSync {
         let message = format!("{} claims match the template", status.claims);
-        return Judged { is_so: true, reason: "Settled".to_owned(), message };
+        return Judged { is_so: true, reason: "InSync".to_owned(), message };
     }
     let phase = format!("{:?}", status.phase);
     let told = [&status.progress, &status.message, &status.next].into_iter().flatten().next();
@@ -65,7 +65,7 @@ mod tests {
         let free =
             "Stalled=False NotStalled: nothing prevents the claims from reaching the desired state";
         let settled = PvcAutoscalerStatus {
-            phase: AutoscalerPhase::Settled,
+            phase: AutoscalerPhase::InSync,
             claims: "3/3".to_owned(),
             ..PvcAutoscalerStatus::default()
         };
@@ -82,7 +82,7 @@ mod tests {
             ..settled.clone()
         };
         for (status, ready, stalled) in [
-            (settled, "Ready=True Settled: 3/3 claims match the template", free),
+            (settled, "Ready=True InSync: 3/3 claims match the template", free),
             (grows, "Ready=False Growing: claim data-db-0 grows from 1Gi to 2Gi", free),
             (
                 waits,

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use crate::api::{AutoscalerMode, AutoscalerPhase, Grown, Quantity};
+use crate::api::{AutoscaledSize, AutoscalerMode, AutoscalerPhase, Quantity};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::plan::bounded;
 use crate::autoscaler::size::{self, Decision, Resize, Sized};
@@ -19,11 +19,12 @@ impl Turn<'_> {
         let seen = self.seen;
         let (Ok(has), Ok(refusal)) = (ClaimSizes::of(claim), refusal(claim)) else { return };
         let Some(policy) = &seen.autoscaler.spec.autoscale else {
-            (self.entry.decision, self.entry.grown, self.entry.peak) = (None, None, None);
+            (self.entry.last_decision, self.entry.autoscaled_size, self.entry.peak_usage) =
+                (None, None, None);
             return self.tell_refusal(claim, has, refusal);
         };
         self.take_as_it_is(has.requested, refusal.is_some());
-        let (grown, peak) = (self.own_size().cloned(), self.entry.peak.take());
+        let (grown, peak) = (self.own_size().cloned(), self.entry.peak_usage.take());
         let mut sized = Sized {
             requested: has.requested,
             capacity: has.capacity,
@@ -38,11 +39,11 @@ impl Turn<'_> {
         let peak = size::peak(policy, &sized, seen.now);
         sized.peak = peak.as_ref();
         let Decision { resize, mut why } = size::decide(policy, &sized, seen.now);
-        self.entry.peak.clone_from(&peak);
+        self.entry.peak_usage.clone_from(&peak);
         match resize {
             None => self.tell_refusal(claim, has, refusal),
-            Some(_) if seen.autoscaler.spec.mode == AutoscalerMode::Recommend => {
-                self.says.phase = Some(AutoscalerPhase::Recommending);
+            Some(_) if seen.autoscaler.spec.mode == AutoscalerMode::DryRun => {
+                self.says.phase = Some(AutoscalerPhase::DryRun);
                 self.says.next = Some(format!("pod {}: {why}", self.pod()));
             }
             Some(Resize::Shrink(to)) => {
@@ -59,7 +60,7 @@ impl Turn<'_> {
                 self.resize(claim, AutoscalerReason::ExpansionFailed, to, &why);
             }
         }
-        self.entry.decision = Some(bounded(&why));
+        self.entry.last_decision = Some(bounded(&why));
     }
 
     /// Returns why a size decision waits: reported usage does not change while a node plugin is down, so
@@ -91,8 +92,13 @@ impl Turn<'_> {
         why: &str,
     ) {
         let (from, at) = (self.seen.template_size(), Some(Time(self.seen.now)));
-        self.entry.grown = Some(Grown { to, from, at, failure_time: None });
-        self.entry.peak = None;
+        self.entry.autoscaled_size = Some(AutoscaledSize {
+            size: to,
+            template_size: from,
+            decision_time: at,
+            failure_time: None,
+        });
+        self.entry.peak_usage = None;
         let text = format!("claim {}: {why}", claim.name_any());
         self.tell(reason, &to.to_string(), text);
     }
@@ -100,8 +106,8 @@ impl Turn<'_> {
     /// Accepts a claim that is larger than its automatic size: a person expanded it, which is no reason to
     /// stop its pod.
     fn take_as_it_is(&mut self, has: Quantity, is_refused: bool) {
-        if let Some(own) = self.own_size().filter(|own| own.to < has && !is_refused) {
-            self.entry.grown = Some(Grown { to: has, ..own.clone() });
+        if let Some(own) = self.own_size().filter(|own| own.size < has && !is_refused) {
+            self.entry.autoscaled_size = Some(AutoscaledSize { size: has, ..own.clone() });
         }
     }
 
@@ -110,26 +116,34 @@ impl Turn<'_> {
         let has = self.seen.claim(&self.entry.active_claim);
         let has = has.and_then(|claim| requested(claim).ok());
         if let (Some(own), Some(to)) = (self.own_size(), has) {
-            let (from, failure_time) = (own.from, Some(Time(self.seen.now)));
-            self.entry.grown = Some(Grown { to, from, at: None, failure_time });
+            let (from, failure_time) = (own.template_size, Some(Time(self.seen.now)));
+            self.entry.autoscaled_size = Some(AutoscaledSize {
+                size: to,
+                template_size: from,
+                decision_time: None,
+                failure_time,
+            });
         }
     }
 
     /// Returns the automatic size of the claim, if the template has not changed since.
-    fn own_size(&self) -> Option<&Grown> {
-        self.entry.grown.as_ref().filter(|own| own.from == self.seen.template_size())
+    fn own_size(&self) -> Option<&AutoscaledSize> {
+        self.entry
+            .autoscaled_size
+            .as_ref()
+            .filter(|own| own.template_size == self.seen.template_size())
     }
 
     /// Returns true if the claim is larger than its automatic size.
     pub(super) fn shrinks_by_itself(&self) -> bool {
         let claim = self.seen.claim(&self.entry.active_claim);
         let asked = claim.and_then(|claim| requested(claim).ok());
-        asked.zip(self.own_size()).is_some_and(|(asked, own)| own.to < asked)
+        asked.zip(self.own_size()).is_some_and(|(asked, own)| own.size < asked)
     }
 
     /// Returns why an automatic shrink is not continued while the pod runs.
     pub(super) fn objects_to_shrink(&self) -> Option<String> {
-        self.entry.swap.as_ref().filter(|swap| swap.by_itself)?;
+        self.entry.swap.as_ref().filter(|swap| swap.automatic)?;
         let claim = self.seen.claim(&self.entry.active_claim)?;
         if let Some(node) = self.seen.silent.get(&claim.name_any()) {
             return Some(format!(
@@ -140,7 +154,7 @@ impl Turn<'_> {
             Ok(asked) => asked,
             Err(why) => return Some(why.to_string()),
         };
-        let sizes = (asked, self.own_size()?.to);
+        let sizes = (asked, self.own_size()?.size);
         let usage = self.seen.usage.get(&claim.name_any()).copied();
         let policy = self.seen.autoscaler.spec.autoscale.as_ref()?;
         size::objection(policy, sizes, usage, self.seen.now)
@@ -150,7 +164,7 @@ impl Turn<'_> {
         let spec = &self.seen.autoscaler.spec;
         let entries = self.seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let others = entries.filter(|one| one.ordinal != self.entry.ordinal);
-        others.map(|one| size::wanted(spec, one.grown.as_ref())).max().unwrap_or_default()
+        others.map(|one| size::wanted(spec, one.autoscaled_size.as_ref())).max().unwrap_or_default()
     }
 
     fn least(&self) -> Quantity {

@@ -37,7 +37,7 @@ impl Drift {
         can_grow: bool,
     ) -> Drift {
         let template = &spec.volume_claim_template.spec;
-        let size = wanted(spec, entry.grown.as_ref());
+        let size = wanted(spec, entry.autoscaled_size.as_ref());
         let is_lowered = entry.template_size.is_none_or(|before| before > size);
         match Drift::of(claim, template, size, can_grow) {
             Drift::Shrink(change) if spec.autoscale.is_none() && !is_lowered => {

@@ -104,11 +104,11 @@ impl Turn<'_> {
 
     /// Ensures the last fences of the volumes of the previous claims.
     pub(super) fn close_retained(&mut self) {
-        let mut retained = std::mem::take(&mut self.entry.retained);
+        let mut retained = std::mem::take(&mut self.entry.retained_claims);
         for old in &mut retained {
             old.fence = self.still_to_close(old);
         }
-        self.entry.retained = retained;
+        self.entry.retained_claims = retained;
     }
 
     fn still_to_close(&mut self, old: &Retained) -> Option<FenceStatus> {
@@ -134,9 +134,9 @@ impl Turn<'_> {
     /// status refers to. If its generation is in the specification, the pod gets it as it is.
     pub(super) fn report_superseded(&mut self, claim: &PersistentVolumeClaim) -> bool {
         let (seen, name) = (self.seen, claim.name_any());
-        if let (Some(told), Some(volume)) = (self.entry.reopened, seen.volume_of(&name)) {
-            self.entry.reopened = self.still_to_be(volume, told);
-            return self.entry.reopened.is_some();
+        if let (Some(told), Some(volume)) = (self.entry.reactivated_volume, seen.volume_of(&name)) {
+            self.entry.reactivated_volume = self.still_to_be(volume, told);
+            return self.entry.reactivated_volume.is_some();
         }
         let Some(since) = seen.superseded.get(&name).copied() else { return false };
         let ordinal = self.entry.ordinal;
@@ -145,7 +145,7 @@ impl Turn<'_> {
             && let Some(volume) = seen.volume_of(&name)
         {
             let fence = self.next_fence(volume, FenceState::Active, false);
-            self.entry.reopened = Some(fence);
+            self.entry.reactivated_volume = Some(fence);
             self.ask(volume, fence);
             return true;
         }

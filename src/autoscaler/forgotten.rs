@@ -597,7 +597,8 @@ fn shrinks(told: &[OrdinalStatus], claim: &str) -> bool {
 
 /// Returns true if a swap exchanges the volume of a claim.
 fn is_exchanged(one: &OrdinalStatus, claim: &str) -> bool {
-    let swap = one.swap.as_ref().filter(|swap| swap.keeps_name && swap.phase != SwapPhase::Failed);
+    let swap =
+        one.swap.as_ref().filter(|swap| swap.preserves_name && swap.phase != SwapPhase::Failed);
     swap.is_some_and(|swap| [&one.active_claim, &swap.claim].iter().any(|name| *name == claim))
 }
 
@@ -606,7 +607,7 @@ fn names(told: &[OrdinalStatus], claim: &str) -> bool {
     let is_its = |one: &OrdinalStatus| {
         let has_taken = one.swap.as_ref().is_some_and(|swap| swap.fence.is_some());
         has_taken && (one.active_claim == claim || is_exchanged(one, claim))
-            || one.retained.iter().any(|old| old.claim == claim && old.fence.is_some())
+            || one.retained_claims.iter().any(|old| old.claim == claim && old.fence.is_some())
     };
     told.iter().any(is_its)
 }

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::api::{
     AutoscalerMode, AutoscalerPhase, FenceState, OrdinalStatus, PvcAutoscalerSpec, Retained,
-    RolledBack, Swap, SwapPhase,
+    RollbackStatus, Swap, SwapPhase,
 };
 use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::plan::may_begin;
@@ -25,12 +25,12 @@ use crate::volume::Fence;
 
 /// Returns true if a pod was rolled back from the present template, so that it is not changed.
 pub(crate) fn is_rolled_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
-    one.rolled_back.as_ref().is_some_and(|done| done.template == digest(spec))
+    one.rollback.as_ref().is_some_and(|done| done.template == digest(spec))
 }
 
 /// Returns true if a rollback of a pod is requested.
 pub(crate) fn is_wanted_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
-    let mut asked = spec.roll_back.iter();
+    let mut asked = spec.rollback.iter();
     asked.any(|back| (back.ordinal, back.generation) == (one.ordinal, one.generation))
 }
 
@@ -71,7 +71,7 @@ impl Seen {
 impl Turn<'_> {
     /// Returns true if the present swap is a rollback.
     pub(super) fn returns(&self) -> bool {
-        self.entry.swap.as_ref().is_some_and(|swap| swap.returns)
+        self.entry.swap.as_ref().is_some_and(|swap| swap.is_rollback)
     }
 
     /// Returns true if the pod is to be rolled back, and nothing is in progress for that.
@@ -102,12 +102,9 @@ impl Turn<'_> {
         if let Some(why) = self.obstacle_to_return() {
             return self.wait(AutoscalerReason::RollbackPending, why);
         }
-        let is_recommended = self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend;
-        self.says.phase = Some(if is_recommended {
-            AutoscalerPhase::Recommending
-        } else {
-            AutoscalerPhase::Waiting
-        });
+        let is_recommended = self.seen.autoscaler.spec.mode == AutoscalerMode::DryRun;
+        self.says.phase =
+            Some(if is_recommended { AutoscalerPhase::DryRun } else { AutoscalerPhase::Waiting });
         let before = self.entry.before().map(|before| before.claim.clone());
         self.says.next = before.map(|before| self.what_is_left(&before));
     }
@@ -116,7 +113,7 @@ impl Turn<'_> {
         let Some(before) = self.entry.before() else {
             return Some(format!(
                 "pod {} is to be rolled back from generation {}, but what it had before is no longer retained: \
-                 remove the pod from spec.rollBack",
+                 remove the pod from spec.rollback",
                 self.pod(),
                 self.entry.generation
             ));
@@ -133,8 +130,8 @@ impl Turn<'_> {
             }
             Some(SwapPhase::Soaking) => self.begin_return(),
             Some(SwapPhase::RollingBack) => self.roll_back(),
-            Some(SwapPhase::Exchanging) => self.exchange(),
-            Some(_) => self.give_up("requested in spec.rollBack"),
+            Some(SwapPhase::Rebinding) => self.exchange(),
+            Some(_) => self.give_up("requested in spec.rollback"),
         }
     }
 
@@ -142,7 +139,7 @@ impl Turn<'_> {
     /// and it is unknown whether they came too late.
     pub(super) fn note_wishes_before(&mut self) {
         let (ordinal, generation) = (self.entry.ordinal, self.entry.generation);
-        let asked = self.seen.autoscaler.spec.roll_back.iter();
+        let asked = self.seen.autoscaler.spec.rollback.iter();
         let asked = asked.filter(|back| back.ordinal == ordinal && back.generation < generation);
         let done = || asked.map(|back| back.generation).max().unwrap_or_default();
         if !self.seen.names_claims() {
@@ -154,7 +151,7 @@ impl Turn<'_> {
     /// not be aborted any more, so the pod has another generation now.
     pub(super) fn report_late_return(&mut self) {
         let (ordinal, generation) = (self.entry.ordinal, self.entry.generation);
-        let asked = self.seen.autoscaler.spec.roll_back.iter();
+        let asked = self.seen.autoscaler.spec.rollback.iter();
         let asked = asked.filter(|back| back.ordinal == ordinal && back.generation < generation);
         let asked = asked.map(|back| Some(back.generation)).max().flatten();
         let Some(late) = asked.filter(|_| asked > self.entry.last_rollback_generation) else {
@@ -175,8 +172,8 @@ impl Turn<'_> {
         format!(
             "pod {} was to be rolled back from generation {late}, but the content of its next claim was \
              already complete, so that swap went on. To restore what the pod had before that, set generation \
-             {now} in spec.rollBack: `kubectl patch pvcautoscaler {name} --namespace {namespace} --type=merge \
-             -p '{{\"spec\":{{\"rollBack\":[{{\"ordinal\":{ordinal},\"generation\":{now}}}]}}}}'`; otherwise \
+             {now} in spec.rollback: `kubectl patch pvcautoscaler {name} --namespace {namespace} --type=merge \
+             -p '{{\"spec\":{{\"rollback\":[{{\"ordinal\":{ordinal},\"generation\":{now}}}]}}}}'`; otherwise \
              remove generation {late} from it",
             self.pod()
         )
@@ -189,15 +186,15 @@ impl Turn<'_> {
         // Where the claim retains its name, the two exchange volumes, and neither claim changes.
         let active_claim_uid = self.uid_of_active().filter(|_| !self.seen.makes_claims());
         self.says.next = Some(self.what_is_left(&claim));
-        (self.entry.peak, self.entry.shrink) = (None, None);
+        (self.entry.peak_usage, self.entry.shrink) = (None, None);
         self.entry.swap = Some(Swap {
             claim,
             claim_uid,
             active_claim_uid,
-            keeps_name: self.seen.makes_claims(),
-            returns: true,
+            preserves_name: self.seen.makes_claims(),
+            is_rollback: true,
             generation: self.seen.generation(),
-            change: format!("rollback from generation {}", self.entry.generation),
+            summary: format!("rollback from generation {}", self.entry.generation),
             start_time: Some(Time(in_seconds(self.seen.now))),
             ..Swap::default()
         });
@@ -307,7 +304,7 @@ impl Turn<'_> {
             _ => "was deleted".to_owned(),
         };
         let is_asked = self.seen.is_wanted_back(&self.entry);
-        let instead = if is_asked { "; or remove the pod from spec.rollBack" } else { "" };
+        let instead = if is_asked { "; or remove the pod from spec.rollback" } else { "" };
         Some(format!("{what} {why}{instead}"))
     }
 
@@ -321,7 +318,7 @@ impl Turn<'_> {
     pub(super) fn go_back(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (to, from) = (self.new_claim(), self.entry.active_claim.clone());
-        let known = self.entry.retained.iter().find(|old| old.claim == to);
+        let known = self.entry.retained_claims.iter().find(|old| old.claim == to);
         let known = known.map(|old| old.uid.clone()).unwrap_or_default();
         if let Some(why) = self.lacks_before(&to, &known) {
             return if self.has_lost_claim() { self.begin_anew() } else { self.give_up(&why) };
@@ -335,11 +332,11 @@ impl Turn<'_> {
         }
         let is_begun = self.swap_mut().pod_stop_time.is_some();
         if !is_begun && self.waits_for_siblings() {
-            return self.go_on(SwapPhase::Planned, None, None);
+            return self.go_on(SwapPhase::Pending, None, None);
         }
         let is_kept = self.is_gone(&from) || self.holds(&from);
         if !is_begun && !is_kept {
-            return self.go_on(SwapPhase::Planned, None, None);
+            return self.go_on(SwapPhase::Pending, None, None);
         }
         if !is_begun {
             self.note_stopped();
@@ -390,11 +387,11 @@ impl Turn<'_> {
         let seen = self.seen;
         let Some(looked_up) = seen.volumes.get(claim) else { return false };
         let Some(volume) = looked_up else { return true };
-        let fence = match self.swap_mut().reopened {
+        let fence = match self.swap_mut().reactivated_volume {
             Some(fence) => self.renumbered(volume, fence),
             None => self.next_fence(volume, FenceState::Active, false),
         };
-        self.swap_mut().reopened = Some(fence);
+        self.swap_mut().reactivated_volume = Some(fence);
         if volume.is(&Fence::from(&fence)) {
             return true;
         }
@@ -407,15 +404,15 @@ impl Turn<'_> {
         let (to, from) = (self.new_claim(), self.entry.active_claim.clone());
         let left = self.seen.claim(&from).map(|claim| uid(&claim.metadata).to_owned());
         let fence = self.last_fence(&from);
-        self.entry.retained.retain(|old| old.claim != to);
+        self.entry.retained_claims.retain(|old| old.claim != to);
         let left =
             Retained { claim: from, uid: left.unwrap_or_default(), fence, ..Retained::default() };
-        self.entry.retained.push(left);
+        self.entry.retained_claims.push(left);
         self.entry.generation += 1;
         self.entry.active_claim = to;
         let swap = self.swap_mut();
         (swap.phase, swap.progress, swap.message) = (SwapPhase::Soaking, None, None);
-        (swap.fence, swap.detached_time, swap.reopened) = (None, None, None);
+        (swap.fence, swap.detached_time, swap.reactivated_volume) = (None, None, None);
         swap.active_claim_uid = None; // That is the other one now.
         self.note_return();
         self.soak();
@@ -458,7 +455,8 @@ impl Turn<'_> {
     pub(super) fn note_return(&mut self) {
         let template = digest(&self.seen.autoscaler.spec);
         self.entry.last_rollback_generation = Some(self.entry.generation - 1);
-        self.entry.rolled_back = Some(RolledBack { at: Time(in_seconds(self.seen.now)), template });
+        self.entry.rollback =
+            Some(RollbackStatus { start_time: Time(in_seconds(self.seen.now)), template });
         self.entry.last_swap = None; // The status may refer to the same claim.
         self.entry.template_size = None; // What it has is as large as it was then.
         if self.shrinks_by_itself() {
@@ -469,10 +467,10 @@ impl Turn<'_> {
     /// Leaves the volume of a cancelled rollback closed: the pod retains its claim.
     pub(super) fn close_again(&mut self) {
         let to = self.new_claim();
-        let is_opened = self.swap_mut().reopened.take().is_some();
+        let is_opened = self.swap_mut().reactivated_volume.take().is_some();
         let volume = self.seen.volume_of(&to).filter(|_| is_opened);
         let fence = volume.map(|volume| self.next_fence(volume, FenceState::Superseded, false));
-        if let Some(old) = self.entry.retained.iter_mut().find(|old| old.claim == to) {
+        if let Some(old) = self.entry.retained_claims.iter_mut().find(|old| old.claim == to) {
             old.fence = fence.or(old.fence);
         }
     }
@@ -490,7 +488,7 @@ impl Turn<'_> {
     /// Forgets a rollback once the template was edited.
     pub(super) fn forget_return(&mut self) {
         if !self.seen.is_rolled_back(&self.entry) {
-            self.entry.rolled_back = None;
+            self.entry.rollback = None;
         }
     }
 

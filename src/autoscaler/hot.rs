@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{
-    Ahead, AutoscalerPhase, Filling, FillingPhase, LastSwap, PvcSourcePopulator, SwapPhase,
+    AutoscalerPhase, Filling, FillingPhase, LastSwap, PreCopy, PvcSourcePopulator, SwapPhase,
 };
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::drift::Drift;
@@ -57,7 +57,7 @@ impl Turn<'_> {
             {
                 self.tell_that_pod_runs();
             }
-            Before::Nothing(cold) => self.stop(cold, filling.ahead.as_ref()),
+            Before::Nothing(cold) => self.stop(cold, filling.pre_copy.as_ref()),
             Before::Never(why) => self.give_up(&why),
             Before::Failed => self.fail(filling),
         }
@@ -65,7 +65,7 @@ impl Turn<'_> {
 
     /// Returns true if there is a pre-copy.
     fn is_hot(&self, source: &PvcSourcePopulator) -> bool {
-        self.seen.autoscaler.spec.hot_copy && source.spec.copy_ahead
+        self.seen.autoscaler.spec.pre_copy && source.spec.pre_copy
     }
 
     /// Returns true if the new claim is no longer wanted, and has no volume yet: it may never get
@@ -98,9 +98,9 @@ impl Turn<'_> {
         let is = |reason: PopulatorReason| filling.reason == Some(reason.to_string());
         let why = || filling.message.clone().unwrap_or_default();
         match filling.phase {
-            FillingPhase::Ahead => Before::Nothing(None),
+            FillingPhase::PreCopied => Before::Nothing(None),
             // Passes that are no longer wanted.
-            FillingPhase::Filling if !is_hot => Before::Nothing(None),
+            FillingPhase::Populating if !is_hot => Before::Nothing(None),
             // It would be refused with the pod stopped, too.
             FillingPhase::Failed if !is_hot || is(PopulatorReason::ContentRejected) => {
                 Before::Failed
@@ -124,10 +124,10 @@ impl Turn<'_> {
         let source = self.seen.sources.get(&self.new_claim());
         let is_hot = source.is_some_and(|source| self.is_hot(source));
         let claim = self.new_claim();
-        let is_copied = filling.progress.is_some() || filling.phase == FillingPhase::Filling;
+        let is_copied = filling.progress.is_some() || filling.phase == FillingPhase::Populating;
         let waits = filling.message.or_else(|| (!is_copied).then(|| without_volume(&claim)));
         let swap = self.swap_mut();
-        swap.phase = if is_hot { SwapPhase::HotCopy } else { SwapPhase::Planned };
+        swap.phase = if is_hot { SwapPhase::PreCopy } else { SwapPhase::Pending };
         (swap.progress, swap.message) = (filling.progress, waits.map(|text| bounded(&text)));
         self.tell_that_pod_runs();
     }
@@ -140,20 +140,20 @@ impl Turn<'_> {
     }
 
     /// Stops the pod; its next one gets the new claim.
-    fn stop(&mut self, cold: Option<String>, ahead: Option<&Ahead>) {
+    fn stop(&mut self, cold: Option<String>, ahead: Option<&PreCopy>) {
         let (pod, name, from) = (self.pod(), self.new_claim(), self.entry.active_claim.clone());
         let now = Time(self.seen.now);
         self.note_stopped();
         let swap = self.swap_mut();
         (swap.phase, swap.pod_stop_time) = (SwapPhase::Draining, Some(now));
-        swap.cold = cold.map(|why| bounded(&why));
-        let copied = match (&swap.cold, ahead) {
+        swap.pre_copy_skipped_reason = cold.map(|why| bounded(&why));
+        let copied = match (&swap.pre_copy_skipped_reason, ahead) {
             (Some(why), _) => format!("; nothing was copied while it ran: {why}"),
             (None, Some(ahead)) => format!("; {} while it ran", in_rounds(ahead.rounds)),
             (None, None) => String::new(),
         };
-        let change = &swap.change;
-        let what = if swap.keeps_name {
+        let change = &swap.summary;
+        let what = if swap.preserves_name {
             format!("for claim {from} to get the volume of claim {name}")
         } else {
             format!("to get claim {name} for {from}")
@@ -174,20 +174,20 @@ impl Turn<'_> {
         let stopped = self.swap_mut().pod_stop_time.clone();
         let last = LastSwap {
             claim: new.to_owned(),
-            pause_seconds: pause(stopped, ready),
+            downtime_seconds: pause(stopped, ready),
             bytes: filling.bytes,
-            rounds: filling.ahead.map_or(0, |ahead| ahead.rounds),
+            rounds: filling.pre_copy.map_or(0, |ahead| ahead.rounds),
             completion_time: Some(Time(self.seen.now)),
         };
-        self.steps.extend(last.pause_seconds.map(|away| Step::Count { away }));
-        let pause = last.pause_seconds.map(|seconds| format!("; it was down for {seconds} s"));
+        self.steps.extend(last.downtime_seconds.map(|away| Step::Count { away }));
+        let pause = last.downtime_seconds.map(|seconds| format!("; it was down for {seconds} s"));
         let rounds = Some(last.rounds).filter(|rounds| *rounds > 0);
         let rounds = rounds.map(|rounds| format!("; {} before that", in_rounds(rounds)));
         let what = if name == new { "" } else { " with another volume" };
         let text = format!(
             "pod {} has claim {name}{what} ({}){}{}",
             self.pod(),
-            self.swap_mut().change,
+            self.swap_mut().summary,
             pause.unwrap_or_default(),
             rounds.unwrap_or_default()
         );

@@ -111,8 +111,8 @@ impl Turn<'_> {
         self.says.phase = Some(AutoscalerPhase::Waiting);
         self.says.next =
             Some(format!("claim {name} shrinks in place ({change}); its pod continues to run"));
-        if self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend {
-            self.says.phase = Some(AutoscalerPhase::Recommending);
+        if self.seen.autoscaler.spec.mode == AutoscalerMode::DryRun {
+            self.says.phase = Some(AutoscalerPhase::DryRun);
         }
         let is_labelled = self.seen.claim(&name).is_some_and(|claim| self.seen.keeps(claim));
         if *may_stop == 0 || !self.is_in_partition() || !is_labelled {
@@ -122,13 +122,13 @@ impl Turn<'_> {
         self.entry.shrink = Some(InPlace {
             phase: InPlacePhase::Shrinking,
             to,
-            change,
+            summary: change,
             generation: self.seen.generation(),
-            by_itself: self.shrinks_by_itself(),
+            automatic: self.shrinks_by_itself(),
             start_time: Some(Time(in_seconds(self.seen.now))),
             message: None,
         });
-        self.entry.peak = None;
+        self.entry.peak_usage = None;
         self.shrink_in_place();
     }
 
@@ -144,19 +144,19 @@ impl Turn<'_> {
             return;
         };
         self.says.phase = Some(AutoscalerPhase::Shrinking);
-        self.says.progress = Some(format!("claim {name} shrinks in place ({})", shrink.change));
+        self.says.progress = Some(format!("claim {name} shrinks in place ({})", shrink.summary));
         match shrink.phase {
             InPlacePhase::Shrinking => self.have_volume_shrunk(volume, &shrink),
-            InPlacePhase::Telling => match ClaimSizes::of(claim) {
+            InPlacePhase::UpdatingClaim => match ClaimSizes::of(claim) {
                 Ok(sizes) if sizes.requested > shrink.to => {
                     self.steps.push(Step::TellSmaller { claim: name, to: shrink.to });
                 }
                 Ok(sizes) if sizes.capacity >= shrink.to && !is_resizing(claim) => {
-                    self.set_phase(InPlacePhase::Releasing);
+                    self.set_phase(InPlacePhase::Unpinning);
                 }
                 Ok(_) | Err(_) => {}
             },
-            InPlacePhase::Releasing => self.have_volume_released(volume, &shrink),
+            InPlacePhase::Unpinning => self.have_volume_released(volume, &shrink),
             InPlacePhase::Failed | InPlacePhase::Unknown => {}
         }
     }
@@ -171,7 +171,7 @@ impl Turn<'_> {
         let begun = shrink.start_time.as_ref().map_or(self.seen.now, |Time(at)| *at);
         let wish = Wish::Shrink { to: shrink.to.0, begun };
         match volume.answer_to(&wish) {
-            Some(Ok(_)) => return self.set_phase(InPlacePhase::Telling),
+            Some(Ok(_)) => return self.set_phase(InPlacePhase::UpdatingClaim),
             // A new pod prevents the shrink, and nothing has started; or the last pod has ended, and its
             // kubelet has not released the volume yet.
             Some(Err(NotDone { reason: Reason::InUse, .. }))
@@ -200,10 +200,10 @@ impl Turn<'_> {
             "claim {} of pod {} was not shrunk in place ({}) and is unchanged: {why}",
             self.entry.active_claim,
             self.pod(),
-            shrink.change
+            shrink.summary
         );
         self.tell(AutoscalerReason::ShrinkFailed, &shrink.to.to_string(), text);
-        if shrink.by_itself {
+        if shrink.automatic {
             self.entry.shrink = None;
             return self.take_back_shrink();
         }
@@ -223,7 +223,7 @@ impl Turn<'_> {
                     "claim {} of pod {} was shrunk in place ({})",
                     self.entry.active_claim,
                     self.pod(),
-                    shrink.change
+                    shrink.summary
                 );
                 self.tell(AutoscalerReason::ShrinkSucceeded, &shrink.to.to_string(), text);
                 self.entry.shrink = None;

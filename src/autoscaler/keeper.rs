@@ -426,7 +426,7 @@ fn next(
     is_heard: bool,
 ) -> Option<Duration> {
     // Before the pod is stopped, nothing waits.
-    let is_before = |swap: &Swap| matches!(swap.phase, SwapPhase::Planned | SwapPhase::HotCopy);
+    let is_before = |swap: &Swap| matches!(swap.phase, SwapPhase::Pending | SwapPhase::PreCopy);
     let mut swaps = status.ordinals.iter().filter_map(|one| one.swap.as_ref());
     if status.phase == AutoscalerPhase::Swapping {
         return Some(if swaps.any(is_before) { AGAIN } else { POD });
@@ -439,7 +439,7 @@ fn next(
     if waits || status.phase == AutoscalerPhase::Shrinking || !is_done {
         return Some(AGAIN);
     }
-    let retained = status.ordinals.iter().flat_map(|one| &one.retained);
+    let retained = status.ordinals.iter().flat_map(|one| &one.retained_claims);
     let is_skewed = matches!(seen.clock, ClockSeen::Differs(_));
     let ends = retained.map(|old| {
         if old.fence.is_some() {

@@ -110,11 +110,11 @@ pub(super) fn source(
 ) -> PvcSourcePopulator {
     let spec = PvcSourcePopulatorSpec {
         source_pvc_ref: SourcePvcRef { name: from.to_owned(), namespace: None },
-        while_in_use: false,
-        start_early: true,
+        allow_in_use_source: false,
+        wait_for_consumer: false,
         paused: true, // Until the status assigns the new claim to the next pod.
-        copy_ahead: autoscaler.spec.hot_copy,
-        compare: autoscaler.spec.compare,
+        pre_copy: autoscaler.spec.pre_copy,
+        verification: autoscaler.spec.verification,
         probe: true,
         populator_pod: populator_pod.clone(),
     };

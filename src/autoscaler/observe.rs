@@ -105,7 +105,7 @@ impl Keeper {
         now: Timestamp,
     ) -> Result<ClockSeen, kube::Error> {
         let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        let mut retained = ordinals.flat_map(|one| &one.retained);
+        let mut retained = ordinals.flat_map(|one| &one.retained_claims);
         let retention = autoscaler.spec.retention;
         let matters = retained
             .any(|old| old.used_time.is_none() || old.until(retention).is_some_and(|at| at <= now));
@@ -216,7 +216,7 @@ impl Keeper {
         for one in ordinals {
             named.insert(one.active_claim.clone());
             named.extend(one.swap.as_ref().map(|swap| swap.claim.clone()));
-            named.extend(one.retained.iter().map(|old| old.claim.clone()));
+            named.extend(one.retained_claims.iter().map(|old| old.claim.clone()));
         }
         named.extend(seen.new_ordinals().into_iter().map(|one| make::plain_name(seen, one)));
         for name in named {
@@ -265,12 +265,12 @@ impl Keeper {
         use SwapPhase::{Draining, Fenced, FinalCopy, RollingBack};
         let status = seen.autoscaler.status.clone().unwrap_or_default();
         let is_copied = |swap: &&Swap| {
-            matches!(swap.phase, Draining | Fenced | FinalCopy | RollingBack) && !swap.returns
+            matches!(swap.phase, Draining | Fenced | FinalCopy | RollingBack) && !swap.is_rollback
         };
         for swap in status.ordinals.iter().filter_map(|one| one.swap.as_ref()).filter(is_copied) {
             let told = seen.filling(&swap.claim).map(|filling| filling.phase);
             // A due one is reported within a moment.
-            let is_told = told == Some(FillingPhase::Filled)
+            let is_told = told == Some(FillingPhase::Succeeded)
                 || told == Some(FillingPhase::Binding) && swap.phase == FinalCopy;
             let claim = seen.claim(&swap.claim).filter(|claim| is_bound(claim) && !is_told);
             let Some(claim) = claim else { continue };
@@ -314,12 +314,13 @@ impl Keeper {
                 named.insert(one.active_claim.clone());
             }
             let is_closed = seen.superseded.contains_key(&one.active_claim);
-            if is_closed || one.reopened.is_some() {
+            if is_closed || one.reactivated_volume.is_some() {
                 named.insert(one.active_claim.clone());
             }
-            let has_volume = one.swap.as_ref().filter(|swap| swap.keeps_name || swap.returns);
+            let has_volume =
+                one.swap.as_ref().filter(|swap| swap.preserves_name || swap.is_rollback);
             named.extend(has_volume.map(|swap| swap.claim.clone()));
-            let closing = one.retained.iter().filter(|old| old.fence.is_some());
+            let closing = one.retained_claims.iter().filter(|old| old.fence.is_some());
             named.extend(closing.map(|old| old.claim.clone()));
         }
         for name in named {
@@ -476,7 +477,7 @@ fn wants_swap(seen: &Seen, one: &OrdinalStatus) -> bool {
 
 /// Returns true if a claim requests more than desired.
 fn is_too_large(seen: &Seen, one: &OrdinalStatus) -> bool {
-    let wanted = size::wanted(&seen.autoscaler.spec, one.grown.as_ref());
+    let wanted = size::wanted(&seen.autoscaler.spec, one.autoscaled_size.as_ref());
     let claim = seen.claim(&one.active_claim);
     claim.is_some_and(|claim| requested(claim).is_ok_and(|asked| asked > wanted))
 }

@@ -88,7 +88,7 @@ impl Orphan {
         if !self.keeps_name && !self.proof.is_complete {
             return Care::Nothing;
         }
-        if self.told(copy) != Some(FillingPhase::Filled) {
+        if self.told(copy) != Some(FillingPhase::Succeeded) {
             return if self.source.is_some() { Care::Wait } else { Care::Nothing };
         }
         if self.keeps_name || self.is_named(from) {
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_waits_for_the_copy_gets_it_and_else_that_goes() {
-        use FillingPhase::{Failed, Filled, Filling, Waiting};
+        use FillingPhase::{Failed, Populating, Succeeded, Waiting};
         let none = json!({});
         let of = |phase: &str, source: Option<PvcSourcePopulator>, pod: &str, keeps_name: bool| {
             let from = source.is_some().then(|| claim("old", "Bound", &none));
@@ -314,15 +314,15 @@ mod tests {
         };
         for (phase, source, pod, keeps_name, care) in [
             ("Pending", Some(source(true, Waiting)), "new", false, Care::DropCopy),
-            ("Pending", Some(source(false, Filling)), "new", false, Care::Wait),
-            ("Pending", Some(source(false, Filling)), "old", false, Care::DropCopy),
+            ("Pending", Some(source(false, Populating)), "new", false, Care::Wait),
+            ("Pending", Some(source(false, Populating)), "old", false, Care::DropCopy),
             ("Pending", Some(source(false, Failed)), "new", false, Care::DropCopy),
-            ("Pending", Some(source(false, Filling)), "old", true, Care::DropCopy),
+            ("Pending", Some(source(false, Populating)), "old", true, Care::DropCopy),
             ("Pending", None, "new", false, Care::DropCopy),
-            ("Bound", Some(source(false, Filling)), "new", false, Care::Wait),
-            ("Bound", Some(source(false, Filled)), "new", false, Care::Supersede),
-            ("Bound", Some(source(false, Filled)), "old", false, Care::DropCopy),
-            ("Bound", Some(source(false, Filled)), "old", true, Care::DropCopy),
+            ("Bound", Some(source(false, Populating)), "new", false, Care::Wait),
+            ("Bound", Some(source(false, Succeeded)), "new", false, Care::Supersede),
+            ("Bound", Some(source(false, Succeeded)), "old", false, Care::DropCopy),
+            ("Bound", Some(source(false, Succeeded)), "old", true, Care::DropCopy),
             ("Bound", None, "new", false, Care::Nothing),
             ("Lost", None, "new", false, Care::Nothing),
         ] {
@@ -330,9 +330,9 @@ mod tests {
             assert_eq!(of(phase, source, pod, keeps_name), care, "{word}");
         }
         for (phase, is_filled, told, care) in [
-            ("Pending", false, Filling, Care::DropCopy),
-            ("Bound", true, Filled, Care::Nothing),
-            ("Bound", false, Filling, Care::DropSource),
+            ("Pending", false, Populating, Care::DropCopy),
+            ("Bound", true, Succeeded, Care::Nothing),
+            ("Bound", false, Populating, Care::DropSource),
         ] {
             let (source, from) = (Some(source(false, told)), Some(claim("old", "Bound", &none)));
             let (copy, pods) = (Some(claim("new", phase, &none)), vec![pod_with("new")]);
@@ -341,7 +341,7 @@ mod tests {
             assert_eq!(early.care(), care, "{phase}: nothing proves it complete");
         }
         let copy = Some(claim("new", "Bound", &none));
-        let (source, from) = (Some(source(false, Filled)), Some(claim("old", "Bound", &none)));
+        let (source, from) = (Some(source(false, Succeeded)), Some(claim("old", "Bound", &none)));
         let exchanged = Orphan { copy, source, from, keeps_name: true, ..Orphan::default() };
         assert_eq!(exchanged.care(), Care::DropSource, "it has the volume from before");
         let alone = Orphan { copy: None, ..exchanged };

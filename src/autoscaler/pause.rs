@@ -15,7 +15,8 @@ impl Turn<'_> {
         let ordinals = self.seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let all = ordinals.filter_map(|one| Some((one.ordinal, one.last_swap.as_ref()?)));
         let alike = all.filter(|(_, last)| (last.rounds > 0) == self.is_copied_ahead());
-        let told = alike.filter_map(|(ordinal, last)| Some((ordinal, last, last.pause_seconds?)));
+        let told =
+            alike.filter_map(|(ordinal, last)| Some((ordinal, last, last.downtime_seconds?)));
         let (ordinal, last, pause) =
             told.max_by_key(|(_, last, _)| last.completion_time.as_ref().map(|at| at.0))?;
         let usage = self.seen.usage.get(&self.entry.active_claim);
@@ -26,13 +27,13 @@ impl Turn<'_> {
     /// Returns why there is no pre-copy although it is requested.
     pub(super) fn would_copy_cold(&self) -> Option<String> {
         let claim = self.seen.claim(&self.entry.active_claim)?;
-        let is_asked_for = self.seen.autoscaler.spec.hot_copy;
+        let is_asked_for = self.seen.autoscaler.spec.pre_copy;
         let why = not_readable_live(claim).filter(|_| is_asked_for)?;
         Some(format!("there is no pre-copy: {why}"))
     }
 
     fn is_copied_ahead(&self) -> bool {
-        self.seen.autoscaler.spec.hot_copy && self.would_copy_cold().is_none()
+        self.seen.autoscaler.spec.pre_copy && self.would_copy_cold().is_none()
     }
 }
 

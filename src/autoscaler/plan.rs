@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{Resource, ResourceExt};
 
 use crate::api::{
-    self, AutoscalerMode, AutoscalerPhase, FillingPhase, MOST_RETAINED, Naming, OrdinalStatus,
-    PvcAutoscalerStatus, PvcSourcePopulator, Quantity, Retained, SwapPhase,
+    self, AutoscalerMode, AutoscalerPhase, ClaimNamePolicy, FillingPhase, MOST_RETAINED,
+    OrdinalStatus, PvcAutoscalerStatus, PvcSourcePopulator, Quantity, Retained, SwapPhase,
 };
 use crate::autoscaler::drift::Drift;
 use crate::autoscaler::seen::{
@@ -178,14 +178,14 @@ fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
 /// Returns why the requested naming is not possible.
 fn wrong_naming(seen: &Seen, workload: &Workload) -> Option<String> {
     let (whose, volume) = (seen.autoscaler.spec.workload().in_words(), seen.volume());
-    match (seen.autoscaler.spec.naming?, workload.makes_claims) {
-        (Naming::SameName, false) if !seen.names_claims() => Some(format!(
-            "spec.naming is SameName, but {whose} has no template {volume} among its volumeClaimTemplates, so \
-             its pods get claims with a digest in their names: remove spec.naming, or set it to Hashed"
+    match (seen.autoscaler.spec.claim_name_policy?, workload.makes_claims) {
+        (ClaimNamePolicy::Preserve, false) if !seen.names_claims() => Some(format!(
+            "spec.claimNamePolicy is Preserve, but {whose} has no template {volume} among its volumeClaimTemplates, so \
+             its pods get claims with a digest in their names: remove spec.claimNamePolicy, or set it to Generate"
         )),
-        (Naming::Hashed, true) => Some(format!(
-            "spec.naming is Hashed, but {whose} has template {volume} among its volumeClaimTemplates, which \
-             names the claims of its pods: remove spec.naming, or set it to SameName; or delete it with \
+        (ClaimNamePolicy::Generate, true) => Some(format!(
+            "spec.claimNamePolicy is Generate, but {whose} has template {volume} among its volumeClaimTemplates, which \
+             names the claims of its pods: remove spec.claimNamePolicy, or set it to Preserve; or delete it with \
              `kubectl delete statefulset {} --cascade=orphan` and create it without that template",
             seen.autoscaler.spec.stateful_set().unwrap_or_default()
         )),
@@ -201,7 +201,7 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
         seen.has_pod(one.ordinal)
             || one.swap.is_some()
             || one.is_shrinking()
-            || !one.retained.is_empty()
+            || !one.retained_claims.is_empty()
             // Also of a claim that pods no longer name: they may again, and what it has grown to is known.
             || seen
                 .claim(&one.active_claim)
@@ -236,7 +236,7 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
                 entries.push(OrdinalStatus {
                     ordinal,
                     active_claim,
-                    retained,
+                    retained_claims: retained,
                     ..OrdinalStatus::default()
                 });
             }
@@ -245,7 +245,7 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
     }
     for one in &mut entries {
         let spare = spare_copies(seen, one);
-        one.retained.extend(spare);
+        one.retained_claims.extend(spare);
     }
     entries.sort_by_key(|one| one.ordinal);
     (entries, says)
@@ -259,8 +259,9 @@ fn spare_copies(seen: &Seen, one: &OrdinalStatus) -> Vec<Retained> {
         return Vec::new();
     }
     let number = one.ordinal.to_string();
-    let is_told =
-        |name: String| one.active_claim == name || one.retained.iter().any(|old| old.claim == name);
+    let is_told = |name: String| {
+        one.active_claim == name || one.retained_claims.iter().any(|old| old.claim == name)
+    };
     let is_spare = |claim: &&PersistentVolumeClaim| {
         seen.keeps(claim)
             && claim.labels().get(ORDINAL) == Some(&number)
@@ -270,7 +271,7 @@ fn spare_copies(seen: &Seen, one: &OrdinalStatus) -> Vec<Retained> {
             && !is_told(claim.name_any())
             && (seen.makes_claims() || is_early_copy(seen, &claim.name_any()))
     };
-    let most = (MOST_RETAINED - 1).saturating_sub(one.retained.len());
+    let most = (MOST_RETAINED - 1).saturating_sub(one.retained_claims.len());
     let spare = seen.claims.values().filter(is_spare).take(most).map(retained_from_now);
     spare.map(|one| Retained { spare: true, ..one }).collect()
 }
@@ -351,7 +352,8 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
     // was proved unused may lack writes, and is not newer.
     let mut copied: Vec<String> = Vec::new();
     for copy in &its {
-        let is_filled = seen.filling(copy).is_some_and(|told| told.phase == FillingPhase::Filled);
+        let is_filled =
+            seen.filling(copy).is_some_and(|told| told.phase == FillingPhase::Succeeded);
         let source = seen.sources.get(copy).filter(|_| is_filled);
         let from = source.map(|source| &source.spec.source_pvc_ref.name);
         let Some(from) = from.filter(|from| *from != copy && its.contains(from)) else { continue };
@@ -441,10 +443,10 @@ fn holds_others_up(seen: &Seen, one: &OrdinalStatus) -> bool {
 fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
     let phases: BTreeSet<u8> = says.iter().filter_map(|one| one.phase).map(weight).collect();
     let problem = says.iter().find_map(|one| one.problem.clone());
-    let heaviest = phases.last().map_or(AutoscalerPhase::Settled, |weight| of_weight(*weight));
+    let heaviest = phases.last().map_or(AutoscalerPhase::InSync, |weight| of_weight(*weight));
     let is_idle = matches!(
         heaviest,
-        AutoscalerPhase::Settled | AutoscalerPhase::Growing | AutoscalerPhase::Shrinking
+        AutoscalerPhase::InSync | AutoscalerPhase::Growing | AutoscalerPhase::Shrinking
     );
     status.phase = if is_idle && problem.is_some() { AutoscalerPhase::Waiting } else { heaviest };
     status.workload = Some(bounded(&seen.autoscaler.spec.workload().to_string()));
@@ -467,7 +469,8 @@ pub(super) fn bounded(text: &str) -> String {
 /// Returns true if a pod has its claim as the template demands.
 fn is_settled(seen: &Seen, entry: &OrdinalStatus) -> bool {
     let claim = seen.claim(&entry.active_claim).filter(|claim| is_bound(claim));
-    let is_usable = !seen.superseded.contains_key(&entry.active_claim) && entry.reopened.is_none();
+    let is_usable =
+        !seen.superseded.contains_key(&entry.active_claim) && entry.reactivated_volume.is_none();
     seen.has_pod(entry.ordinal)
         && entry.swap.is_none()
         && is_usable
@@ -483,10 +486,10 @@ fn is_settled(seen: &Seen, entry: &OrdinalStatus) -> bool {
 /// Returns the rank of a phase, if there are several.
 fn weight(phase: AutoscalerPhase) -> u8 {
     match phase {
-        AutoscalerPhase::Settled => 0,
+        AutoscalerPhase::InSync => 0,
         AutoscalerPhase::Growing => 1,
         AutoscalerPhase::Shrinking => 2,
-        AutoscalerPhase::Recommending => 3,
+        AutoscalerPhase::DryRun => 3,
         AutoscalerPhase::Waiting | AutoscalerPhase::Unknown => 4,
         AutoscalerPhase::Failed => 5,
         AutoscalerPhase::Swapping => 6,
@@ -495,10 +498,10 @@ fn weight(phase: AutoscalerPhase) -> u8 {
 
 fn of_weight(heavy: u8) -> AutoscalerPhase {
     let all = [
-        AutoscalerPhase::Settled,
+        AutoscalerPhase::InSync,
         AutoscalerPhase::Growing,
         AutoscalerPhase::Shrinking,
-        AutoscalerPhase::Recommending,
+        AutoscalerPhase::DryRun,
         AutoscalerPhase::Waiting,
         AutoscalerPhase::Failed,
         AutoscalerPhase::Swapping,
@@ -508,7 +511,7 @@ fn of_weight(heavy: u8) -> AutoscalerPhase {
 
 /// The size that a claim is to have.
 pub(super) fn size_of(seen: &Seen, entry: &OrdinalStatus) -> Quantity {
-    super::size::wanted(&seen.autoscaler.spec, entry.grown.as_ref())
+    super::size::wanted(&seen.autoscaler.spec, entry.autoscaled_size.as_ref())
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ impl Keeper {
         let namespace = seen.autoscaler.namespace().unwrap_or_default();
         let status = seen.autoscaler.status.clone().unwrap_or_default();
         for one in status.ordinals {
-            let is_it = |swap: &Swap| swap.phase == SwapPhase::Exchanging && !one.is_shrinking();
+            let is_it = |swap: &Swap| swap.phase == SwapPhase::Rebinding && !one.is_shrinking();
             let Some(swap) = one.swap.as_ref().filter(|swap| is_it(swap)) else { continue };
             let (active, volume) = (&one.active_claim, swap.volume.as_deref().unwrap_or_default());
             let pair = self.pair(&namespace, active, &swap.claim, None).await?;
@@ -300,7 +300,7 @@ fn knows(keeper: &PvcAutoscaler, active: &str, copy: &str) -> bool {
     let ordinals = keeper.status.iter().flat_map(|status| &status.ordinals);
     let mut swaps =
         ordinals.filter(|one| one.active_claim == active).filter_map(|one| one.swap.as_ref());
-    swaps.any(|swap| swap.phase == SwapPhase::Exchanging && swap.claim == copy)
+    swaps.any(|swap| swap.phase == SwapPhase::Rebinding && swap.claim == copy)
 }
 
 /// Returns namespace, claim names and annotation of an exchange from a PersistentVolume.

@@ -17,7 +17,7 @@ use crate::cluster::{NotDone, UnreadableSize, Wish, requested};
 impl Turn<'_> {
     /// Returns true if the claim retains its name in the present swap.
     pub(super) fn keeps_name(&self) -> bool {
-        self.entry.swap.as_ref().is_some_and(|swap| swap.keeps_name)
+        self.entry.swap.as_ref().is_some_and(|swap| swap.preserves_name)
     }
 
     /// Returns why a claim cannot get another volume under its name, before anything is stopped.
@@ -122,7 +122,7 @@ impl Turn<'_> {
         let size = self.seen.claim(&name).filter(|_| self.returns()).map(size_with);
         let Ok(size) = size.transpose() else { return };
         let swap = self.swap_mut();
-        (swap.phase, swap.digest, swap.volume) = (SwapPhase::Exchanging, digest, volume);
+        (swap.phase, swap.checksum, swap.volume) = (SwapPhase::Rebinding, digest, volume);
         (swap.size, swap.wait_start_time) = (size, None);
         self.exchange();
     }
@@ -130,7 +130,7 @@ impl Turn<'_> {
     /// Exchanges the volumes of the claims, then updates the claim with its present size.
     pub(super) fn exchange(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
-        self.go_on(SwapPhase::Exchanging, None, None);
+        self.go_on(SwapPhase::Rebinding, None, None);
         if self.entry.is_shrinking() {
             return self.tell_size();
         }
@@ -235,8 +235,8 @@ impl Turn<'_> {
         if let Some(claim) = seen.claim(&copy) {
             let fence = self.last_fence(&copy);
             let uid = uid(&claim.metadata).to_owned();
-            self.entry.retained.retain(|old| old.claim != copy);
-            self.entry.retained.push(Retained {
+            self.entry.retained_claims.retain(|old| old.claim != copy);
+            self.entry.retained_claims.push(Retained {
                 claim: claim.name_any(),
                 uid,
                 fence,
@@ -248,14 +248,14 @@ impl Turn<'_> {
             self.note_return();
         }
         let swap = self.swap_mut();
-        (swap.fence, swap.detached_time, swap.reopened) = (None, None, None);
+        (swap.fence, swap.detached_time, swap.reactivated_volume) = (None, None, None);
         swap.wait_start_time = None;
         let (change, generation, start_time) =
-            (swap.change.clone(), swap.generation, swap.start_time.clone());
+            (swap.summary.clone(), swap.generation, swap.start_time.clone());
         self.entry.shrink = smaller.map(|to| InPlace {
-            phase: InPlacePhase::Telling,
+            phase: InPlacePhase::UpdatingClaim,
             to,
-            change,
+            summary: change,
             generation,
             start_time,
             ..InPlace::default()

@@ -346,7 +346,8 @@ impl Seen {
     pub fn leave_out_taken(&mut self) {
         let is_another = |one: &OrdinalStatus, name: &str| {
             let Some(claim) = self.claims.get(name) else { return false };
-            let is_made = one.swap.as_ref().is_some_and(|swap| swap.claim == name && !swap.returns);
+            let is_made =
+                one.swap.as_ref().is_some_and(|swap| swap.claim == name && !swap.is_rollback);
             match one.known_uid(name) {
                 Some(known) => uid(&claim.metadata) != known,
                 None => is_made && !is_copy(claim),
@@ -423,7 +424,7 @@ impl Seen {
     pub fn returns(&self, claim: &str) -> bool {
         let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let mut its = ordinals.filter(|one| one.active_claim == claim);
-        its.any(|one| one.swap.as_ref().is_some_and(|swap| swap.returns))
+        its.any(|one| one.swap.as_ref().is_some_and(|swap| swap.is_rollback))
     }
 
     /// Returns ordinals without a status, limited in number: each may cost reads.

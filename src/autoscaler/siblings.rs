@@ -16,9 +16,9 @@ use crate::autoscaler::turn::Turn;
 
 /// Returns true if the pod of an entry is stopped for it, or is about to be.
 fn is_stopped(one: &OrdinalStatus) -> bool {
-    use SwapPhase::{Draining, Exchanging, Fenced, FinalCopy, RollingBack};
+    use SwapPhase::{Draining, Fenced, FinalCopy, Rebinding, RollingBack};
     let phase = one.swap.as_ref().map(|swap| swap.phase);
-    matches!(phase, Some(Draining | Fenced | FinalCopy | Exchanging | RollingBack))
+    matches!(phase, Some(Draining | Fenced | FinalCopy | Rebinding | RollingBack))
 }
 
 /// Returns true if an operation is in progress that stops a pod, or will.
@@ -101,7 +101,7 @@ impl Turn<'_> {
             return false;
         }
         let swap = self.swap_mut();
-        (swap.phase, swap.pod_stop_time) = (SwapPhase::Planned, None);
+        (swap.phase, swap.pod_stop_time) = (SwapPhase::Pending, None);
         self.waits_for_siblings()
     }
 }

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::{
-    Autoscale, Grown, OrdinalStatus, Peak, PvcAutoscalerSpec, Quantity, Shrink, Span,
+    Autoscale, AutoscaledSize, OrdinalStatus, PeakUsage, PvcAutoscalerSpec, Quantity, Shrink, Span,
 };
 use crate::autoscaler::seen::Usage;
 use crate::bytes::Bytes;
@@ -42,7 +42,7 @@ pub(super) struct Sized<'a> {
     /// Present capacity.
     pub capacity: Quantity,
     /// Last automatic size.
-    pub grown: Option<&'a Grown>,
+    pub grown: Option<&'a AutoscaledSize>,
     /// Usage that its node reported.
     pub usage: Option<Usage>,
     /// Node that has not reported since, because its node plugin does not respond.
@@ -52,7 +52,7 @@ pub(super) struct Sized<'a> {
     /// The largest size of the other claims of the workload.
     pub others: Quantity,
     /// Recent maximum of the usage.
-    pub peak: Option<&'a Peak>,
+    pub peak: Option<&'a PeakUsage>,
     /// Minimum size of a shrink.
     pub least: Quantity,
 }
@@ -65,11 +65,11 @@ impl Decision {
 
 /// Returns the desired size: that of the template, or the later automatic size. Only a policy that says so
 /// allows less than the template.
-pub(crate) fn wanted(spec: &PvcAutoscalerSpec, grown: Option<&Grown>) -> Quantity {
+pub(crate) fn wanted(spec: &PvcAutoscalerSpec, grown: Option<&AutoscaledSize>) -> Quantity {
     let template = spec.volume_claim_template.spec.resources.requests.storage;
     let least = spec.autoscale.as_ref().and_then(|policy| policy.shrink.as_ref()?.min_size);
-    let since = grown.filter(|grown| grown.from == template);
-    since.map_or(template, |grown| grown.to.max(template.min(least.unwrap_or(template))))
+    let since = grown.filter(|grown| grown.template_size == template);
+    since.map_or(template, |grown| grown.size.max(template.min(least.unwrap_or(template))))
 }
 
 /// Decides whether to resize a claim. Without a current usage sample there is no decision.
@@ -81,7 +81,7 @@ pub(super) fn decide(policy: &Autoscale, claim: &Sized<'_>, now: Timestamp) -> D
         return Decision::stay(format!("its volume is growing to {}", claim.requested));
     }
     let with_others = claim.others.min(policy.max_size);
-    if policy.together && with_others > claim.requested {
+    if policy.uniform_size && with_others > claim.requested {
         let why = format!(
             "another claim of the workload has {}, and all grow together: it grows from {} to {with_others}",
             claim.others, claim.requested
@@ -106,7 +106,7 @@ fn sample(claim: &Sized<'_>) -> Result<Usage, String> {
     let usage = usage.ok_or_else(|| "its node has not reported its usage".to_owned())?;
     // From before it grew: a node reports again as soon as the file system has its new size. Times in
     // objects are in whole seconds.
-    let grown_at = claim.grown.and_then(|grown| grown.at.as_ref());
+    let grown_at = claim.grown.and_then(|grown| grown.decision_time.as_ref());
     if grown_at.is_some_and(|Time(at)| *at >= usage.at) {
         return Err("its node has not reported its usage since it grew".to_owned());
     }
@@ -115,13 +115,13 @@ fn sample(claim: &Sized<'_>) -> Result<Usage, String> {
 
 fn by_use(policy: &Autoscale, claim: &Sized<'_>, usage: Usage, now: Timestamp) -> Decision {
     let (percent, of) = fullest(usage);
-    let limit = policy.grow_at.unsigned_abs().into();
+    let limit = policy.grow_at_percent.unsigned_abs().into();
     let says = format!("{percent} % of its {of} are used");
-    let fills = policy.grow_within.filter(|within| {
+    let fills = policy.grow_before_full.filter(|within| {
         let left = forecast::until_full(usage, now);
         left.is_some_and(|left| left < SignedDuration::try_from(within.0).unwrap_or_default())
     });
-    let says = match (fills, policy.grow_within) {
+    let says = match (fills, policy.grow_before_full) {
         (Some(within), _) => {
             format!("{says}, and at the present rate it would be full within {within}")
         }
@@ -157,9 +157,9 @@ fn by_use(policy: &Autoscale, claim: &Sized<'_>, usage: Usage, now: Timestamp) -
 /// Decides after an expansion failed for lack of free space.
 fn after_refusal(policy: &Autoscale, claim: &Sized<'_>, words: &str) -> Decision {
     let (has, wants) = (claim.capacity, claim.requested);
-    let is_own = claim.grown.is_some_and(|grown| grown.to == wants);
+    let is_own = claim.grown.is_some_and(|grown| grown.size == wants);
     // Of those that are to be of one size none makes do with less: the others could not follow.
-    let less = step::halved(policy, has, wants).filter(|_| is_own && !policy.together);
+    let less = step::halved(policy, has, wants).filter(|_| is_own && !policy.uniform_size);
     match less {
         Some(to) => Decision {
             resize: Some(Resize::Lower(to)),
@@ -173,7 +173,7 @@ fn after_refusal(policy: &Autoscale, claim: &Sized<'_>, words: &str) -> Decision
 
 /// Returns the recent maximum usage of a claim that may shrink; `None` where none may, or where the
 /// window starts again.
-pub(super) fn peak(policy: &Autoscale, claim: &Sized<'_>, now: Timestamp) -> Option<Peak> {
+pub(super) fn peak(policy: &Autoscale, claim: &Sized<'_>, now: Timestamp) -> Option<PeakUsage> {
     let shrink = shrink_of(policy)?;
     let usage = sample(claim).ok().filter(|_| claim.requested <= claim.capacity)?;
     shrink::peak(policy, shrink, claim, usage, now)
@@ -195,17 +195,18 @@ pub(super) fn next_look(
     entry: &OrdinalStatus,
     now: Timestamp,
 ) -> Option<Timestamp> {
-    let grown = entry.grown.as_ref();
-    let rest = grown.and_then(|grown| Some(after(grown.at.as_ref()?.0, policy.cool_down)));
+    let grown = entry.autoscaled_size.as_ref();
+    let rest =
+        grown.and_then(|grown| Some(after(grown.decision_time.as_ref()?.0, policy.cool_down)));
     let shrinks = shrink_of(policy)
         .into_iter()
-        .flat_map(|shrink| shrink::looks(shrink, entry.peak.as_ref(), grown, now));
+        .flat_map(|shrink| shrink::looks(shrink, entry.peak_usage.as_ref(), grown, now));
     rest.into_iter().chain(shrinks).filter(|at| *at > now).min()
 }
 
 /// Returns the shrink policy. Claims of uniform size do not shrink automatically: none could alone.
 fn shrink_of(policy: &Autoscale) -> Option<&Shrink> {
-    policy.shrink.as_ref().filter(|_| !policy.together)
+    policy.shrink.as_ref().filter(|_| !policy.uniform_size)
 }
 
 /// Returns the most used resource, in percent: bytes or inodes. A file system without an inode limit has
@@ -225,8 +226,12 @@ fn fullest(usage: Usage) -> (u64, &'static str) {
     }
 }
 
-fn resting(policy: &Autoscale, grown: Option<&Grown>, now: Timestamp) -> Option<Timestamp> {
-    let Time(at) = grown?.at.as_ref()?;
+fn resting(
+    policy: &Autoscale,
+    grown: Option<&AutoscaledSize>,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let Time(at) = grown?.decision_time.as_ref()?;
     Some(after(*at, policy.cool_down)).filter(|until| *until > now)
 }
 

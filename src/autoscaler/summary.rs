@@ -66,11 +66,11 @@ impl Record for AutoscalerSummary {
         let PvcAutoscaler { metadata, spec, status } = one;
         let ordinals = status.map(|status| status.ordinals).unwrap_or_default();
         let claims = ordinals.iter().flat_map(|one| {
-            let retained = one.retained.iter().map(|old| &old.claim);
+            let retained = one.retained_claims.iter().map(|old| &old.claim);
             retained.chain([&one.active_claim]).map(|name| name.as_str().into())
         });
         let is_busy = |one: &OrdinalStatus| {
-            let is_fenced = one.retained.iter().any(|old| old.fence.is_some());
+            let is_fenced = one.retained_claims.iter().any(|old| old.fence.is_some());
             one.swap.is_some() || one.shrink.is_some() || is_fenced
         };
         AutoscalerSummary {

@@ -36,7 +36,7 @@ impl Turn<'_> {
         };
         let there = self.seen.claim(&self.new_claim()).filter(is_ours);
         let there = there.map(|claim| uid(&claim.metadata).to_owned());
-        if let Some(swap) = self.entry.swap.as_mut().filter(|swap| !swap.returns) {
+        if let Some(swap) = self.entry.swap.as_mut().filter(|swap| !swap.is_rollback) {
             swap.claim_uid = swap.claim_uid.take().or(there);
         }
     }
@@ -93,7 +93,7 @@ impl Turn<'_> {
         let filling = self.seen.filling(&name).cloned().unwrap_or_default();
         if let Some(why) = self.copies_another(&name) {
             if self.is_used(&name) {
-                self.switch(filling.digest);
+                self.switch(filling.checksum);
             } else {
                 self.give_up(&why);
             }
@@ -102,7 +102,7 @@ impl Turn<'_> {
         if !self.is_known_unused() && self.has_content(&name) {
             // What the pod writes there is nowhere else.
             if self.is_used(&name) {
-                self.switch(filling.digest);
+                self.switch(filling.checksum);
             } else {
                 self.give_up(&filled_too_early(&name, &from));
             }
@@ -122,10 +122,10 @@ impl Turn<'_> {
         }
         match filling.phase {
             // Only a verified claim becomes the active one, whoever has bound it.
-            FillingPhase::Filled if is_of_use && self.keeps_name() => {
-                return self.begin_exchange(filling.digest);
+            FillingPhase::Succeeded if is_of_use && self.keeps_name() => {
+                return self.begin_exchange(filling.checksum);
             }
-            FillingPhase::Filled if is_of_use => return self.switch(filling.digest),
+            FillingPhase::Succeeded if is_of_use => return self.switch(filling.checksum),
             FillingPhase::Failed if !is_paused && self.seen.has_failed(&name) => {
                 return self.fail(filling);
             }
@@ -160,14 +160,14 @@ impl Turn<'_> {
     pub(super) fn has_content(&self, name: &str) -> bool {
         let filling = self.seen.filling(name).map(|filling| filling.phase);
         self.seen.claim(name).is_some_and(is_bound)
-            || matches!(filling, Some(FillingPhase::Binding | FillingPhase::Filled))
+            || matches!(filling, Some(FillingPhase::Binding | FillingPhase::Succeeded))
     }
 
     /// Returns true if the new claim has a volume with the complete content, as the populator noted in its status
     /// or on the PersistentVolume: another client that binds the claim can write neither.
     pub(super) fn is_filled(&self, name: &str) -> bool {
         let is_told =
-            self.seen.filling(name).is_some_and(|filling| filling.phase == FillingPhase::Filled);
+            self.seen.filling(name).is_some_and(|filling| filling.phase == FillingPhase::Succeeded);
         self.seen.claim(name).is_some_and(is_bound)
             && (is_told || self.seen.handed_over.contains(name))
     }
@@ -191,7 +191,7 @@ impl Turn<'_> {
     /// Returns true if the new claim may have been populated from another claim than that of the
     /// pod.
     fn is_of_another(&self, name: &str) -> bool {
-        let mut spare = self.entry.retained.iter().filter(|old| old.spare);
+        let mut spare = self.entry.retained_claims.iter().filter(|old| old.spare);
         self.copies_another(name).is_some() || spare.any(|old| old.claim == name)
     }
 
@@ -253,9 +253,9 @@ impl Turn<'_> {
 
     /// Ends the pre-copy, which has the old volume open.
     fn end_rounds(&mut self, name: &str, phase: FillingPhase) {
-        let is_ahead = matches!(phase, FillingPhase::Ahead | FillingPhase::Failed);
+        let is_ahead = matches!(phase, FillingPhase::PreCopied | FillingPhase::Failed);
         let source = self.seen.sources.get(name).filter(|_| !is_ahead);
-        if source.is_some_and(|source| source.spec.paused && source.spec.copy_ahead) {
+        if source.is_some_and(|source| source.spec.paused && source.spec.pre_copy) {
             self.steps.push(Step::EndRounds { claim: name.to_owned() });
         }
     }
@@ -329,7 +329,7 @@ impl Turn<'_> {
         let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
         let old = self.seen.claim(&from).map(|claim| uid(&claim.metadata).to_owned());
         let last = self.last_fence(&from);
-        self.entry.retained.push(Retained {
+        self.entry.retained_claims.push(Retained {
             claim: from.clone(),
             uid: old.unwrap_or_default(),
             fence: last,
@@ -338,7 +338,7 @@ impl Turn<'_> {
         self.entry.generation += 1;
         self.entry.active_claim.clone_from(&name);
         let swap = self.swap_mut();
-        (swap.phase, swap.digest, swap.progress, swap.message) =
+        (swap.phase, swap.checksum, swap.progress, swap.message) =
             (SwapPhase::Soaking, digest, None, None);
         (swap.fence, swap.detached_time, swap.cancellation) = (None, None, None);
         self.soak();
@@ -412,8 +412,8 @@ impl Turn<'_> {
         let name = self.new_claim();
         if self.is_whole_after_all(&name) {
             let filling = self.seen.filling(&name).cloned().unwrap_or_default();
-            self.entry.retained.retain(|old| old.claim != name);
-            return self.switch(filling.digest);
+            self.entry.retained_claims.retain(|old| old.claim != name);
+            return self.switch(filling.checksum);
         }
         let copy = self.seen.claim(&name).filter(|claim| !self.returns() && is_fillable(claim));
         self.steps.extend(copy.map(drop_as_seen));
@@ -481,8 +481,8 @@ impl Turn<'_> {
             is_bound(claim) && !is_ending(&claim.metadata) && !is_used
         };
         let Some(claim) = claim.filter(is_spare) else { return false };
-        if self.entry.retained.iter().all(|old| old.claim != name) {
-            self.entry.retained.push(Retained { spare: true, ..retained_from_now(claim) });
+        if self.entry.retained_claims.iter().all(|old| old.claim != name) {
+            self.entry.retained_claims.push(Retained { spare: true, ..retained_from_now(claim) });
         }
         true
     }
@@ -556,11 +556,11 @@ impl Turn<'_> {
         let is_used = has_active && seen.is_ready_with(self.entry.ordinal, &active);
         let is_paused = spec.rollout.as_ref().is_some_and(|rollout| rollout.paused);
         let may_delete = is_used && !is_paused && spec.mode == AutoscalerMode::Enforce;
-        let retained = self.entry.retained.iter().map(|old| &old.claim);
+        let retained = self.entry.retained_claims.iter().map(|old| &old.claim);
         let needed: BTreeSet<String> =
             retained.filter(|claim| self.is_needed_again(claim)).cloned().collect();
         let steps = &mut self.steps;
-        self.entry.retained.retain_mut(|old| {
+        self.entry.retained_claims.retain_mut(|old| {
             let there = seen.claim(&old.claim).filter(|claim| uid(&claim.metadata) == old.uid);
             let Some(claim) = there else { return false };
             let is_needed = needed.contains(&old.claim);

@@ -58,14 +58,14 @@ impl<'a> Turn<'a> {
             None if turn.entry.is_shrinking() => turn.shrink_in_place(),
             None if others_wait => turn.keep(&mut 0),
             None => turn.keep(may_stop),
-            Some(SwapPhase::Planned | SwapPhase::Draining | SwapPhase::Fenced)
+            Some(SwapPhase::Pending | SwapPhase::Draining | SwapPhase::Fenced)
                 if turn.returns() =>
             {
                 turn.go_back();
             }
-            Some(SwapPhase::Planned | SwapPhase::HotCopy) => turn.prepare(),
+            Some(SwapPhase::Pending | SwapPhase::PreCopy) => turn.prepare(),
             Some(SwapPhase::Draining | SwapPhase::Fenced | SwapPhase::FinalCopy) => turn.copy(),
-            Some(SwapPhase::Exchanging) => turn.exchange(),
+            Some(SwapPhase::Rebinding) => turn.exchange(),
             Some(SwapPhase::Soaking) => turn.soak(),
             Some(SwapPhase::RollingBack) => turn.roll_back(),
             Some(SwapPhase::Failed) if turn.is_due() => turn.try_again(may_stop),
@@ -146,7 +146,7 @@ impl<'a> Turn<'a> {
         else {
             return;
         };
-        if swap.by_itself {
+        if swap.automatic {
             self.entry.swap = None;
             self.take_back_shrink();
         } else if swap.generation != now {
@@ -231,7 +231,7 @@ impl<'a> Turn<'a> {
     /// Writes the present labels and annotations of the template to the claim.
     fn mark(&mut self, claim: &PersistentVolumeClaim) {
         let spec = &self.seen.autoscaler.spec;
-        if spec.mode == AutoscalerMode::Recommend {
+        if spec.mode == AutoscalerMode::DryRun {
             return;
         }
         let missing = Marks::missing(&spec.volume_claim_template.metadata, &claim.metadata);
@@ -338,8 +338,8 @@ impl<'a> Turn<'a> {
 
     fn grow(&mut self, claim: &PersistentVolumeClaim, has: Quantity, size: Quantity) {
         let name = claim.name_any();
-        if self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend {
-            self.says.phase = Some(AutoscalerPhase::Recommending);
+        if self.seen.autoscaler.spec.mode == AutoscalerMode::DryRun {
+            self.says.phase = Some(AutoscalerPhase::DryRun);
             self.says.next = Some(format!(
                 "pod {}: claim {name} would grow, {has} → {size}; the pod continues to run",
                 self.pod()
@@ -354,8 +354,8 @@ impl<'a> Turn<'a> {
     /// Plans the replacement of a claim, and starts it if allowed.
     pub(super) fn swap(&mut self, change: String, may_stop: &mut usize) {
         self.says.phase = Some(AutoscalerPhase::Waiting);
-        if self.seen.autoscaler.spec.mode == AutoscalerMode::Recommend {
-            self.says.phase = Some(AutoscalerPhase::Recommending);
+        if self.seen.autoscaler.spec.mode == AutoscalerMode::DryRun {
+            self.says.phase = Some(AutoscalerPhase::DryRun);
         }
         let obstacle = self.obstacle().or_else(|| self.tell_of_what_lacks());
         if let Some((reason, message)) = obstacle {
@@ -387,15 +387,15 @@ impl<'a> Turn<'a> {
         *may_stop -= 1;
         let generation = self.entry.generation + 1;
         let by_itself = self.shrinks_by_itself();
-        (self.entry.peak, self.entry.shrink) = (None, None);
+        (self.entry.peak_usage, self.entry.shrink) = (None, None);
         self.entry.swap = Some(Swap {
-            phase: SwapPhase::Planned,
+            phase: SwapPhase::Pending,
             claim: make::free_name(self.seen, self.entry.ordinal, generation),
-            keeps_name,
+            preserves_name: keeps_name,
             node: self.elsewhere().map(|place| place.node.clone()),
             generation: self.seen.generation(),
-            change,
-            by_itself,
+            summary: change,
+            automatic: by_itself,
             failures: self.failures,
             start_time: Some(Time(in_seconds(self.seen.now))),
             ..Swap::default()
@@ -429,7 +429,7 @@ impl<'a> Turn<'a> {
     /// Returns the reason if one more retained claim would be the last that the status takes. Old claims are
     /// retained for their time, so a swap that the status could not list does not start.
     fn retains_too_many(&self) -> Option<(AutoscalerReason, String)> {
-        let retained = &self.entry.retained;
+        let retained = &self.entry.retained_claims;
         let oldest = retained.first().filter(|_| retained.len() >= MOST_RETAINED - 1)?;
         let message = format!(
             "pod {} has {} retained claims, and no swap starts with so many: lower spec.retention of the \

@@ -13,7 +13,7 @@ use crate::cluster::volume_of;
 use crate::volume::VolumeKey;
 
 /// Annotation of a claim: the size for which the resizer of Kubernetes was notified.
-pub const RESIZER_WOKEN_FOR: &str = "pliant.io/resizer-woken-for";
+pub const RESIZER_WOKEN_FOR: &str = "pliant.io/resizer-notified-for";
 
 /// Annotation of a claim that got another volume under its own name: the handle of that volume.
 pub const VOLUME: &str = "pliant.io/volume";
@@ -24,7 +24,7 @@ pub const CLASS: &str = "pliant.io/storage-class";
 
 /// Annotation of the PersistentVolumes of two claims while they exchange their volumes: the target
 /// state of both.
-pub const EXCHANGE: &str = "pliant.io/exchange";
+pub const EXCHANGE: &str = "pliant.io/rebind";
 
 /// Annotation of the PersistentVolume of an old claim: uid of the claim that is populated from it, once the volume
 /// is proved unused. On that of the new claim: its own uid, once it has replaced the old one.
@@ -34,7 +34,7 @@ pub const DETACHED_FOR: &str = "pliant.io/detached-for";
 pub const KEPT_BY: &str = "pliant.io/pvc-autoscaler";
 
 /// The finalizer of a claim that a swap holds.
-pub const HELD_BY_SWAP: &str = "pliant.io/swap";
+pub const HELD_BY_SWAP: &str = "pliant.io/swap-protection";
 
 /// Finalizer of a claim and its source while it is populated.
 pub const HELD_BY_POPULATOR: &str = "pliant.io/populator";

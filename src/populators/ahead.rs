@@ -1,6 +1,6 @@
 //! Passes of a pre-copy while pods use the source, and when they are enough. Pure.
 
-use crate::api::{Ahead, Filling, FillingPhase, Quantity};
+use crate::api::{Filling, FillingPhase, PreCopy, Quantity};
 use crate::bytes::Bytes;
 use crate::populators::notes::with_reason;
 use crate::populators::outcome::Round;
@@ -14,13 +14,13 @@ const MOST_ROUNDS: i32 = 8;
 /// Size that is small enough to be left to the final copy.
 const LITTLE: Bytes = Bytes::mib(64);
 
-impl Ahead {
+impl PreCopy {
     /// Returns the state after one more pass.
-    fn after(before: Option<&Ahead>, round: Round, pod: &str) -> Ahead {
-        Ahead {
+    fn after(before: Option<&PreCopy>, round: Round, pod: &str) -> PreCopy {
+        PreCopy {
             rounds: before.map_or(0, |before| before.rounds) + 1,
             bytes: Quantity(Bytes::new(round.bytes)),
-            changing: i64::try_from(round.changing).unwrap_or(i64::MAX),
+            changed_files: i64::try_from(round.changing).unwrap_or(i64::MAX),
             seconds: i64::try_from(round.seconds).unwrap_or(i64::MAX),
             pod: pod.to_owned(),
         }
@@ -28,8 +28,8 @@ impl Ahead {
 
     /// Returns true if a further pass would hardly reduce the final copy: this one wrote little, or at
     /// least half of the one before, because as much is written meanwhile.
-    fn is_enough(&self, before: Option<&Ahead>) -> bool {
-        let half = |before: &Ahead| Bytes::new(before.bytes.0.get() / 2);
+    fn is_enough(&self, before: Option<&PreCopy>) -> bool {
+        let half = |before: &PreCopy| Bytes::new(before.bytes.0.get() / 2);
         self.rounds >= MOST_ROUNDS
             || self.bytes.0 <= LITTLE
             || before.is_some_and(|before| self.bytes.0 >= half(before))
@@ -39,17 +39,18 @@ impl Ahead {
 impl Seen {
     /// Reports the end of a pass, once.
     pub fn end_round(&self, pod: &str, round: Round) -> Vec<Step> {
-        let before = self.told().and_then(|told| told.ahead.as_ref());
+        let before = self.told().and_then(|told| told.pre_copy.as_ref());
         if before.is_some_and(|before| before.pod == pod) {
             return Vec::new();
         }
-        let ahead = Ahead::after(before, round, pod);
+        let ahead = PreCopy::after(before, round, pod);
         let waits = self.fill().and_then(|fill| fill.ahead_of.as_ref());
         let waits = waits.filter(|_| ahead.is_enough(before));
-        let phase = if waits.is_some() { FillingPhase::Ahead } else { FillingPhase::Filling };
+        let phase =
+            if waits.is_some() { FillingPhase::PreCopied } else { FillingPhase::Populating };
         let filling = self.filling(phase);
         let filling = Filling {
-            ahead: Some(ahead),
+            pre_copy: Some(ahead),
             pod: None,
             next_retry_time: None,
             failures: 0,
@@ -63,12 +64,13 @@ impl Seen {
 
     /// Reports what the final copy waits for, after the pre-copy.
     pub fn stay_ahead(&self, (reason, message): &(PopulatorReason, String)) -> Vec<Step> {
-        self.say(with_reason(self.filling(FillingPhase::Ahead), *reason, message))
+        self.say(with_reason(self.filling(FillingPhase::PreCopied), *reason, message))
     }
 
     /// Formats the progress of a pod, with the pass of a pre-copy.
     pub fn in_round(&self, progress: &Progress) -> String {
-        let rounds = self.told().and_then(|told| told.ahead.as_ref()).map_or(0, |told| told.rounds);
+        let rounds =
+            self.told().and_then(|told| told.pre_copy.as_ref()).map_or(0, |told| told.rounds);
         match self.pod.as_ref().filter(|pod| make::is_ahead(pod)) {
             Some(_) => format!("pass {}: {progress}", rounds + 1),
             None => progress.to_string(),
@@ -82,8 +84,11 @@ mod tests {
 
     #[test]
     fn rounds_are_made_for_as_long_as_they_help() {
-        let ahead =
-            |rounds, mib| Ahead { rounds, bytes: Quantity(Bytes::mib(mib)), ..Ahead::default() };
+        let ahead = |rounds, mib| PreCopy {
+            rounds,
+            bytes: Quantity(Bytes::mib(mib)),
+            ..PreCopy::default()
+        };
         for (rounds, mib, before, expected) in [
             (1, 1000, None, false),
             (1, 64, None, true),

@@ -15,10 +15,10 @@ use crate::populators::{Fill, LABEL, SELECTED_NODE, Settings};
 const GENERATION: &str = "pliant.io/generation";
 
 /// Annotation of a populator pod that only runs a pre-copy: it does not complete its volume.
-const AHEAD: &str = "pliant.io/copies-ahead";
+const AHEAD: &str = "pliant.io/pre-copy";
 
 /// Annotation of a populator pod that only probes whether its volume could be populated.
-const PROBES: &str = "pliant.io/probes";
+const PROBES: &str = "pliant.io/probe";
 
 /// Annotation of pods and temporary claims: the claim that is populated, for users.
 const CLAIM: &str = "pliant.io/claim";

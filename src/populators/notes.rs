@@ -46,7 +46,7 @@ impl Seen {
             ..Filling::default()
         };
         let second_claim = before.second_claim;
-        let base = Filling { ahead: before.ahead, fence: before.fence, second_claim, ..base };
+        let base = Filling { pre_copy: before.pre_copy, fence: before.fence, second_claim, ..base };
         if again {
             return base; // Another specification: failures of the previous one do not count.
         }
@@ -54,7 +54,7 @@ impl Seen {
             failures: before.failures,
             next_retry_time: before.next_retry_time,
             pod: before.pod,
-            digest: before.digest,
+            checksum: before.checksum,
             start_time: before.start_time,
             probe_time: before.probe_time,
             ..base
@@ -173,9 +173,9 @@ impl Seen {
 
     /// Reports the progress of the pod, if that is due.
     pub fn progress(&self, pod: &str, progress: Option<&Progress>) -> Vec<Step> {
-        let mut filling = self.filling(FillingPhase::Filling);
+        let mut filling = self.filling(FillingPhase::Populating);
         (filling.pod, filling.next_retry_time) = (Some(pod.to_owned()), None);
-        let told = self.told().filter(|told| told.phase == FillingPhase::Filling);
+        let told = self.told().filter(|told| told.phase == FillingPhase::Populating);
         let told = told.filter(|told| told.pod == filling.pod && told.reason.is_none());
         let last = told.and_then(|told| told.last_progress_time.as_ref());
         let pause = self.pause_of_progress();
@@ -188,7 +188,7 @@ impl Seen {
                 filling.progress = Some(self.in_round(progress));
                 filling.percent = progress.percent();
                 filling.bytes = Some(bytes(progress));
-                filling.of = progress.of.map(size);
+                filling.total_bytes = progress.of.map(size);
                 filling.rate = progress.rate.map(size);
                 filling.seconds_left = progress.left.and_then(|left| i64::try_from(left).ok());
                 filling.last_progress_time = Some(Time(self.now));
@@ -202,7 +202,7 @@ impl Seen {
     /// Returns why a running pod counts as stalled: its log shows the same number of bytes for long. A pod
     /// without a readable log does not count.
     pub fn copies_nothing(&self, pod: &Pod) -> Option<String> {
-        let told = self.told_of(pod).filter(|told| told.phase == FillingPhase::Filling)?;
+        let told = self.told_of(pod).filter(|told| told.phase == FillingPhase::Populating)?;
         let progress = self.progress.as_ref()?;
         let Time(since) = told.last_progress_time.as_ref()?;
         let stalls = self.now.duration_since(*since) >= STALLED;
@@ -226,7 +226,7 @@ impl Seen {
             return Vec::new();
         }
         let id = uid(&pod.metadata).to_owned();
-        let begun = || Filling { pod: Some(id), ..self.filling(FillingPhase::Filling) };
+        let begun = || Filling { pod: Some(id), ..self.filling(FillingPhase::Populating) };
         let filling = self.told_of(pod).cloned().unwrap_or_else(begun);
         self.say(with_reason(Filling { next_retry_time: None, ..filling }, stalled, why))
     }

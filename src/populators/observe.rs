@@ -45,7 +45,7 @@ impl<S: Source> Populator<S> {
         let told = source.as_ref().and_then(|source| source.status()?.of(uid(&claim.metadata)));
         let recorded = told.and_then(|told| told.pod.as_deref());
         // One whose pass is in the status is to be deleted, and still exists.
-        let counted = told.and_then(|told| Some(told.ahead.as_ref()?.pod.as_str()));
+        let counted = told.and_then(|told| Some(told.pre_copy.as_ref()?.pod.as_str()));
         let is_ours = |pod: &Pod| {
             let id = Some(uid(&pod.metadata));
             source.is_none() || recorded == id || counted == id

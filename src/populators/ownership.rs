@@ -118,7 +118,7 @@ impl Seen {
         }
         if self.made_pod(pod).is_some_and(|wanted| runs_as(pod, &wanted)) {
             let tries = make::is_probe(pod);
-            let phase = if tries { FillingPhase::Provisioning } else { FillingPhase::Filling };
+            let phase = if tries { FillingPhase::Provisioning } else { FillingPhase::Populating };
             let mut filling = self.filling(phase);
             (filling.pod, filling.next_retry_time) = (Some(uid(&pod.metadata).to_owned()), None);
             return self.say(filling);

@@ -85,7 +85,7 @@ fn prepare(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         return seen.stay_ahead(waits);
     }
     if let Some(told) = seen.told()
-        && (told.phase, told.generation) == (FillingPhase::Filling, source.generation)
+        && (told.phase, told.generation) == (FillingPhase::Populating, source.generation)
         && told.pod.is_some()
     {
         let message = "its pod is gone, and its outcome is unknown";
@@ -201,7 +201,7 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         filling.start_time = filling.start_time.or(Some(Time(seen.now)));
         (filling.next_retry_time, filling.pod) = (None, None);
         // Those of another volume.
-        (filling.ahead, filling.fence, filling.probe_time) = (None, None, None);
+        (filling.pre_copy, filling.fence, filling.probe_time) = (None, None, None);
         filling.second_claim = None;
         let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);
         let source_held = (!source.is_held).then_some(Step::HoldSource);
@@ -216,7 +216,7 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     }
     if seen.is_unrecorded {
         let mut filling = seen.filling(FillingPhase::Provisioning);
-        (filling.ahead, filling.fence, filling.pod) = (None, None, None); // Those of another volume.
+        (filling.pre_copy, filling.fence, filling.pod) = (None, None, None); // Those of another volume.
         filling.second_claim = Some(uid(&prime.metadata).to_owned());
         return seen.say(filling);
     }
@@ -367,7 +367,7 @@ fn bind(seen: &Seen, pod: &str, digest: Option<String>, bytes: u64) -> Vec<Step>
         return anew(seen, Some(pod), &why);
     }
     let mut filling = seen.filling(FillingPhase::Binding);
-    (filling.pod, filling.digest, filling.next_retry_time) = (Some(pod.to_owned()), digest, None);
+    (filling.pod, filling.checksum, filling.next_retry_time) = (Some(pod.to_owned()), digest, None);
     filling.bytes = Some(Quantity(Bytes::new(bytes)));
     if !seen.is_of_prime() {
         return seen.say(filling); // It is not known to be bound yet.
@@ -427,10 +427,12 @@ fn done(seen: &Seen) -> Vec<Step> {
     let pv = seen.pv.as_ref().map(ResourceExt::name_any).unwrap_or_default();
     let text = format!("the claim is populated: its volume is {pv}");
     let tell = Step::Tell(PopulatorReason::PopulatorFinished, text);
-    if seen.source.is_none() || seen.told().is_some_and(|told| told.phase == FillingPhase::Filled) {
+    if seen.source.is_none()
+        || seen.told().is_some_and(|told| told.phase == FillingPhase::Succeeded)
+    {
         return vec![tell];
     }
-    let mut filling = seen.filling(FillingPhase::Filled);
+    let mut filling = seen.filling(FillingPhase::Succeeded);
     filling.bytes = seen.told().and_then(|told| told.bytes);
     filling.completion_time = Some(Time(seen.now));
     filling.next_retry_time = None;

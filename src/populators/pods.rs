@@ -55,8 +55,8 @@ mod tests {
         for text in [
             "",
             r#"{"hostNetwork":true}"#,
-            r#"{"labels":{"pliant.io/fill":"u"}}"#,
-            r#"{"annotations":{"pliant.io/copies-ahead":"true"}}"#,
+            r#"{"labels":{"pliant.io/populator":"u"}}"#,
+            r#"{"annotations":{"pliant.io/pre-copy":"true"}}"#,
         ] {
             assert!(read(text).is_err(), "{text}");
         }

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::{Api, Client, ResourceExt};
 
-use crate::api::{Compare, PopulatorStatus, PvcSourcePopulator};
+use crate::api::{PopulatorStatus, PvcSourcePopulator, Verification};
 use crate::cluster;
 use crate::cluster::Binding;
 use crate::populators::{Far, Fill, PopulatorReason, Sight, Source, consumers, make, places};
@@ -32,7 +32,7 @@ impl Source for PvcSourcePopulator {
     }
 
     fn starts_early(&self) -> bool {
-        self.spec.start_early
+        !self.spec.wait_for_consumer
     }
 
     fn status(&self) -> Option<&PopulatorStatus> {
@@ -115,10 +115,10 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
             None => ahead(source, from, seen),
         }));
     }
-    if !seen.writers.is_empty() && !source.spec.while_in_use {
+    if !seen.writers.is_empty() && !source.spec.allow_in_use_source {
         let message = format!(
             "its source, claim {name}, is used by {}: stop it, or if it does not write, set \
-             spec.whileInUse of PvcSourcePopulator {} to true",
+             spec.allowInUseSource of PvcSourcePopulator {} to true",
             seen.writers.join(", "),
             source.name_any()
         );
@@ -152,7 +152,7 @@ fn not_ahead(
     source: &PvcSourcePopulator,
     from: &PersistentVolumeClaim,
 ) -> Option<(PopulatorReason, String)> {
-    if !source.spec.copy_ahead {
+    if !source.spec.pre_copy {
         return Some((PopulatorReason::SourcePaused, paused(source)));
     }
     let (why, name) = (not_readable_live(from)?, source.name_any());
@@ -194,9 +194,9 @@ fn fill(
         args.iter().copied().chain(device).map(str::to_owned).collect::<Vec<String>>()
     };
     let told = ["--result", "/dev/termination-log"];
-    let compare: &[&str] = match source.spec.compare {
-        Compare::Changed if !is_block => &["--compare", "changed"],
-        Compare::Changed | Compare::All | Compare::Unknown => &[],
+    let compare: &[&str] = match source.spec.verification {
+        Verification::ChangedOnly if !is_block => &["--compare", "changed"],
+        Verification::ChangedOnly | Verification::Full | Verification::Unknown => &[],
     };
     let far = Far {
         send: args(&["send", "/source"]),
@@ -247,7 +247,7 @@ mod tests {
         let source_pvc_ref = SourcePvcRef { name: "old".to_owned(), namespace: None };
         let spec = PvcSourcePopulatorSpec {
             source_pvc_ref,
-            while_in_use,
+            allow_in_use_source: while_in_use,
             ..PvcSourcePopulatorSpec::default()
         };
         PvcSourcePopulator::new("copy", spec)
@@ -308,7 +308,7 @@ mod tests {
             let is_many =
                 from.as_ref().is_some_and(|from| modes_of(from).any(|one| one.ends_with("Many")));
             let mut source = source(false);
-            (source.spec.paused, source.spec.copy_ahead) = (true, ahead);
+            (source.spec.paused, source.spec.pre_copy) = (true, ahead);
             let mut seen = seen(from, &["web"]);
             seen.nodes_of_writers = BTreeSet::from(["beta".to_owned()]);
             match sight(&source, &new(mode), &seen) {
@@ -355,7 +355,7 @@ mod tests {
     #[test]
     fn files_near_by_can_be_compared_in_rounds() {
         let mut source = source(false);
-        source.spec.compare = Compare::Changed;
+        source.spec.verification = Verification::ChangedOnly;
         let of = |is_block| fill(&source, "--round", is_block, None);
         let changed =
             "copy /source /target --round --compare changed --result /dev/termination-log";

@@ -145,7 +145,7 @@ impl Seen {
     pub fn is_ahead(&self) -> bool {
         let generation = self.source.as_ref().map(|source| source.generation);
         self.told().is_some_and(|told| {
-            told.phase == FillingPhase::Ahead && Some(told.generation) == generation
+            told.phase == FillingPhase::PreCopied && Some(told.generation) == generation
         })
     }
 

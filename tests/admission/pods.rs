@@ -160,10 +160,10 @@ async fn a_pod_whose_claim_gets_another_volume_waits_behind_a_gate() {
     let site = Site::start().await;
     site.api.hold_events();
     let swap =
-        json!({"phase": "Draining", "claim": "data-0-bb", "generation": 2, "keepsName": true});
+        json!({"phase": "Draining", "claim": "data-0-bb", "generation": 2, "preservesName": true});
     workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa", "swap": swap}]));
     let made = site.made("db-0").await;
-    assert_eq!(made["spec"]["schedulingGates"], json!([{"name": "pliant.io/volume-exchange"}]));
+    assert_eq!(made["spec"]["schedulingGates"], json!([{"name": "pliant.io/volume-rebind"}]));
     assert_eq!(made["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-0-aa");
 }
 
@@ -181,7 +181,7 @@ async fn a_pod_waits_behind_a_gate_while_another_claim_has_the_name_of_its_own()
         json!({"phase": phase, "claim": claim, "claimUid": uid, "generation": 2,
                "detachedTime": "2026-01-01T00:00:00Z"})
     };
-    let returns = json!({"phase": "Planned", "claim": "data-0-aa", "claimUid": "old", "returns": true,
+    let returns = json!({"phase": "Pending", "claim": "data-0-aa", "claimUid": "old", "isRollback": true,
                          "activeClaimUid": "made", "generation": 2});
     let unknown = json!({"phase": "FinalCopy", "claim": "data-0-bb", "generation": 2});
     put_claim(&site.api, "data-0-aa", "old");
@@ -199,7 +199,7 @@ async fn a_pod_waits_behind_a_gate_while_another_claim_has_the_name_of_its_own()
                 put_claim(&site.api, "data-0-bb", uid);
             }
             let gates = site.made("db-0").await["spec"]["schedulingGates"].clone();
-            let expected = json!([{"name": "pliant.io/volume-exchange"}]);
+            let expected = json!([{"name": "pliant.io/volume-rebind"}]);
             assert_eq!(gates == expected, waits, "{swap} {there:?}: {gates}");
         }
     }

@@ -17,7 +17,7 @@ use crate::play::{End, fill_pods, is_running, object};
 use crate::world::{FULL, SHOP, World, one_pod, refuse_copies, swap};
 
 fn is_fill(pod: &Value) -> bool {
-    !pod["metadata"]["labels"]["pliant.io/fill"].is_null()
+    !pod["metadata"]["labels"]["pliant.io/populator"].is_null()
 }
 
 /// Every pod that copies is refused.
@@ -52,7 +52,7 @@ fn a_pod_goes_on_while_the_pods_that_would_copy_its_claim_are_refused() {
                 condition(&status, "Stalled"),
                 ("True".to_owned(), "PopulatorCreationError".to_owned())
             );
-            assert_eq!(swap(&status).unwrap().phase, SwapPhase::Planned);
+            assert_eq!(swap(&status).unwrap().phase, SwapPhase::Pending);
             assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod, 0));
             let events = world
                 .api
@@ -79,7 +79,7 @@ fn a_pod_goes_on_while_the_pods_that_would_copy_its_claim_ahead_are_refused() {
         block_on(async {
             let (world, _operator) = one_pod(own).await;
             let pod = world.pod("nginx-0");
-            let hot = json!({"hotCopy": true});
+            let hot = json!({"preCopy": true});
             world.play().rounds = [1000 << 20, 300 << 20, 200 << 20].into();
             refuse_fills(&world);
             world.want("2Gi", "ssd", &hot);
@@ -88,7 +88,7 @@ fn a_pod_goes_on_while_the_pods_that_would_copy_its_claim_ahead_are_refused() {
             tokio::time::sleep(Duration::from_mins(30)).await;
             let status = world.status();
             let swap = swap(&status).unwrap();
-            assert_eq!(swap.phase, SwapPhase::HotCopy);
+            assert_eq!(swap.phase, SwapPhase::PreCopy);
             for said in [&status.message, &status.progress, &swap.message] {
                 let said = said.clone().unwrap_or_default();
                 assert!(said.contains(FULL), "{said}");
@@ -152,7 +152,7 @@ fn what_a_swap_waits_for_stands_in_the_status_of_its_claims_and_of_their_source(
             block_on(async {
                 let (world, _operator) = one_pod(&[]).await;
                 hold_up(&world);
-                world.want("2Gi", "hdd", &json!({ "hotCopy": is_hot }));
+                world.want("2Gi", "hdd", &json!({ "preCopy": is_hot }));
                 let told = |api: &FakeApi| {
                     let told = told_of_copy(api)?;
                     let is_why = told.reason.as_deref() == Some(reason)
@@ -174,7 +174,7 @@ fn what_a_swap_waits_for_stands_in_the_status_of_its_claims_and_of_their_source(
                 assert!(status.message.is_some_and(|why| why.contains(words)), "{reason}");
                 assert_eq!(status.reason.as_deref(), Some(reason));
                 // It is over as soon as nothing is wanted any more.
-                world.want("4Gi", "hdd", &json!({ "hotCopy": is_hot }));
+                world.want("4Gi", "hdd", &json!({ "preCopy": is_hot }));
                 world.settled("1/1").await;
                 assert_eq!((told_of_copy(&world.api), world.left()), (None, vec![]));
             });
@@ -337,7 +337,7 @@ fn a_swap_is_given_up_for_a_person_and_nothing_else_is_done() {
                 (&after.active_claim, after.generation),
                 (&before.active_claim, before.generation)
             );
-            assert_eq!((after.swap.clone(), after.retained.len()), (None, 1));
+            assert_eq!((after.swap.clone(), after.retained_claims.len()), (None, 1));
             assert_eq!(world.status().claims, "0/1", "it is not as the template has it");
             world.write();
             assert_eq!(world.left(), Vec::<String>::new());

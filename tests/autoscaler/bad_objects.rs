@@ -102,7 +102,10 @@ fn a_swap_waits_while(change: fn(&mut Value)) {
         world.play().held.clear();
         world.rest().await;
         let claim: PersistentVolumeClaim = world.claim(&old).unwrap();
-        assert!(claim.finalizers().iter().any(|one| one == "pliant.io/swap"), "it is held");
+        assert!(
+            claim.finalizers().iter().any(|one| one == "pliant.io/swap-protection"),
+            "it is held"
+        );
         let there: Option<PvcAutoscaler> = {
             let all = world.api.list::<PvcAutoscaler>();
             all.into_iter().find(|one| one.name_any() == "nginx")

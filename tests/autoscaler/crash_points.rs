@@ -116,7 +116,7 @@ impl Case {
         world.set(self.pods(), own);
         let soon = json!({"retention": "5m"});
         world.want("4Gi", "hdd", &soon);
-        self.until_phase(world, AutoscalerPhase::Settled).await;
+        self.until_phase(world, AutoscalerPhase::InSync).await;
         world.lie();
         world.write();
         let failed = json!({"outcome": "mismatch", "message": "no"}).to_string();
@@ -125,7 +125,7 @@ impl Case {
             Case::Swap | Case::SameName => world.want("2Gi", "ssd", &soon),
             Case::Hot => {
                 world.play().rounds = [1000 << 20, 400 << 20].into();
-                world.want("2Gi", "ssd", &json!({"retention": "5m", "hotCopy": true}));
+                world.want("2Gi", "ssd", &json!({"retention": "5m", "preCopy": true}));
                 self.until_begun(world).await;
                 world.write();
             }
@@ -172,7 +172,7 @@ impl Case {
         let ends = match self {
             Case::Failed | Case::GivenUp => AutoscalerPhase::Failed,
             Case::Aborted => AutoscalerPhase::Waiting,
-            _ => AutoscalerPhase::Settled,
+            _ => AutoscalerPhase::InSync,
         };
         self.until_phase(world, ends).await;
         // The old claims go, also if an operator has begun anew with the hour of this machine.
@@ -228,7 +228,7 @@ impl Case {
             let generation = there.and_then(|one| one.metadata.generation).unwrap_or_default();
             let status = world.status();
             let claims = format!("{0}/{0}", self.pods());
-            let is_whole = phase != AutoscalerPhase::Settled || status.claims == claims;
+            let is_whole = phase != AutoscalerPhase::InSync || status.claims == claims;
             if (status.phase, status.observed_generation) == (phase, generation) && is_whole {
                 break;
             }

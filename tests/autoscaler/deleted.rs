@@ -33,7 +33,7 @@ fn volume(world: &World, claim: &str) -> String {
 }
 
 fn is_held(claim: &PersistentVolumeClaim) -> bool {
-    claim.finalizers().iter().any(|one| one == "pliant.io/swap")
+    claim.finalizers().iter().any(|one| one == "pliant.io/swap-protection")
 }
 
 /// Until its pod is gone and its copy has not begun.
@@ -248,7 +248,7 @@ fn tenants_claim(world: &World, name: &str) {
     })));
     world.api.put(&object::<PersistentVolumeClaim>(json!({
         "metadata": {"name": name, "namespace": SHOP, "uid": format!("uid-of-{name}"),
-                     "finalizers": ["pliant.io/swap"]},
+                     "finalizers": ["pliant.io/swap-protection"]},
         "spec": {"volumeName": format!("pv-{name}")}, "status": {"phase": "Bound"},
     })));
 }
@@ -279,11 +279,11 @@ fn a_finalizer_that_a_tenant_writes_first_does_not_keep_a_swap_from_holding_its_
         // The swap has begun, and does not hold its claim yet.
         world.play().full.insert("alpha".to_owned());
         world.want("2Gi", "hdd", &json!({}));
-        until_swap_is(&world, SwapPhase::Planned).await;
+        until_swap_is(&world, SwapPhase::Pending).await;
         world.rest().await;
         let mut claim = world.claim(&old).unwrap();
         assert!(!is_held(&claim));
-        claim.finalizers_mut().push("pliant.io/swap".to_owned());
+        claim.finalizers_mut().push("pliant.io/swap-protection".to_owned());
         world.api.put(&claim);
         world.play().full.clear();
         world
@@ -312,7 +312,7 @@ fn however_many_finalizers_there_are_they_hold_up_no_gate() {
         for number in 0..300 {
             world.api.put(&object::<PersistentVolumeClaim>(json!({
                 "metadata": {"name": format!("c{number}"), "namespace": SHOP,
-                             "finalizers": ["pliant.io/swap"]}, "spec": {},
+                             "finalizers": ["pliant.io/swap-protection"]}, "spec": {},
             })));
         }
         world.api.put(&object::<Pod>(json!({
@@ -350,7 +350,9 @@ fn left_behind(world: &World) -> Vec<String> {
         let spec = pod.spec.clone().unwrap_or_default();
         let gates = spec.scheduling_gates.filter(|gates| !gates.is_empty());
         left.extend(gates.map(|_| format!("gate of pod {}", pod.name_any())));
-        left.extend(pod.labels().get("pliant.io/fill").map(|_| format!("pod {}", pod.name_any())));
+        left.extend(
+            pod.labels().get("pliant.io/populator").map(|_| format!("pod {}", pod.name_any())),
+        );
     }
     for pv in world.api.list::<PersistentVolume>() {
         let spec = pv.spec.clone().unwrap_or_default();
@@ -367,9 +369,9 @@ fn left_behind(world: &World) -> Vec<String> {
 
 /// The phases of a swap in which what is behind it is deleted.
 fn phases(keeps_name: bool) -> Vec<SwapPhase> {
-    let mut all = vec![SwapPhase::Planned, SwapPhase::HotCopy, SwapPhase::Draining];
+    let mut all = vec![SwapPhase::Pending, SwapPhase::PreCopy, SwapPhase::Draining];
     all.extend([SwapPhase::Fenced, SwapPhase::FinalCopy]);
-    all.extend(keeps_name.then_some(SwapPhase::Exchanging));
+    all.extend(keeps_name.then_some(SwapPhase::Rebinding));
     all.extend([SwapPhase::Soaking, SwapPhase::RollingBack, SwapPhase::Failed]);
     all
 }
@@ -384,7 +386,7 @@ async fn swapping(world: &World, templates: &[&str], phase: SwapPhase) {
         let said = json!({"outcome": "mismatch", "message": "a.txt differs"}).to_string();
         world.play().ends.push_back(End::Failed(said));
     }
-    world.want("2Gi", "hdd", &json!({"hotCopy": phase == SwapPhase::HotCopy}));
+    world.want("2Gi", "hdd", &json!({"preCopy": phase == SwapPhase::PreCopy}));
     until_swap_is(world, phase).await;
 }
 
@@ -415,7 +417,7 @@ async fn deleted_and_made_again(world: &World, size: &str) -> (Vec<String>, Vec<
 fn a_pvc_autoscaler_that_is_deleted_while_its_pod_gets_back_leaves_nothing() {
     for templates in [&[][..], &["www"]] {
         let mut phases = vec![SwapPhase::Draining, SwapPhase::Fenced];
-        phases.extend((!templates.is_empty()).then_some(SwapPhase::Exchanging));
+        phases.extend((!templates.is_empty()).then_some(SwapPhase::Rebinding));
         for phase in phases {
             block_on(async {
                 let (world, _operator) = World::with_an_operator();
@@ -424,7 +426,7 @@ fn a_pvc_autoscaler_that_is_deleted_while_its_pod_gets_back_leaves_nothing() {
                 world.settled("1/1").await;
                 world.want("2Gi", "hdd", &json!({}));
                 world.settled("1/1").await;
-                let back = json!({"rollBack": [{"ordinal": 0, "generation": 1}]});
+                let back = json!({"rollback": [{"ordinal": 0, "generation": 1}]});
                 world.want("2Gi", "hdd", &back);
                 until_swap_is(&world, phase).await;
                 let left = deleted_and_made_again(&world, "2Gi").await;
@@ -439,7 +441,7 @@ fn a_pvc_autoscaler_that_is_deleted_while_its_pod_gets_back_leaves_nothing() {
 
 #[test]
 fn a_pvc_autoscaler_that_is_deleted_while_its_claim_shrinks_leaves_nothing() {
-    for phase in [InPlacePhase::Shrinking, InPlacePhase::Telling, InPlacePhase::Releasing] {
+    for phase in [InPlacePhase::Shrinking, InPlacePhase::UpdatingClaim, InPlacePhase::Unpinning] {
         block_on(async {
             let (world, _operator) = World::with_an_operator();
             world.play().file_system = Some("btrfs");
@@ -522,7 +524,7 @@ fn made_again_it_knows_the_claim_of_a_pod_by_what_that_was_filled_from() {
             "apiVersion": "pliant.io/v1alpha1", "kind": "PvcSourcePopulator",
             "metadata": {"name": new, "namespace": SHOP, "labels": labels},
             "spec": {"sourcePvcRef": {"name": old}},
-            "status": {"claims": [{"claim": new, "uid": uid, "phase": "Filled"}]},
+            "status": {"claims": [{"claim": new, "uid": uid, "phase": "Succeeded"}]},
         })));
         world.set(1, &[]);
         world.want("4Gi", "hdd", &json!({}));

@@ -78,7 +78,7 @@ fn whoever_has_the_device_open_past_kubernetes_is_waited_for() {
         assert_eq!(world.fence(&old), Some(superseded(2, false)), "not even to be read");
         let entry = world.ordinal(0);
         assert_eq!((entry.generation, entry.fence_generation), (1, 2));
-        assert_eq!((entry.retained[0].fence, world.told("SwapSucceeded")), (None, 1));
+        assert_eq!((entry.retained_claims[0].fence, world.told("SwapSucceeded")), (None, 1));
         world.write();
     });
 }
@@ -245,7 +245,7 @@ fn no_pod_is_stopped_before_its_node_knows_the_new_volume_as_half_copied() {
             .until("it waits for the node", |status| status.progress.as_ref().is_some_and(says))
             .await;
         world.rest().await;
-        assert_eq!(phase(&world.status()), Some(SwapPhase::Planned));
+        assert_eq!(phase(&world.status()), Some(SwapPhase::Pending));
         assert_eq!((world.pod("nginx-0"), world.fence(&old)), (pod, None));
         world.play().are_agents_away = false;
         world.settled("1/1").await;
@@ -315,7 +315,7 @@ fn a_workload_that_ends_midway_leaves_no_volume_that_nobody_can_use() {
         world.play().held.insert(old.clone());
         world.want("2Gi", "hdd", &json!({}));
         world.until_reason("ClaimInUse").await;
-        world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
+        world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
         world.set(0, &[]);
         world.api.delete::<Pod>("shop/nginx-0");
         world.play().held.clear();

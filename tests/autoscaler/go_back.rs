@@ -36,12 +36,12 @@ fn forget_since(world: &World, before: &str) {
 }
 
 fn back(generation: i64) -> Value {
-    json!({"rollBack": [{"ordinal": 0, "generation": generation}]})
+    json!({"rollback": [{"ordinal": 0, "generation": generation}]})
 }
 
 async fn rolled_back(world: &World) {
     let is_done = |status: &PvcAutoscalerStatus| {
-        status.of(0).is_some_and(|one| one.rolled_back.is_some() && one.swap.is_none())
+        status.of(0).is_some_and(|one| one.rollback.is_some() && one.swap.is_none())
     };
     world.until("it is rolled back", is_done).await;
     world.rest().await;
@@ -56,7 +56,8 @@ fn a_pod_gets_its_old_claim_again_with_what_that_had_then() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         let before = swapped(&world, &[]).await;
-        let (new, old) = (world.ordinal(0).active_claim, world.ordinal(0).retained[0].clone());
+        let (new, old) =
+            (world.ordinal(0).active_claim, world.ordinal(0).retained_claims[0].clone());
         let (since, pod) = (written(&world), world.pod("nginx-0"));
         forget_since(&world, &before);
         world.want("2Gi", "ssd", &back(1));
@@ -65,7 +66,7 @@ fn a_pod_gets_its_old_claim_again_with_what_that_had_then() {
         assert_eq!((&entry.active_claim, entry.generation), (&old.claim, 2));
         assert_ne!(world.pod("nginx-0"), pod);
         assert_eq!(written(&world), format!("{before}w"), "it has started with what it had then");
-        let kept: Vec<&str> = entry.retained.iter().map(|old| old.claim.as_str()).collect();
+        let kept: Vec<&str> = entry.retained_claims.iter().map(|old| old.claim.as_str()).collect();
         assert_eq!(kept, [new.as_str()], "what was written since is kept");
         assert_eq!(world.play().contents[&volume(&world, &new)], Content::Whole(since));
         assert!(!world.active(0).annotations().contains_key("pliant.io/superseded-by"));
@@ -88,7 +89,7 @@ fn a_pod_gets_its_old_claim_again_with_what_that_had_then() {
         // An edit of the template is another wish.
         world.want("3Gi", "ssd", &json!({}));
         world.settled("1/1").await;
-        assert_eq!((world.ordinal(0).generation, world.ordinal(0).rolled_back), (3, None));
+        assert_eq!((world.ordinal(0).generation, world.ordinal(0).rollback), (3, None));
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());
     });
@@ -100,7 +101,7 @@ fn a_claim_that_keeps_its_name_gets_its_old_volume_again() {
         let (world, _operator) = World::with_an_operator();
         let before = swapped(&world, &["www"]).await;
         let claim = world.active(0);
-        let kept = world.ordinal(0).retained[0].claim.clone();
+        let kept = world.ordinal(0).retained_claims[0].claim.clone();
         let (new, old) = (volume(&world, "www-nginx-0"), volume(&world, &kept));
         let since = written(&world);
         forget_since(&world, &before);
@@ -115,7 +116,7 @@ fn a_claim_that_keeps_its_name_gets_its_old_volume_again() {
             claim.status.clone().unwrap().capacity.unwrap()["storage"].0.clone()
         };
         assert_eq!(has(&world.active(0)), "4Gi", "as large as it was then");
-        assert_eq!(world.ordinal(0).retained.len(), 1);
+        assert_eq!(world.ordinal(0).retained_claims.len(), 1);
         assert_eq!(world.play().contents[&new], Content::Whole(since));
         assert_eq!((world.ordinal(0).generation, world.told("SwapSucceeded")), (2, 2));
         world.write();
@@ -134,7 +135,7 @@ fn a_claim_that_has_grown_since_is_told_that_its_old_volume_is_smaller() {
         let before = swapped(&world, &["www"]).await;
         world.want("6Gi", "ssd", &json!({}));
         world.settled("1/1").await;
-        let kept = world.ordinal(0).retained[0].claim.clone();
+        let kept = world.ordinal(0).retained_claims[0].claim.clone();
         let old = volume(&world, &kept);
         forget_since(&world, &before);
         world.want("6Gi", "ssd", &back(1));
@@ -154,7 +155,7 @@ fn a_swap_that_is_not_over_is_given_up_for_what_the_pod_had_before() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         let before = swapped(&world, &[]).await;
-        let old = world.ordinal(0).retained[0].claim.clone();
+        let old = world.ordinal(0).retained_claims[0].claim.clone();
         world.play().ends.push_back(crate::play::End::Hangs);
         world.want("3Gi", "ssd", &json!({}));
         world.settled("1/1").await;
@@ -167,7 +168,7 @@ fn a_swap_that_is_not_over_is_given_up_for_what_the_pod_had_before() {
         world.want("2Gi", "ssd", &back(1));
         let turns = |status: &PvcAutoscalerStatus| {
             let swap = status.of(0).and_then(|one| one.swap.clone());
-            swap.is_some_and(|swap| swap.returns)
+            swap.is_some_and(|swap| swap.is_rollback)
         };
         world.until("its pod is to go once more", turns).await;
         forget_since(&world, &before);
@@ -188,15 +189,15 @@ fn what_is_to_come_back_is_not_deleted_when_its_time_is_over() {
         let hour = json!({"retention": "1h"});
         world.want("2Gi", "ssd", &hour);
         world.settled("1/1").await;
-        let old = world.ordinal(0).retained[0].claim.clone();
+        let old = world.ordinal(0).retained_claims[0].claim.clone();
         let paused = json!({"retention": "1h", "rollout": {"paused": true},
-                            "rollBack": [{"ordinal": 0, "generation": 1}]});
+                            "rollback": [{"ordinal": 0, "generation": 1}]});
         world.want("2Gi", "ssd", &paused);
         tokio::time::sleep(Duration::from_secs(7200)).await;
         assert!(world.claim(&old).is_some(), "it waits for the rollout to go on");
         assert!(world.status().next.unwrap().contains("what was written"));
         forget_since(&world, "w");
-        world.want("2Gi", "ssd", &json!({"retention": "1h", "rollBack": paused["rollBack"]}));
+        world.want("2Gi", "ssd", &json!({"retention": "1h", "rollback": paused["rollback"]}));
         rolled_back(&world).await;
         assert_eq!(world.ordinal(0).active_claim, old);
         world.write();
@@ -208,7 +209,7 @@ fn without_what_was_before_nothing_is_stopped() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         swapped(&world, &[]).await;
-        let old = world.ordinal(0).retained[0].claim.clone();
+        let old = world.ordinal(0).retained_claims[0].claim.clone();
         let pod = world.pod("nginx-0");
         world.api.delete::<PersistentVolumeClaim>(&format!("shop/{old}"));
         world.want("2Gi", "ssd", &back(1));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::events::v1::Event;
-use pliant::api::{AutoscalerPhase, Compare, PvcSourcePopulator, SwapPhase};
+use pliant::api::{AutoscalerPhase, PvcSourcePopulator, SwapPhase, Verification};
 use serde_json::{Value, json};
 
 use crate::block_on;
@@ -19,7 +19,7 @@ async fn one_pod(world: &World, more: &Value) {
 
 /// Claims of this access mode and volume mode, which are copied ahead.
 fn hot_copy_of(access: &str, mode: &str, size: &str) -> Value {
-    json!({"hotCopy": true, "volumeClaimTemplate": {
+    json!({"preCopy": true, "volumeClaimTemplate": {
         "metadata": {"name": "www"},
         "spec": {"accessModes": [access], "storageClassName": "hdd", "volumeMode": mode,
                  "resources": {"requests": {"storage": size}}},
@@ -40,22 +40,22 @@ fn a_pod_runs_and_writes_while_its_claim_is_copied_ahead() {
         one_pod(&world, &json!({})).await;
         let (pod, old) = (world.pod("nginx-0"), world.ordinal(0).active_claim);
         world.play().rounds = [1000 << 20, 400 << 20, 300 << 20].into();
-        world.want("2Gi", "ssd", &json!({"hotCopy": true, "compare": "Changed"}));
+        world.want("2Gi", "ssd", &json!({"preCopy": true, "verification": "ChangedOnly"}));
         let phase = |status: &pliant::api::PvcAutoscalerStatus| {
             status.of(0).and_then(|one| one.swap.as_ref()).map(|swap| swap.phase)
         };
-        world.until("it is copied ahead", |status| phase(status) == Some(SwapPhase::HotCopy)).await;
+        world.until("it is copied ahead", |status| phase(status) == Some(SwapPhase::PreCopy)).await;
         world.api.until("a fill pod runs", |api| !crate::play::fill_pods(api).is_empty()).await;
         let sources = world.api.list::<PvcSourcePopulator>();
-        let compare: Vec<_> = sources.iter().map(|source| source.spec.compare).collect();
-        assert_eq!(compare, [Compare::Changed]);
+        let compare: Vec<_> = sources.iter().map(|source| source.spec.verification).collect();
+        assert_eq!(compare, [Verification::ChangedOnly]);
         world.write();
         assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod.clone(), 0));
         world.settled("1/1").await;
         let entry = world.ordinal(0);
         let last = entry.last_swap.unwrap();
         assert_eq!(
-            (last.rounds, last.pause_seconds, &last.claim),
+            (last.rounds, last.downtime_seconds, &last.claim),
             (3, Some(0), &entry.active_claim)
         );
         assert!(last.completion_time.is_some() && entry.swap.is_none());
@@ -124,7 +124,7 @@ fn what_does_not_fit_is_known_before_a_pod_is_stopped() {
         let (pod, old) = (world.pod("nginx-0"), world.ordinal(0).active_claim);
         let said = json!({"outcome": "failed", "reason": "refused", "message": "too small"});
         world.play().ends.push_back(End::Failed(said.to_string()));
-        world.want("2Gi", "hdd", &json!({"hotCopy": true}));
+        world.want("2Gi", "hdd", &json!({"preCopy": true}));
         world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
         world.rest().await;
         assert_eq!((world.pod("nginx-0"), world.ordinal(0).active_claim), (pod, old));
@@ -164,7 +164,7 @@ fn rounds_that_fail_are_given_up_and_the_pod_is_stopped_for_all_of_it() {
         let (world, _operator) = World::with_an_operator();
         one_pod(&world, &json!({})).await;
         world.play().ends.extend(vec![End::Failed("EIO".to_owned()); 5]);
-        world.want("2Gi", "hdd", &json!({"hotCopy": true}));
+        world.want("2Gi", "hdd", &json!({"preCopy": true}));
         // Five tries, with pauses that become longer.
         tokio::time::sleep(Duration::from_secs(600)).await;
         world.settled("1/1").await;
@@ -186,7 +186,7 @@ fn a_copy_that_somebody_let_begin_under_the_pod_is_not_used() {
         one_pod(&world, &json!({})).await;
         let (pod, old) = (world.pod("nginx-0"), world.ordinal(0).active_claim);
         world.play().ends.push_back(End::Hangs);
-        world.want("2Gi", "hdd", &json!({"hotCopy": true}));
+        world.want("2Gi", "hdd", &json!({"preCopy": true}));
         world.api.until("a fill pod runs", |api| !crate::play::fill_pods(api).is_empty()).await;
         let mut source = world.api.list::<pliant::api::PvcSourcePopulator>().remove(0);
         source.spec.paused = false;
@@ -207,7 +207,7 @@ fn hot_copy_that_is_switched_off_stops_the_pod_at_once() {
         let (world, _operator) = World::with_an_operator();
         one_pod(&world, &json!({})).await;
         world.play().ends.push_back(End::Hangs);
-        world.want("2Gi", "hdd", &json!({"hotCopy": true}));
+        world.want("2Gi", "hdd", &json!({"preCopy": true}));
         world.api.until("a fill pod runs", |api| !crate::play::fill_pods(api).is_empty()).await;
         world.rest().await;
         assert_eq!(world.told("SwapStarted"), 0);

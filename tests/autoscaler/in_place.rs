@@ -74,7 +74,7 @@ fn what_only_shrinks_unmounted_waits_until_no_pod_has_it() {
         world.until("it waits", |status| status.reason.as_deref() == Some("ShrinkPending")).await;
         world.rest().await;
         world.play().held.remove(&volume);
-        world.until("it is shrunk", |status| status.phase == AutoscalerPhase::Settled).await;
+        world.until("it is shrunk", |status| status.phase == AutoscalerPhase::InSync).await;
         world.rest().await;
         assert_eq!(capacity(&world, OWN), "2Gi");
         world.set(1, &["www"]);
@@ -123,11 +123,11 @@ fn what_does_not_fit_is_told_or_copied() {
 fn what_would_shrink_is_only_told_if_that_is_wanted() {
     block_on(async {
         let (world, _operator) = settled("btrfs", &["www"]).await;
-        world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
+        world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
         world
             .until("it is recommended", |status| {
                 let next = status.next.as_ref();
-                status.phase == AutoscalerPhase::Recommending
+                status.phase == AutoscalerPhase::DryRun
                     && next.is_some_and(|next| next.contains("its pod continues to run"))
             })
             .await;
@@ -144,7 +144,7 @@ fn a_claim_that_is_nearly_empty_shrinks_by_itself_under_its_pod() {
         let policy = json!({"maxSize": "100Gi", "coolDown": "1m", "shrink": shrink});
         world.fill(0, 10, 0);
         world.want("4Gi", "hdd", &json!({"autoscale": policy}));
-        sizes::until(&world, "it has shrunk", |one| one.grown.is_some()).await;
+        sizes::until(&world, "it has shrunk", |one| one.autoscaled_size.is_some()).await;
         world.settled("1/1").await;
         assert_eq!((world.claims(), world.told("ShrinkSucceeded")), (vec![OWN.to_owned()], 1));
         assert_ne!(capacity(&world, OWN), "4Gi");
@@ -178,7 +178,7 @@ fn a_slow_shrink_is_waited_for_and_a_node_that_cannot_now_is_asked_seldom() {
 /// Whenever its PvcAutoscaler goes, the claim has what it tells, and grows.
 #[test]
 fn a_volume_that_shrank_for_nobody_grows_again() {
-    let phases = [InPlacePhase::Shrinking, InPlacePhase::Telling, InPlacePhase::Releasing];
+    let phases = [InPlacePhase::Shrinking, InPlacePhase::UpdatingClaim, InPlacePhase::Unpinning];
     for (phase, slow) in phases.into_iter().flat_map(|phase| [(phase, false), (phase, true)]) {
         block_on(async {
             let (world, _operator) = settled("btrfs", &["www"]).await;

@@ -191,14 +191,14 @@ fn what_would_be_done_is_only_told_if_that_is_wanted() {
         world.set(1, &[]);
         world.want("4Gi", "hdd", &json!({}));
         world.settled("1/1").await;
-        let recommend = json!({"mode": "Recommend"});
+        let recommend = json!({"mode": "DryRun"});
         for (wanted, class, says) in
             [("8Gi", "hdd", "4Gi → 8Gi"), ("2Gi", "hdd", "4Gi → 2Gi"), ("4Gi", "ssd", "hdd → ssd")]
         {
             world.want(wanted, class, &recommend);
             world
                 .until("it is recommended", |status| {
-                    status.phase == AutoscalerPhase::Recommending
+                    status.phase == AutoscalerPhase::DryRun
                         && status.next.as_ref().is_some_and(|next| next.contains(says))
                 })
                 .await;
@@ -294,12 +294,12 @@ fn a_claim_that_is_full_grows_by_itself_and_an_edit_of_the_template_makes_that_v
         let policy = json!({"autoscale": {"maxSize": "6Gi", "coolDown": "1m"}});
         world.want("4Gi", "hdd", &policy);
         world.settled("1/1").await;
-        assert!(world.ordinal(0).decision.unwrap().contains("has not reported"));
+        assert!(world.ordinal(0).last_decision.unwrap().contains("has not reported"));
         world.fill(0, 60, 0);
         world.rest().await;
         assert_eq!(capacity(&world.active(0)), "4Gi");
         world.fill(0, 85, 0);
-        world.until("it grows", |status| status.of(0).unwrap().grown.is_some()).await;
+        world.until("it grows", |status| status.of(0).unwrap().autoscaled_size.is_some()).await;
         world.rest().await;
         assert_eq!(capacity(&world.active(0)), "5Gi");
         tokio::time::sleep(std::time::Duration::from_secs(120)).await;
@@ -307,7 +307,7 @@ fn a_claim_that_is_full_grows_by_itself_and_an_edit_of_the_template_makes_that_v
         world.fill(0, 95, 1);
         world
             .until("it grows again", |status| {
-                status.of(0).unwrap().decision.as_ref().unwrap().contains("the largest")
+                status.of(0).unwrap().last_decision.as_ref().unwrap().contains("the largest")
             })
             .await;
         world.rest().await;

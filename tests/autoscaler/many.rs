@@ -20,7 +20,7 @@ fn looks_of_a_swap_beside(waiting: usize) -> (usize, Duration) {
         world.set(1, &[]);
         world.want("4Gi", "hdd", &json!({}));
         let is = |phase| move |status: &PvcAutoscalerStatus| status.phase == phase;
-        world.until("it is settled", is(AutoscalerPhase::Settled)).await;
+        world.until("it is settled", is(AutoscalerPhase::InSync)).await;
         world.write();
         world.api.slow_down("other", SLOW);
         for at in 0..waiting {
@@ -29,7 +29,7 @@ fn looks_of_a_swap_beside(waiting: usize) -> (usize, Duration) {
         let (before, begun) = (world.looks("nginx"), tokio::time::Instant::now());
         world.want("2Gi", "hdd", &json!({}));
         world.until("it is swapped", is(AutoscalerPhase::Swapping)).await;
-        world.until("it is settled", is(AutoscalerPhase::Settled)).await;
+        world.until("it is settled", is(AutoscalerPhase::InSync)).await;
         (world.looks("nginx") - before, begun.elapsed())
     })
 }
@@ -134,8 +134,7 @@ fn who_waits_for_a_stateful_set_is_looked_at_again_once_that_is_there() {
         })));
         let is_settled = |api: &pliant::testing::FakeApi| {
             let one: Option<PvcAutoscaler> = api.get("other/w");
-            one.and_then(|one| one.status)
-                .is_some_and(|told| told.phase == AutoscalerPhase::Settled)
+            one.and_then(|one| one.status).is_some_and(|told| told.phase == AutoscalerPhase::InSync)
         };
         world.api.until("it is settled", is_settled).await;
     });
@@ -176,7 +175,7 @@ fn a_change_costs_nothing_for_what_does_not_change() {
         let Operator { keeper, watches, .. } = &world.operator();
         let is_settled = |one: &PvcAutoscaler| {
             let told = one.status.as_ref().map(|status| (status.observed_generation, status.phase));
-            told == Some((one.metadata.generation.unwrap_or_default(), AutoscalerPhase::Settled))
+            told == Some((one.metadata.generation.unwrap_or_default(), AutoscalerPhase::InSync))
         };
         while !world.api.list::<PvcAutoscaler>().iter().all(is_settled) {
             world.rest().await;
@@ -325,7 +324,7 @@ fn gated_pods_and_held_claims_whose_calls_hang_hold_up_no_other() {
         world.api.slow_down("other", Duration::from_hours(24));
         let held = |namespace: &str, name: &str| {
             world.api.put(&object::<PersistentVolumeClaim>(json!({
-                "metadata": {"name": name, "namespace": namespace, "finalizers": ["pliant.io/swap"]},
+                "metadata": {"name": name, "namespace": namespace, "finalizers": ["pliant.io/swap-protection"]},
                 "spec": {},
             })));
         };
@@ -339,7 +338,12 @@ fn gated_pods_and_held_claims_whose_calls_hang_hold_up_no_other() {
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert!(is_open(&world.api, "shop/waits"), "a gate is held by pods of another namespace");
         let claim = world.claim("held").expect("it is there");
-        let is_held = claim.metadata.finalizers.iter().flatten().any(|one| one == "pliant.io/swap");
+        let is_held = claim
+            .metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|one| one == "pliant.io/swap-protection");
         assert!(!is_held, "a claim is held by those of another namespace");
     });
 }

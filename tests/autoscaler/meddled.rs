@@ -108,10 +108,10 @@ fn a_claim_of_another_client_that_takes_the_name_of_a_new_one_stays_as_it_is() {
         assert_eq!(world.active(0).name_any(), old);
         world.write();
         let theirs = world.claim(&new).expect("it is another client's");
-        let is_held = theirs.finalizers().iter().any(|one| one == "pliant.io/swap");
+        let is_held = theirs.finalizers().iter().any(|one| one == "pliant.io/swap-protection");
         assert!(theirs.labels().is_empty() && !is_held, "{theirs:?}");
         assert!(!theirs.annotations().contains_key("pliant.io/superseded-by"), "{theirs:?}");
-        let retained = world.ordinal(0).retained;
+        let retained = world.ordinal(0).retained_claims;
         assert!(retained.iter().all(|one| one.claim != new), "it goes when its time is over");
         let volume = theirs.spec.unwrap().volume_name.unwrap();
         assert_eq!(world.play().lets(&volume), Use::Any);

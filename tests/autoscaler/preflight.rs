@@ -105,7 +105,7 @@ fn a_swap_waits_until_the_node_has_room() {
         room(&world, Some("2Gi"));
         world.settled("1/1").await;
         let status = world.status();
-        assert_eq!(condition(&status, "Ready"), json!(["True", "Settled"]));
+        assert_eq!(condition(&status, "Ready"), json!(["True", "InSync"]));
         assert_eq!(condition(&status, "Stalled"), json!(["False", "NotStalled"]));
         world.write();
     });
@@ -162,7 +162,7 @@ fn a_claim_goes_to_another_node_if_its_own_has_no_pool_and_its_pod_may_run_there
         let mut pod: Pod = world.api.get(&format!("{SHOP}/nginx-0")).unwrap();
         pod.spec.as_mut().unwrap().node_selector = None;
         world.api.put(&pod);
-        world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
+        world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
         let sent = "the claim goes to node beta, which has free space for a volume of 3 GiB";
         let is_sent = |next: &String| next.contains(sent);
         world.until("it says where to", |status| status.next.as_ref().is_some_and(is_sent)).await;
@@ -189,7 +189,7 @@ fn who_would_send_a_claim_to_another_node_is_refused_before_its_pod_is_stopped()
         another_node(&world);
         // A quota with a place for one pod that copies.
         world.api.guard("pods", |_, others| {
-            let is_fill = |pod: &Value| !pod["metadata"]["labels"]["pliant.io/fill"].is_null();
+            let is_fill = |pod: &Value| !pod["metadata"]["labels"]["pliant.io/populator"].is_null();
             let has_one = others.iter().any(is_fill);
             has_one.then(|| "exceeded quota: small".to_owned())
         });
@@ -271,7 +271,7 @@ fn what_a_swap_would_find_is_told_before_it_begins() {
         budget(&world, 1);
         room(&world, Some("9Gi"));
         world.holds(0, "1Gi", "4Gi");
-        world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
+        world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
         world.until("it is told", |status| status.next.is_some()).await;
         let next = world.status().next.unwrap();
         let found = "retained for 7d; 1 GiB are copied; node alpha has free space for a volume of 9 GiB; \
@@ -371,17 +371,17 @@ fn for_how_long_a_pod_would_be_stopped_is_told_by_the_swap_before() {
         world.holds(0, "1Gi", "4Gi");
         let mut told: PvcAutoscaler = world.api.get(&format!("{SHOP}/nginx")).unwrap();
         let entry = &mut told.status.as_mut().unwrap().ordinals[0];
-        entry.last_swap = Some(object(json!({"claim": "before", "pauseSeconds": 42,
+        entry.last_swap = Some(object(json!({"claim": "before", "downtimeSeconds": 42,
             "bytes": "512Mi", "rounds": 0, "completionTime": "2026-01-01T00:00:00Z"})));
         world.api.put(&told);
-        world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
+        world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
         world.until("it is told", |status| status.next.is_some()).await;
         let next = world.status().next.unwrap();
         let found = "1 GiB are copied; downtime of up to about 84 s, as pod nginx-0 was down for \
                      42 s while 512 MiB were copied";
         assert!(next.contains(found), "{next}");
         // Copied ahead it would be another pause.
-        world.want("2Gi", "hdd", &json!({"mode": "Recommend", "hotCopy": true}));
+        world.want("2Gi", "hdd", &json!({"mode": "DryRun", "preCopy": true}));
         let says_less =
             |status: &PvcAutoscalerStatus| !status.next.as_ref().unwrap().contains("42 s");
         world.until("nothing is concluded", says_less).await;
@@ -393,7 +393,7 @@ fn a_size_into_which_the_content_does_not_fit_is_told_before_anybody_tries() {
     block_on(async {
         let (world, _operator) = one_pod().await;
         world.holds(0, "3Gi", "4Gi");
-        world.want("1Gi", "hdd", &json!({"mode": "Recommend"}));
+        world.want("1Gi", "hdd", &json!({"mode": "DryRun"}));
         world.until("it is told", |status| status.next.is_some()).await;
         let next = world.status().next.unwrap();
         assert!(next.contains("; that would fail: the target is too small"), "{next}");
@@ -413,7 +413,7 @@ fn what_the_workload_does_by_itself_is_said_before_a_pod_is_stopped() {
         spec.persistent_volume_claim_retention_policy =
             Some(object(json!({"whenScaled": "Delete"})));
         world.api.put(&set);
-        world.want("2Gi", "hdd", &json!({"mode": "Recommend"}));
+        world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
         let says = |status: &PvcAutoscalerStatus, what: &str| {
             status.next.as_ref().is_some_and(|next| next.contains(what))
         };

@@ -40,7 +40,7 @@ fn a_claim_keeps_its_name_and_its_uid_and_gets_a_smaller_volume_of_another_class
         let status = after.status.unwrap();
         let has = status.capacity.unwrap()["storage"].0.clone();
         assert_eq!((status.phase.as_deref(), &*has), (Some("Bound"), "2Gi"));
-        let kept = &entry.retained[0];
+        let kept = &entry.retained_claims[0];
         assert_eq!(volume(&world, &kept.claim), old, "the old volume is that of the new claim");
         world.write();
         assert_eq!(world.play().written["nginx-0"], "wwww");
@@ -110,7 +110,7 @@ fn a_copy_that_fails_lets_its_pod_go_on_with_what_it_had() {
 #[test]
 fn a_deleted_autoscaler_leaves_no_claim_without_its_volume_and_no_pod_behind_a_gate() {
     for phase in
-        [SwapPhase::Draining, SwapPhase::Fenced, SwapPhase::FinalCopy, SwapPhase::Exchanging]
+        [SwapPhase::Draining, SwapPhase::Fenced, SwapPhase::FinalCopy, SwapPhase::Rebinding]
     {
         block_on(async {
             let (world, _operator) = World::with_an_operator();
@@ -137,7 +137,7 @@ fn a_deleted_autoscaler_leaves_no_claim_without_its_volume_and_no_pod_behind_a_g
 fn what_cannot_be_is_refused_and_nothing_is_stopped() {
     for (size, class, more, said) in [
         ("4Gi", "fixed", json!({}), "another driver's"),
-        ("4Gi", "hdd", json!({"naming": "Hashed"}), "spec.naming is Hashed"),
+        ("4Gi", "hdd", json!({"claimNamePolicy": "Generate"}), "spec.claimNamePolicy is Generate"),
     ] {
         block_on(async {
             let (world, _operator) = World::with_an_operator();
@@ -156,7 +156,7 @@ fn what_cannot_be_is_refused_and_nothing_is_stopped() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         world.set(1, &[]);
-        world.want("4Gi", "hdd", &json!({"naming": "SameName"}));
+        world.want("4Gi", "hdd", &json!({"claimNamePolicy": "Preserve"}));
         world
             .until("it is told", |status| {
                 status.reason.as_deref() == Some("ClaimNamePolicyMismatch")
@@ -213,10 +213,10 @@ fn a_raw_device_that_a_pod_has_opened_since_its_copy_is_not_exchanged() {
         world.play().end_hanging();
         world.api.put(&world.api.get::<Pod>("shop/nginx-0").unwrap());
         world
-            .until("it is to be exchanged", |status| phase(status) == Some(SwapPhase::Exchanging))
+            .until("it is to be exchanged", |status| phase(status) == Some(SwapPhase::Rebinding))
             .await;
         world.rest().await;
-        assert_eq!(phase(&world.status()), Some(SwapPhase::Exchanging), "or nobody can come");
+        assert_eq!(phase(&world.status()), Some(SwapPhase::Rebinding), "or nobody can come");
         put_stranger(&world, "www-nginx-0");
         world.until("it is given up", |status| phase(status) == Some(SwapPhase::RollingBack)).await;
         let why = world.ordinal(0).swap.unwrap().message.unwrap();
@@ -250,7 +250,7 @@ async fn grown_after(waits: Duration, each: Duration) -> bool {
     world.play().shrinks = Shrinks::Left;
     world.want("2Gi", "ssd", &json!({}));
     let is_exchanging = |status: &PvcAutoscalerStatus| {
-        swap(status).is_some_and(|swap| swap.phase == SwapPhase::Exchanging)
+        swap(status).is_some_and(|swap| swap.phase == SwapPhase::Rebinding)
     };
     world.until("it is to be exchanged", is_exchanging).await;
     world.rest().await;

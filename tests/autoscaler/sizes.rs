@@ -49,25 +49,26 @@ pub async fn until(world: &World, what: &str, is: impl Fn(&OrdinalStatus) -> boo
 }
 
 async fn until_said(world: &World, words: &str) {
-    let says = |one: &OrdinalStatus| one.decision.as_ref().is_some_and(|why| why.contains(words));
+    let says =
+        |one: &OrdinalStatus| one.last_decision.as_ref().is_some_and(|why| why.contains(words));
     until(world, words, says).await;
 }
 
 /// The claim of the pod has grown to 20 GiB, and is nearly empty from then on.
 async fn grown_and_emptied(world: &World) {
     world.fill(0, 85, 0);
-    until(world, "it grows", |one| one.grown.is_some()).await;
+    until(world, "it grows", |one| one.autoscaled_size.is_some()).await;
     world.rest().await;
     assert_eq!(capacity(world, 0), "20Gi");
     world.fill(0, 10, 1);
-    until(world, "it is seen", |one| one.peak.is_some()).await;
+    until(world, "it is seen", |one| one.peak_usage.is_some()).await;
 }
 
 /// Hours of the day that begin in so many and last for two, by the clock of this machine.
-fn hours_in(hours: i64) -> String {
+fn hours_in(hours: i64) -> Value {
     let at = |hours| (Timestamp::now() + SignedDuration::from_hours(hours)).to_string();
     let hour = |hours| at(hours)[11..16].to_owned();
-    format!("{}-{}", hour(hours), hour(hours + 2))
+    json!({"start": hour(hours), "end": hour(hours + 2)})
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn a_step_without_room_is_halved_until_it_fits_or_is_too_small() {
         pods(&world, 1, &json!({})).await;
         world.play().room = Some(Bytes::gib(10));
         world.fill(0, 85, 0);
-        until(&world, "it grows", |one| one.grown.is_some()).await;
+        until(&world, "it grows", |one| one.autoscaled_size.is_some()).await;
         world.settled("1/1").await;
         assert_eq!(capacity(&world, 0), "8Gi", "20 and 12 GiB were refused");
         assert_eq!((world.told("AutoscaleExpand"), world.told("ExpansionFailed")), (1, 2));
@@ -136,7 +137,7 @@ fn a_claim_of_a_part_of_a_gibibyte_grows_by_itself() {
         world.rest().await;
         assert_eq!((world.status().claims, world.ordinal(0).generation), ("1/1".to_owned(), 0));
         world.fill(0, 85, 0);
-        until(&world, "it grows", |one| one.grown.is_some()).await;
+        until(&world, "it grows", |one| one.autoscaled_size.is_some()).await;
         world.rest().await;
         let has: Bytes = capacity(&world, 0).parse().unwrap();
         assert!(has >= Bytes::gib(20), "{has}");
@@ -147,14 +148,14 @@ fn a_claim_of_a_part_of_a_gibibyte_grows_by_itself() {
 fn a_fast_writer_is_grown_before_its_claim_is_full() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        pods(&world, 1, &json!({"growWithin": "6h"})).await;
+        pods(&world, 1, &json!({"growBeforeFull": "6h"})).await;
         world.fill(0, 60, 0);
         until_said(&world, "60 % of its bytes are used; it grows at 80 % or 6h before").await;
         world.fill_from(0, 55, 60, 0);
         world.rest().await;
         assert_eq!(capacity(&world, 0), "4Gi", "that takes eight hours");
         world.fill_from(0, 50, 60, 0);
-        until(&world, "it grows", |one| one.grown.is_some()).await;
+        until(&world, "it grows", |one| one.autoscaled_size.is_some()).await;
         world.rest().await;
         assert_eq!((capacity(&world, 0), world.told("AutoscaleExpand")), ("20Gi".to_owned(), 1));
     });
@@ -164,10 +165,12 @@ fn a_fast_writer_is_grown_before_its_claim_is_full() {
 fn claims_that_grow_together_are_of_one_size() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        pods(&world, 3, &json!({"together": true, "growBy": 25})).await;
+        pods(&world, 3, &json!({"uniformSize": true, "growBy": 25})).await;
         world.fill(1, 85, 0);
         world
-            .until("all grow", |status| status.ordinals.iter().all(|one| one.grown.is_some()))
+            .until("all grow", |status| {
+                status.ordinals.iter().all(|one| one.autoscaled_size.is_some())
+            })
             .await;
         world.settled("3/3").await;
         let sizes = [0, 1, 2].map(|ordinal| capacity(&world, ordinal));
@@ -194,16 +197,18 @@ fn a_claim_that_is_nearly_empty_for_long_is_swapped_for_a_smaller_one() {
         tokio::time::sleep(5 * MINUTE).await;
         // Fuller, though not too full: that counts, and the window goes on.
         world.fill(0, 20, 2);
-        until(&world, "it is fuller", |one| one.peak.as_ref().is_some_and(|now| now.percent == 20))
-            .await;
+        until(&world, "it is fuller", |one| {
+            one.peak_usage.as_ref().is_some_and(|now| now.percent == 20)
+        })
+        .await;
         assert_eq!(world.ordinal(0).active_claim, old, "the window is not over");
         until(&world, "it is swapped", |one| one.generation == 1).await;
         world.settled("1/1").await;
         // 32 % of 20 GiB, and half of that besides.
         assert_eq!(capacity(&world, 0), "9831Mi");
         let entry = world.ordinal(0);
-        assert_eq!((&entry.retained[0].claim, world.told("AutoscaleShrink")), (&old, 1));
-        assert!(entry.peak.is_none() && entry.swap.is_none());
+        assert_eq!((&entry.retained_claims[0].claim, world.told("AutoscaleShrink")), (&old, 1));
+        assert!(entry.peak_usage.is_none() && entry.swap.is_none());
         world.write();
         let writes = world.api.writes().len();
         tokio::time::sleep(60 * MINUTE).await;
@@ -220,13 +225,13 @@ fn a_window_begins_anew_when_the_claim_is_fuller_or_not_seen() {
         grown_and_emptied(&world).await;
         tokio::time::sleep(20 * MINUTE).await;
         world.fill(0, 45, 2);
-        until(&world, "it is fuller", |one| one.peak.is_none()).await;
+        until(&world, "it is fuller", |one| one.peak_usage.is_none()).await;
         world.fill(0, 10, 3);
-        until(&world, "it is emptied", |one| one.peak.is_some()).await;
+        until(&world, "it is emptied", |one| one.peak_usage.is_some()).await;
         tokio::time::sleep(20 * MINUTE).await;
         world.api.delete::<pliant::api::NodeStorage>("alpha");
-        until(&world, "nobody sees it", |one| one.peak.is_none()).await;
-        assert!(world.ordinal(0).decision.unwrap().contains("no decision"));
+        until(&world, "nobody sees it", |one| one.peak_usage.is_none()).await;
+        assert!(world.ordinal(0).last_decision.unwrap().contains("no decision"));
         let is_told = || world.api.get::<pliant::api::NodeStorage>("alpha").is_some();
         world.until("its agent tells again", |_| is_told()).await;
         world.fill(0, 10, 4);
@@ -240,7 +245,7 @@ fn a_window_begins_anew_when_the_claim_is_fuller_or_not_seen() {
 fn a_claim_shrinks_only_in_its_hours_and_while_pods_may_be_stopped() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        let policy = json!({"window": "10m", "coolDown": "1m", "between": hours_in(3)});
+        let policy = json!({"window": "10m", "coolDown": "1m", "maintenanceWindow": hours_in(3)});
         let policy = json!({"autoscale": {"maxSize": "100Gi", "growBy": "16Gi", "coolDown": "1m",
                                           "shrink": policy}, "rollout": {"paused": true}});
         world.set(1, &[]);
@@ -263,14 +268,14 @@ fn a_shrink_is_only_told_if_that_is_wanted() {
         let (world, _operator) = World::with_an_operator();
         pods(&world, 1, &json!({})).await;
         world.fill(0, 85, 0);
-        until(&world, "it grows", |one| one.grown.is_some()).await;
+        until(&world, "it grows", |one| one.autoscaled_size.is_some()).await;
         world.rest().await;
         world.fill(0, 10, 1);
         let shrink = json!({"window": "10m", "coolDown": "1m"});
         let policy = json!({"maxSize": "100Gi", "shrink": shrink});
-        world.want("4Gi", "hdd", &json!({"mode": "Recommend", "autoscale": policy}));
+        world.want("4Gi", "hdd", &json!({"mode": "DryRun", "autoscale": policy}));
         until_said(&world, "it shrinks from 20Gi to 6759Mi").await;
-        assert_eq!(world.status().phase, AutoscalerPhase::Recommending);
+        assert_eq!(world.status().phase, AutoscalerPhase::DryRun);
         assert!(world.status().next.unwrap().contains("it shrinks from 20Gi to 6759Mi"));
         tokio::time::sleep(30 * MINUTE).await;
         assert_eq!((capacity(&world, 0), world.told("AutoscaleShrink")), ("20Gi".to_owned(), 0));
@@ -287,8 +292,10 @@ fn a_shrink_that_fails_is_tried_again_when_it_has_rested() {
         let said = json!({"outcome": "mismatch", "message": "a.txt differs"}).to_string();
         world.play().ends.push_back(End::Failed(said));
         until(&world, "it is tried", |one| one.swap.is_some()).await;
-        until(&world, "it has failed", |one| one.grown.as_ref().unwrap().failure_time.is_some())
-            .await;
+        until(&world, "it has failed", |one| {
+            one.autoscaled_size.as_ref().unwrap().failure_time.is_some()
+        })
+        .await;
         world.settled("1/1").await;
         assert_eq!((world.ordinal(0).active_claim, world.told("SwapFailed")), (old, 1));
         assert_eq!(capacity(&world, 0), "20Gi");
@@ -323,15 +330,15 @@ fn a_shrink_that_is_late_is_given_up_before_its_pod_is_stopped() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         pods(&world, 1, &json!({"shrink": {"window": "10m", "coolDown": "1m"}})).await;
-        let shrink = json!({"window": "10m", "coolDown": "1m", "between": hours_in(1)});
+        let shrink = json!({"window": "10m", "coolDown": "1m", "maintenanceWindow": hours_in(1)});
         let policy =
             json!({"maxSize": "100Gi", "growBy": "16Gi", "coolDown": "1m", "shrink": shrink});
-        world.want("4Gi", "hdd", &json!({"hotCopy": true, "autoscale": policy}));
+        world.want("4Gi", "hdd", &json!({"preCopy": true, "autoscale": policy}));
         let pod = world.pod("nginx-0");
         grown_and_emptied(&world).await;
         world.play().ends.push_back(End::Hangs);
         until(&world, "it is begun", |one| one.swap.is_some()).await;
-        assert!(world.ordinal(0).swap.unwrap().by_itself);
+        assert!(world.ordinal(0).swap.unwrap().automatic);
         until(&world, "it is given up", |one| one.swap.is_none()).await;
         world.settled("1/1").await;
         assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod, 0));
@@ -351,11 +358,14 @@ fn nothing_is_decided_by_what_a_node_told_whose_agent_is_away_by_now() {
             .until("it is told", |status| status.reason.as_deref() == Some("StaleUsageMetrics"))
             .await;
         world.rest().await;
-        assert_eq!((capacity(&world, 0), world.ordinal(0).grown), ("4Gi".to_owned(), None));
-        let said = world.ordinal(0).decision.unwrap_or_default();
+        assert_eq!(
+            (capacity(&world, 0), world.ordinal(0).autoscaled_size),
+            ("4Gi".to_owned(), None)
+        );
+        let said = world.ordinal(0).last_decision.unwrap_or_default();
         assert!(said.contains("does not respond") || said.contains("is not responding"), "{said}");
         world.play().are_agents_away = false;
-        until(&world, "it grows", |one| one.grown.is_some()).await;
+        until(&world, "it grows", |one| one.autoscaled_size.is_some()).await;
         world.settled("1/1").await;
         assert_eq!(capacity(&world, 0), "20Gi");
     });
@@ -417,6 +427,6 @@ fn what_another_node_tells_of_a_volume_changes_nothing() {
         assert!(world.api.list::<VolumeRequest>().is_empty(), "no node is asked for anything");
         // Its own node is believed.
         world.fill(0, 85, 0);
-        until(&world, "it grows", |one| one.grown.is_some()).await;
+        until(&world, "it grows", |one| one.autoscaled_size.is_some()).await;
     });
 }

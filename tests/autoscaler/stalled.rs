@@ -162,7 +162,7 @@ fn a_pod_has_its_claim_again_if_its_exchange_does_not_begin() {
         let (world, _operator) = one_pod(&["www"]).await;
         world.play().shrinks = Shrinks::Left;
         world.want("2Gi", "ssd", &json!({}));
-        let is_exchanging = is_in(SwapPhase::Exchanging);
+        let is_exchanging = is_in(SwapPhase::Rebinding);
         world.until("it is exchanged", |status| is_exchanging(status)).await;
         tokio::time::sleep(Duration::from_mins(9)).await;
         assert!(is_exchanging(&world.status()));
@@ -188,8 +188,7 @@ fn an_exchange_that_has_begun_says_what_it_waits_for() {
     block_on(async {
         let (world, _operator) = one_pod(&["www"]).await;
         let forbidden = "no PersistentVolume may be made by hand";
-        let is_by_hand =
-            |pv: &Value| !pv["metadata"]["annotations"]["pliant.io/exchange"].is_null();
+        let is_by_hand = |pv: &Value| !pv["metadata"]["annotations"]["pliant.io/rebind"].is_null();
         world
             .api
             .guard("persistentvolumes", move |pv, _| is_by_hand(pv).then(|| forbidden.to_owned()));
@@ -200,7 +199,7 @@ fn an_exchange_that_has_begun_says_what_it_waits_for() {
         world.until("it is told", is_told).await;
         tokio::time::sleep(Duration::from_mins(30)).await;
         let status = world.status();
-        assert!(is_in(SwapPhase::Exchanging)(&status), "nothing leads back: {status:#?}");
+        assert!(is_in(SwapPhase::Rebinding)(&status), "nothing leads back: {status:#?}");
         let (_, message) = stalled(&status);
         assert!(message.contains(forbidden), "{message}");
         world.api.unguard("persistentvolumes");

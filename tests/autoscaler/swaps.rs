@@ -46,7 +46,7 @@ fn a_smaller_template_of_another_class_swaps_one_pod_after_the_other() {
         for ordinal in [0, 1] {
             let entry = world.ordinal(ordinal);
             assert_eq!((entry.generation, &*class(&world, ordinal)), (1, "ssd"));
-            let old = &entry.retained[0];
+            let old = &entry.retained_claims[0];
             assert_eq!(old.claim, before[usize::try_from(ordinal).unwrap()]);
             assert!(old.used_time.is_some(), "its pod was ready with the new one");
         }
@@ -102,7 +102,7 @@ fn a_pod_is_not_stopped_before_its_new_claim_has_its_room() {
                 })
                 .await;
             world.rest().await;
-            assert_eq!(world.ordinal(1).swap.unwrap().phase, SwapPhase::Planned);
+            assert_eq!(world.ordinal(1).swap.unwrap().phase, SwapPhase::Pending);
             assert_eq!((world.pod("nginx-1"), world.told("SwapStarted")), (pod, 0));
 
             world.want("4Gi", class, &json!({}));
@@ -130,7 +130,7 @@ fn the_old_claim_goes_after_its_time_and_not_before() {
         assert!(world.claim(&old).is_some());
         tokio::time::sleep(Duration::from_secs(700)).await;
         assert!(world.claim(&old).is_none());
-        assert!(world.ordinal(1).retained.is_empty());
+        assert!(world.ordinal(1).retained_claims.is_empty());
         assert_eq!(world.claims().len(), 2);
         world.write();
     });
@@ -386,13 +386,13 @@ fn a_replica_whose_clock_is_behind_does_not_tell_from_when_a_claim_is_retained()
         world.want("2Gi", "hdd", &json!({"retention": "7d"}));
         world.settled("2/2").await;
         assert_eq!(
-            world.ordinal(1).retained[0].used_time,
+            world.ordinal(1).retained_claims[0].used_time,
             None,
             "it would be long over for others"
         );
         world.api.set_ahead(SignedDuration::ZERO);
         tokio::time::sleep(Duration::from_secs(120)).await;
-        assert!(world.ordinal(1).retained[0].used_time.is_some());
+        assert!(world.ordinal(1).retained_claims[0].used_time.is_some());
     });
 }
 
@@ -417,12 +417,12 @@ fn no_swap_begins_with_more_old_claims_than_can_be_told_of() {
             world.until("it is told", is_told).await;
             world.rest().await;
             let entry = world.ordinal(0);
-            assert_eq!((entry.swap, entry.retained.len()), (None, 15));
+            assert_eq!((entry.swap, entry.retained_claims.len()), (None, 15));
             world.write();
             // One that is not needed is deleted, so two more can be.
-            world.delete_claim(&entry.retained[0].claim);
+            world.delete_claim(&entry.retained_claims[0].claim);
             world.settled("1/1").await;
-            world.delete_claim(&entry.retained[1].claim);
+            world.delete_claim(&entry.retained_claims[1].claim);
             world.want("4Gi", "ssd", &json!({"retention": "30d"}));
             world.settled("1/1").await;
             assert_eq!(world.ordinal(0).generation, 17);
@@ -466,7 +466,7 @@ fn a_status_that_is_refused_is_an_error_and_no_change_by_others() {
             "metadata": {"name": "old", "namespace": "shop"}, "spec": {}}));
         let uid = world.api.put(&old).metadata.uid.unwrap();
         let old = Retained { claim: "old".to_owned(), uid, ..Retained::default() };
-        there.status.as_mut().unwrap().ordinals[0].retained = vec![old; 17];
+        there.status.as_mut().unwrap().ordinals[0].retained_claims = vec![old; 17];
         world.api.put(&there);
         world.rest().await;
         assert_eq!(world.told("InvalidStatus"), 1);
@@ -500,7 +500,7 @@ fn an_old_claim_is_kept_for_as_long_as_the_specification_says_now() {
 
 #[test]
 fn no_old_claim_goes_while_nothing_is_to_be_changed_or_its_pod_is_not_ready() {
-    for held in [json!({"mode": "Recommend"}), json!({"rollout": {"paused": true}})] {
+    for held in [json!({"mode": "DryRun"}), json!({"rollout": {"paused": true}})] {
         block_on(async {
             let (world, _operator) = World::with_an_operator();
             two_pods(&world).await;
@@ -568,7 +568,7 @@ fn a_source_that_is_deleted_when_its_claim_is_filled_is_needed_no_more() {
             let is_filled = |api: &FakeApi| {
                 let all = api.list::<PvcSourcePopulator>().into_iter();
                 let mut told = all.filter_map(|one| one.status).flat_map(|status| status.claims);
-                told.any(|one| one.phase == FillingPhase::Filled)
+                told.any(|one| one.phase == FillingPhase::Succeeded)
             };
             world.api.until("it is filled", is_filled).await;
             // No operator looks before the source is gone.

@@ -257,7 +257,7 @@ impl World {
         let generation = generation.and_then(|one| one.metadata.generation).unwrap_or_default();
         self.until(&format!("{claims} are settled"), |status| {
             status.observed_generation == generation
-                && status.phase == AutoscalerPhase::Settled
+                && status.phase == AutoscalerPhase::InSync
                 && status.claims == claims
         })
         .await;
@@ -273,7 +273,7 @@ impl World {
     pub fn write(&self) {
         let mut play = self.play();
         for pod in self.api.list::<Pod>() {
-            if is_running(&pod) && !pod.labels().contains_key("pliant.io/fill") {
+            if is_running(&pod) && !pod.labels().contains_key("pliant.io/populator") {
                 write(&self.api, &mut play, &pod);
             }
         }
@@ -391,7 +391,9 @@ impl World {
             .ordinals
             .iter()
             .flat_map(|one| {
-                [&one.active_claim].into_iter().chain(one.retained.iter().map(|old| &old.claim))
+                [&one.active_claim]
+                    .into_iter()
+                    .chain(one.retained_claims.iter().map(|old| &old.claim))
             })
             .collect();
         let strange = self.claims().into_iter().filter(|name| !known.contains(&name));
@@ -423,7 +425,7 @@ pub fn refuse_copies(world: &World) {
     world.api.guard("pods", |pod, others| {
         let mounts_source = pod["spec"]["volumes"].to_string().contains("source");
         let runs = |pod: &Value| {
-            let is_fill = !pod["metadata"]["labels"]["pliant.io/fill"].is_null();
+            let is_fill = !pod["metadata"]["labels"]["pliant.io/populator"].is_null();
             !is_fill && pod["status"]["phase"] == "Running"
         };
         (mounts_source && !others.iter().any(runs)).then(|| FULL.to_owned())
@@ -450,7 +452,7 @@ pub async fn restored(world: &World, name: &str, labels: &Value, annotations: &V
 /// What the controller of StatefulSets, the webhook and the kubelets do.
 fn workloads(api: &FakeApi, play: &mut Play) -> bool {
     let pods = api.list::<Pod>();
-    let ours = || pods.iter().filter(|pod| !pod.labels().contains_key("pliant.io/fill"));
+    let ours = || pods.iter().filter(|pod| !pod.labels().contains_key("pliant.io/populator"));
     agents::step(api, play)
         || api.list::<StatefulSet>().iter().any(|set| make_pod(api, set))
         || ours().any(|pod| choose_node(api, pod) || start(api, play, pod))

@@ -362,7 +362,7 @@ async fn what_is_watched_is_printed_again_when_it_has_changed() {
                 "metadata": {"name": "data"},
                 "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
                          "resources": {"requests": {"storage": "8Gi"}}}}},
-            "status": {"observedGeneration": 1, "phase": "Settled", "claims": claims, "ordinals": []},
+            "status": {"observedGeneration": 1, "phase": "InSync", "claims": claims, "ordinals": []},
         })));
     };
     put("0/1");
@@ -372,13 +372,13 @@ async fn what_is_watched_is_printed_again_when_it_has_changed() {
     let end = "No claim exists yet.\n";
     let (first, printed) = read_until(printed, end).await;
     assert!(
-        first.starts_with("shop/db manages the claims of StatefulSet db: Settled, 0/1"),
+        first.starts_with("shop/db manages the claims of StatefulSet db: InSync, 0/1"),
         "{first}"
     );
     put("1/1");
     let (second, _) = read_until(printed, end).await;
     assert!(
-        second.starts_with("\nshop/db manages the claims of StatefulSet db: Settled, 1/1"),
+        second.starts_with("\nshop/db manages the claims of StatefulSet db: InSync, 1/1"),
         "{second}"
     );
     watching.kill().unwrap();

@@ -26,7 +26,7 @@ async fn desk() -> Desk {
             "metadata": {"name": "data"},
             "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
                      "resources": {"requests": {"storage": "8Gi"}}}}},
-        "status": {"observedGeneration": 1, "phase": "Settled", "claims": "1/1",
+        "status": {"observedGeneration": 1, "phase": "InSync", "claims": "1/1",
                    "ordinals": [{"ordinal": 0, "activeClaim": "data-db-0"}]},
     })));
     desk
@@ -169,7 +169,7 @@ async fn plans_are_shown_and_status_has_their_section() {
     let (code, text, errors) = desk.types(&["plan"]).await;
     assert_eq!((code, errors.as_str()), (Some(0), ""));
     insta::assert_snapshot!(text, @r"
-    default/db keeps the claims of StatefulSet db: Settled, 1/1 as wanted.
+    default/db keeps the claims of StatefulSet db: InSync, 1/1 as wanted.
       POD   CLAIM      HAS       WANTED    BY
       db-0  data-db-0  8Gi fast  8Gi fast  –
     ");
@@ -188,7 +188,7 @@ async fn plans_are_shown_and_status_has_their_section() {
     beta   fast  880 MiB  ░░░░░░░░░░░░░░░░   0 %  880 MiB        0  0.1.0    ok
 
     NAMESPACE  PVCAUTOSCALER  WORKLOAD        CLAIMS  PHASE    SAYS
-    default    db             StatefulSet/db     1/1  Settled  –
+    default    db             StatefulSet/db     1/1  InSync  –
     ");
     let (code, _, errors) = desk.types(&["plan", "none"]).await;
     assert_eq!(code, Some(1));
@@ -200,11 +200,11 @@ async fn plans_are_shown_and_status_has_their_section() {
     desk.world.api.put(&elsewhere);
     let (_, text, _) = desk.types(&["plan", "-A"]).await;
     insta::assert_snapshot!(text, @r"
-    default/db keeps the claims of StatefulSet db: Settled, 1/1 as wanted.
+    default/db keeps the claims of StatefulSet db: InSync, 1/1 as wanted.
       POD   CLAIM      HAS       WANTED    BY
       db-0  data-db-0  8Gi fast  8Gi fast  –
 
-    shop/db keeps the claims of StatefulSet db: Settled, 1/1 as wanted.
+    shop/db keeps the claims of StatefulSet db: InSync, 1/1 as wanted.
       POD   CLAIM      HAS  WANTED    BY
       db-0  data-db-0  –    8Gi fast  is made
     ");
@@ -218,7 +218,7 @@ async fn plans_are_shown_and_status_has_their_section() {
     assert!(words("alpha").contains(" 880 MiB 880 MiB linear"), "{text}");
     let head = "NAMESPACE PVCAUTOSCALER WORKLOAD CLAIMS TEMPLATE MODE POLICY PHASE SAYS";
     assert_eq!(words("NAMESPACE"), head, "{text}");
-    let row = "shop db StatefulSet/db 1/1 8Gi fast Enforce – Settled –";
+    let row = "shop db StatefulSet/db 1/1 8Gi fast Enforce – InSync –";
     assert_eq!((words("shop").as_str(), words("default").as_str()), (row, ""), "{text}");
     let (code, _, errors) = desk.types(&["plan", "db", "-A"]).await;
     assert_eq!((code, errors.contains("cannot be used with")), (Some(2), true), "{errors}");
@@ -229,13 +229,13 @@ async fn a_policy_and_what_it_decided_are_shown_wherever_a_claim_is() {
     let desk = desk().await;
     let mut autoscaler = autoscaler(&desk.world.api);
     autoscaler.spec.autoscale =
-        Some(typed(json!({"maxSize": "1Ti", "growBy": "10Gi", "shrink": {"below": 30}})));
+        Some(typed(json!({"maxSize": "1Ti", "growBy": "10Gi", "shrink": {"belowPercent": 30}})));
     let entry = &mut autoscaler.status.as_mut().unwrap().ordinals[0];
-    entry.decision = Some("41 % of its bytes are used; it grows at 80 %".to_owned());
+    entry.last_decision = Some("41 % of its bytes are used; it grows at 80 %".to_owned());
     desk.world.api.put(&autoscaler);
     let (_, text, _) = desk.types(&["plan"]).await;
     insta::assert_snapshot!(text, @r"
-    default/db keeps the claims of StatefulSet db: Settled. By itself each of them
+    default/db keeps the claims of StatefulSet db: InSync. By itself each of them
     grows by 10Gi at 80 %, by at least 1Gi, up to 1Ti; shrinks after 1d below 30 %,
     every day, by UTC. The operator has not seen its last edit yet.
       POD   CLAIM      HAS       WANTED    BY
@@ -244,7 +244,7 @@ async fn a_policy_and_what_it_decided_are_shown_wherever_a_claim_is() {
       db-0: 41 % of its bytes are used; it grows at 80 %
     ");
     let (_, text, _) = desk.types(&["status"]).await;
-    assert!(text.ends_with("Settled  41 % of its bytes are used; it grows at 80 %\n"), "{text}");
+    assert!(text.ends_with("InSync  41 % of its bytes are used; it grows at 80 %\n"), "{text}");
     let (_, text, _) = desk.types(&["explain", "data-db-0"]).await;
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("Last sizing decision: 41 % of its bytes"), "{text}");

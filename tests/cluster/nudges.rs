@@ -12,7 +12,7 @@ use pliant::volume::DRIVER;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-const WOKEN_FOR: &str = "pliant.io/resizer-woken-for";
+const WOKEN_FOR: &str = "pliant.io/resizer-notified-for";
 
 /// A claim `data` that has 1 GiB, with a volume of this driver or another one's.
 fn claim(api: &FakeApi, asks: &str, driver: &str, more: &Value) {

@@ -80,7 +80,7 @@ fn is_done(api: &FakeApi, name: &str) -> [bool; 4] {
         api.get::<VolumeRequest>(name).is_none(),
         api.get::<NodeStorage>(name).is_none(),
         api.get::<StoragePool>(name).unwrap().status.is_some(),
-        claim.annotations().contains_key("pliant.io/resizer-woken-for"),
+        claim.annotations().contains_key("pliant.io/resizer-notified-for"),
     ]
 }
 

@@ -46,7 +46,7 @@ fn claim(at: usize, fat: &str) -> Value {
 fn pod(at: usize, fat: &str) -> Value {
     json!({
         "metadata": {"name": format!("db-{at}"), "namespace": "shop", "uid": format!("4c1d-{at:032}"),
-                     "labels": {"app": "db", "pliant.io/fill": "u"}, "annotations": {"note": fat},
+                     "labels": {"app": "db", "pliant.io/populator": "u"}, "annotations": {"note": fat},
                      "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db",
                                           "uid": "s", "controller": true}]},
         "spec": {"containers": [{"name": "db", "env": [{"name": "A", "value": fat}]}], "nodeName": "alpha",

@@ -163,7 +163,7 @@ fn failed(reason: &str, message: &str) -> serde_json::Value {
 
 fn open_count(api: &FakeApi, play: &Play, volume: &str) -> usize {
     let runs = |pod: &&Pod| {
-        let is_ours = pod.labels().contains_key("pliant.io/fill");
+        let is_ours = pod.labels().contains_key("pliant.io/populator");
         !is_ours && is_running(pod) && volume_of(api, pod).as_deref() == Some(volume)
     };
     let running = api.list::<Pod>().iter().filter(runs).count();

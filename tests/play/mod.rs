@@ -26,13 +26,13 @@ const PV_PROTECTION: &str = "kubernetes.io/pv-protection";
 /// On a claim that has got another volume: what its node calls it.
 const GIVEN: &str = "pliant.io/volume";
 /// Has the controller of volumes look at a claim.
-const NUDGED: &str = "pliant.io/volume-handed-over";
+const NUDGED: &str = "pliant.io/volume-rebound-to";
 
 /// On a pod that fills a volume, or sends to one that does.
-const FILL: &str = "pliant.io/fill";
+const FILL: &str = "pliant.io/populator";
 
 /// On a fill pod that only tries whether its volume can be filled.
-pub const PROBES: &str = "pliant.io/probes";
+pub const PROBES: &str = "pliant.io/probe";
 
 /// What is in a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]

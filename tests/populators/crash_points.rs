@@ -83,7 +83,7 @@ impl Case {
     fn want(self, world: &World) {
         match self {
             Case::Copy => {
-                world.copy_of("old", &json!({"startEarly": true}));
+                world.copy_of("old", &json!({"waitForConsumer": false}));
                 world.claim("web", "fast", "PvcSourcePopulator", "old");
                 return;
             }
@@ -95,7 +95,7 @@ impl Case {
                 return;
             }
             Case::Ahead => {
-                let more = json!({"startEarly": true, "paused": true, "copyAhead": true});
+                let more = json!({"waitForConsumer": false, "paused": true, "preCopy": true});
                 world.copy_of("old", &more);
                 world.claim("web", "fast", "PvcSourcePopulator", "old");
                 return;
@@ -129,7 +129,7 @@ impl Case {
                 self.until(world, |api| {
                     let copy = api.get::<PvcSourcePopulator>("shop/old");
                     let told = copy.and_then(|one| one.status?.claims.into_iter().next());
-                    told.is_some_and(|told| told.phase == FillingPhase::Ahead)
+                    told.is_some_and(|told| told.phase == FillingPhase::PreCopied)
                 })
                 .await;
                 world.api.delete::<Pod>("shop/shop-0");

@@ -173,7 +173,7 @@ async fn each_try_of_an_archive_begins_with_an_empty_volume() {
 async fn a_copy_goes_on_where_the_try_before_ended() {
     let (world, _operator) = World::with_an_operator().await;
     world.source("old", "alpha").await;
-    world.copy_of("old", &json!({"startEarly": true}));
+    world.copy_of("old", &json!({"waitForConsumer": false}));
     world.play().ends.push_back(End::Failed(String::new()));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
     world.filled("new").await;
@@ -201,7 +201,7 @@ async fn what_differs_or_is_refused_is_not_tried_again() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_vanishes_is_a_failed_try() {
     let (world, operator) = underway().await;
-    world.shows("web", "Filling").await;
+    world.shows("web", "Populating").await;
     let pod = fill_pods(&world.api).remove(0);
     world.api.delete::<Pod>(&format!("{SHOP}/{}", pod.name_any()));
     world.filled("web").await;

@@ -88,9 +88,9 @@ async fn rounds_that_are_copied_ahead_leave_it_half_copied() {
     world.source("old", "alpha").await;
     world.pod_of("shop-0", "old", "Running");
     world.play().rounds = [1000 << 20, 400 << 20, 300 << 20].into();
-    world.copy_of("old", &json!({"startEarly": true, "paused": true, "copyAhead": true}));
+    world.copy_of("old", &json!({"waitForConsumer": false, "paused": true, "preCopy": true}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
-    world.shows("new", "Ahead: SourcePaused").await;
+    world.shows("new", "PreCopied: SourcePaused").await;
     world.settled().await;
     let volume = world.volume_for("new");
     assert_eq!((world.fence(&volume), world.pods()), (Some(half_copied(1)), 3));
@@ -105,7 +105,7 @@ async fn rounds_that_are_copied_ahead_leave_it_half_copied() {
 async fn a_try_that_fails_leaves_it_half_copied_for_the_next_one() {
     let (world, _operator) = World::with_an_operator().await;
     world.source("old", "alpha").await;
-    world.copy_of("old", &json!({"startEarly": true}));
+    world.copy_of("old", &json!({"waitForConsumer": false}));
     world.play().ends.push_back(End::Failed(String::new()));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
     world.shows("new", "attempt 1 of 5 failed").await;

@@ -29,8 +29,8 @@ async fn an_archive_fills_a_claim_when_a_pod_uses_it() {
     let Some(Content::Whole(args)) = world.content("web") else { panic!() };
     assert!(args.contains("unpack --url https://example.com/site.tar.gz"), "{args}");
     let told = world.told("site").unwrap();
-    assert_eq!((told.phase, told.failures), (FillingPhase::Filled, 0));
-    assert_eq!(told.digest.as_deref(), Some("abc"));
+    assert_eq!((told.phase, told.failures), (FillingPhase::Succeeded, 0));
+    assert_eq!(told.checksum.as_deref(), Some("abc"));
     assert_eq!(world.reasons("web"), [("PopulatorFinished".to_owned(), 1)].into());
     assert_eq!((operator.counts.of("fill success"), operator.counts.of("fill error")), (1, 0));
     assert_eq!(world.destroyed(), []);
@@ -82,14 +82,14 @@ async fn a_claim_gets_the_content_of_another_one() {
     let whole = "copy /source /target --final --result /dev/termination-log".to_owned();
     assert_eq!(world.content("new"), Some(Content::Whole(whole)));
     assert_eq!(world.content("old"), Some(Content::Empty), "nobody writes to the source");
-    assert_eq!(world.told_of_copy("old").unwrap().phase, FillingPhase::Filled);
+    assert_eq!(world.told_of_copy("old").unwrap().phase, FillingPhase::Succeeded);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hot_copy_begins_on_the_node_of_its_source() {
     let (world, _operator) = World::with_an_operator().await;
     world.source("old", "beta").await;
-    world.copy_of("old", &json!({"startEarly": true}));
+    world.copy_of("old", &json!({"waitForConsumer": false}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
     world.filled("new").await;
     let claim = world.get_claim("new").unwrap();
@@ -103,11 +103,11 @@ async fn rounds_are_copied_ahead_while_a_pod_writes_and_the_rest_when_it_is_gone
     world.source("old", "alpha").await;
     world.pod_of("shop-0", "old", "Running");
     world.play().rounds = [1000 << 20, 400 << 20, 300 << 20].into();
-    world.copy_of("old", &json!({"startEarly": true, "paused": true, "copyAhead": true}));
+    world.copy_of("old", &json!({"waitForConsumer": false, "paused": true, "preCopy": true}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
-    world.shows("new", "Ahead: SourcePaused: PvcSourcePopulator old is paused").await;
+    world.shows("new", "PreCopied: SourcePaused: PvcSourcePopulator old is paused").await;
     world.settled().await;
-    let ahead = world.told_of_copy("old").unwrap().ahead.unwrap();
+    let ahead = world.told_of_copy("old").unwrap().pre_copy.unwrap();
     assert_eq!((ahead.rounds, ahead.bytes.0.get() >> 20, ahead.seconds), (3, 300, 1));
     assert_eq!((world.pods(), phase(&world.get_claim("new").unwrap())), (3, "Pending".to_owned()));
     assert_eq!(world.reasons("new").len(), 0, "that is usual");
@@ -122,7 +122,7 @@ async fn rounds_are_copied_ahead_while_a_pod_writes_and_the_rest_when_it_is_gone
     let whole = "copy /source /target --final --result /dev/termination-log".to_owned();
     assert_eq!(world.content("new"), Some(Content::Whole(whole)));
     let told = world.told_of_copy("old").unwrap();
-    assert_eq!((told.digest.as_deref(), told.ahead.unwrap().rounds), (Some("abc"), 3));
+    assert_eq!((told.checksum.as_deref(), told.pre_copy.unwrap().rounds), (Some("abc"), 3));
     assert_eq!((operator.counts.of("fill success"), world.destroyed()), (1, vec![]));
 }
 
@@ -130,7 +130,7 @@ async fn rounds_are_copied_ahead_while_a_pod_writes_and_the_rest_when_it_is_gone
 async fn a_paused_source_has_its_room_before_anything_is_copied() {
     let (world, _operator) = World::with_an_operator().await;
     world.source("old", "alpha").await;
-    world.copy_of("old", &json!({"startEarly": true, "paused": true}));
+    world.copy_of("old", &json!({"waitForConsumer": false, "paused": true}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
     world.shows("new", "Waiting: SourcePaused: PvcSourcePopulator old is paused").await;
     let uid = world.get_claim("new").unwrap().uid().unwrap();
@@ -148,7 +148,7 @@ async fn raw_devices(world: &World, access: &str) {
     world.claim_of("old", "fast", &Value::Null, &raw);
     world.until("old", "is bound", |claim| phase(claim) == "Bound").await;
     world.pod_of("shop-0", "old", "Running");
-    world.copy_of("old", &json!({"startEarly": true, "paused": true, "copyAhead": true}));
+    world.copy_of("old", &json!({"waitForConsumer": false, "paused": true, "preCopy": true}));
     let from = json!({"apiGroup": "pliant.io", "kind": "PvcSourcePopulator", "name": "old"});
     world.claim_of("new", "fast", &from, &raw);
 }
@@ -158,9 +158,9 @@ async fn a_raw_device_is_copied_ahead_too() {
     let (world, _operator) = World::with_an_operator().await;
     world.play().rounds = [1000 << 20, 40 << 20].into();
     raw_devices(&world, "ReadWriteOnce").await;
-    world.shows("new", "Ahead: SourcePaused: PvcSourcePopulator old is paused").await;
+    world.shows("new", "PreCopied: SourcePaused: PvcSourcePopulator old is paused").await;
     world.settled().await;
-    let ahead = world.told_of_copy("old").unwrap().ahead.unwrap();
+    let ahead = world.told_of_copy("old").unwrap().pre_copy.unwrap();
     assert_eq!((ahead.rounds, ahead.bytes.0.get() >> 20, world.pods()), (2, 40, 2));
     world.api.delete::<Pod>("shop/shop-0");
     world.unpause("old");
@@ -206,7 +206,7 @@ async fn progress_is_told_every_few_seconds_and_no_more_often() {
     world.archive("site");
     world.play().ends.push_back(End::Hangs);
     world.claim("web", "now", "ArchivePopulator", "site");
-    world.shows("web", "Filling: 50 % (512 MiB of 1 GiB), 1 MiB/s, 9 min left").await;
+    world.shows("web", "Populating: 50 % (512 MiB of 1 GiB), 1 MiB/s, 9 min left").await;
     let told = world.told("site").unwrap();
     assert_eq!((told.percent, told.seconds_left), (Some(50), Some(512)));
     world.api.forget_writes();
@@ -229,7 +229,7 @@ async fn a_source_that_is_written_to_is_waited_for() {
     let (world, _operator) = World::with_an_operator().await;
     world.source("old", "alpha").await;
     world.pod_of("shop-0", "old", "Running");
-    world.copy_of("old", &json!({"startEarly": true}));
+    world.copy_of("old", &json!({"waitForConsumer": false}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
     world.shows("new", "SourceInUse: its source, claim old, is used by shop-0").await;
     world.settled().await;
@@ -243,7 +243,7 @@ async fn a_source_in_use_is_copied_if_that_is_wanted() {
     let (world, _operator) = World::with_an_operator().await;
     world.source("old", "alpha").await;
     world.pod_of("shop-0", "old", "Running");
-    world.copy_of("old", &json!({"startEarly": true, "whileInUse": true}));
+    world.copy_of("old", &json!({"waitForConsumer": false, "allowInUseSource": true}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
     world.filled("new").await;
 }
@@ -351,7 +351,7 @@ async fn two_claims_are_filled_from_one_archive() {
     assert_eq!(world.left(), NOTHING);
     let archive: pliant::api::ArchivePopulator = world.api.get("shop/site").unwrap();
     let phases: Vec<_> = archive.status.unwrap().claims.iter().map(|one| one.phase).collect();
-    assert_eq!(phases, [FillingPhase::Filled, FillingPhase::Filled]);
+    assert_eq!(phases, [FillingPhase::Succeeded, FillingPhase::Succeeded]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -371,7 +371,7 @@ async fn what_needs_nothing_of_the_claim_is_made_elsewhere() {
     let args = pod.spec.as_ref().unwrap().containers[0].args.as_ref().unwrap().join(" ");
     assert!(args.ends_with("/target --public-only --allow-cidr=10.2.0.0/16"), "{args}");
     world.source("old", "alpha").await;
-    world.copy_of("old", &json!({"startEarly": true}));
+    world.copy_of("old", &json!({"waitForConsumer": false}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
     world.filled("new").await;
     world.api.delete::<PersistentVolumeClaim>("shop/web");

@@ -61,7 +61,7 @@ async fn a_large_second_claim_of_a_tenant_without_a_volume_is_deleted() {
 async fn a_second_claim_that_a_tenant_makes_larger_is_made_again() {
     let (world, _operator) = World::with_an_operator().await;
     world.source("old", "alpha").await;
-    world.copy_of("old", &json!({"startEarly": true, "paused": true}));
+    world.copy_of("old", &json!({"waitForConsumer": false, "paused": true}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
     world.shows("new", "Waiting: SourcePaused").await;
     let mut prime = world.get_claim(&second(&world, "new")).unwrap();
@@ -101,7 +101,7 @@ async fn the_policy_of_a_claim_that_only_has_the_name_stays() {
 async fn a_pod_of_a_tenant_that_says_it_has_filled_the_volume_is_not_believed() {
     let (world, _operator) = World::with_an_operator().await;
     world.source("old", "alpha").await;
-    world.copy_of("old", &json!({"startEarly": true, "paused": true}));
+    world.copy_of("old", &json!({"waitForConsumer": false, "paused": true}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
     world.shows("new", "Waiting: SourcePaused").await;
     let said = json!({"outcome": "done", "digest": "forged"}).to_string();
@@ -119,7 +119,7 @@ async fn a_pod_of_a_tenant_that_says_it_has_filled_the_volume_is_not_believed() 
     world.unpause("old");
     world.filled("new").await;
     let told = world.told_of_copy("old").unwrap();
-    assert_eq!((told.phase, told.digest.as_deref()), (FillingPhase::Filled, Some("abc")));
+    assert_eq!((told.phase, told.checksum.as_deref()), (FillingPhase::Succeeded, Some("abc")));
     assert!(matches!(world.content("new"), Some(Content::Whole(_))));
     assert_eq!((world.reasons("new")["NameConflict"], world.left()), (1, vec![]));
 }
@@ -135,13 +135,14 @@ async fn a_pod_of_a_tenant_that_has_the_name_of_the_sender_is_neither_believed_n
     let web = world.get_claim("web").unwrap().uid().unwrap();
     let name = format!("send-{web}");
     world.api.put(&object::<Pod>(json!({
-        "metadata": {"name": name, "namespace": SHOP, "labels": {"pliant.io/fill": web}},
+        "metadata": {"name": name, "namespace": SHOP, "labels": {"pliant.io/populator": web}},
         "spec": {"containers": []}, "status": {"phase": "Running", "podIP": "10.0.0.66"},
     })));
     world.schedule("web", &["beta"]);
     world.shows("web", "PopulatorCreationError").await;
     world.settled().await;
-    let shown = world.get_claim("web").unwrap().annotations()["pliant.io/filling"].clone();
+    let shown =
+        world.get_claim("web").unwrap().annotations()["pliant.io/population-progress"].clone();
     assert!(
         shown.contains(&format!("Pod {name} in namespace shop has the name of an object of")),
         "{shown}"
@@ -178,8 +179,9 @@ async fn where_pods_may_not_run_as_root_a_claim_says_what_lets_its_own_do_so() {
     world.archive("site");
     world.claim("web", "now", "ArchivePopulator", "site");
     world.shows("web", "PopulatorCreationError").await;
-    let told =
-        |name: &str| world.get_claim(name).unwrap().annotations()["pliant.io/filling"].clone();
+    let told = |name: &str| {
+        world.get_claim(name).unwrap().annotations()["pliant.io/population-progress"].clone()
+    };
     let label =
         "`kubectl label --overwrite namespace shop pod-security.kubernetes.io/enforce=baseline`";
     assert!(told("web").contains(RESTRICTED) && told("web").contains(label), "{}", told("web"));
@@ -187,7 +189,7 @@ async fn where_pods_may_not_run_as_root_a_claim_says_what_lets_its_own_do_so() {
     assert_eq!(world.reasons("web")["PopulatorCreationError"], 1);
     // What it copies is in its namespace.
     world.source("old", "alpha").await;
-    world.copy_of("old", &json!({"startEarly": true}));
+    world.copy_of("old", &json!({"waitForConsumer": false}));
     world.claim("new", "fast", "PvcSourcePopulator", "old");
     world.shows("new", "PopulatorCreationError").await;
     assert!(told("new").ends_with(label), "{}", told("new"));

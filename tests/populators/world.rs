@@ -28,7 +28,7 @@ pub use crate::play::{Content, End, Play, SELECTED_NODE, fill_pods, object, phas
 pub const SHOP: &str = "shop";
 /// On what is being filled and filled from.
 pub const FINALIZER: &str = "pliant.io/populator";
-pub const SHOWN: &str = "pliant.io/filling";
+pub const SHOWN: &str = "pliant.io/population-progress";
 
 /// A cluster in memory, and who plays Kubernetes in it.
 pub struct World {

@@ -36,7 +36,7 @@ def changed(thing, change):
 
 # Pods.
 FILL = {
-    "metadata": {"name": "prime-a", "namespace": "shop", "labels": {"pliant.io/fill": "a"}},
+    "metadata": {"name": "prime-a", "namespace": "shop", "labels": {"pliant.io/populator": "a"}},
     "spec": {
         "automountServiceAccountToken": False,
         "serviceAccountName": "default",
@@ -107,11 +107,11 @@ for name, change in {
 
 WAITS = {"metadata": {"name": "db-0", "namespace": "shop"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
 RUNS = changed(WAITS, spec_with(nodeName="n"))
-GATED = changed(WAITS, spec_with(schedulingGates=[{"name": "pliant.io/volume-exchange"}]))
+GATED = changed(WAITS, spec_with(schedulingGates=[{"name": "pliant.io/volume-rebind"}]))
 write(OPERATOR, "DELETE", "pods", "a running one", old=RUNS)
 write(OPERATOR, "DELETE", "pods", "one on no node", old=WAITS, taken=True)
 write(OPERATOR, "DELETE", "pods", "one that fills", old=FILL, taken=True)
-labelled = changed(RUNS, lambda pod: pod["metadata"].update(labels={"pliant.io/fill": "x"}))
+labelled = changed(RUNS, lambda pod: pod["metadata"].update(labels={"pliant.io/populator": "x"}))
 write(OPERATOR, "UPDATE", "pods", "one that becomes one that fills", labelled, RUNS)
 write(OPERATOR, "UPDATE", "pods", "its gate off", WAITS, GATED, taken=True)
 write(OPERATOR, "UPDATE", "pods", "its gate off and another image", changed(WAITS, container_with(image="other")), GATED)
@@ -120,12 +120,12 @@ write("alice", "CREATE", "pods", "of a person", RUNS, taken=True)
 
 
 # Secrets, and who may connect.
-def secret(name, labels={"pliant.io/fill": "a"}, kind="Opaque"):
+def secret(name, labels={"pliant.io/populator": "a"}, kind="Opaque"):
     return {"metadata": {"name": name, "namespace": "shop", **({"labels": labels} if labels else {})}, "type": kind}
 
 
 def network_policy(selector):
-    return {"metadata": {"name": "send-a", "labels": {"pliant.io/fill": "a"}}, "spec": {"podSelector": selector}}
+    return {"metadata": {"name": "send-a", "labels": {"pliant.io/populator": "a"}}, "spec": {"podSelector": selector}}
 
 
 own = {"namespace": NAMESPACE, "called": "pliant-webhook"}
@@ -137,7 +137,7 @@ write(OPERATOR, "UPDATE", "secrets", "its certificates", secret("pliant-webhook"
 write(OPERATOR, "UPDATE", "secrets", "another one", secret("victim"), secret("victim"), called="victim")
 write(OPERATOR, "DELETE", "secrets", "another one", old=secret("victim"))
 POLICIES = "networkpolicies.networking.k8s.io"
-ours = network_policy({"matchLabels": {"pliant.io/fill": "a"}})
+ours = network_policy({"matchLabels": {"pliant.io/populator": "a"}})
 write(OPERATOR, "CREATE", POLICIES, "of pods that fill", ours, taken=True)
 write(OPERATOR, "CREATE", POLICIES, "of all pods", network_policy({}))
 write(OPERATOR, "UPDATE", POLICIES, "any", network_policy({}), ours, **own)
@@ -150,7 +150,7 @@ def claim(size="1Gi", labels=None, annotations=None):
             "spec": {"resources": {"requests": {"storage": size}}}}
 
 
-KEPT, PRIME = {"pliant.io/pvc-autoscaler": "db"}, {"pliant.io/fill": "a"}
+KEPT, PRIME = {"pliant.io/pvc-autoscaler": "db"}, {"pliant.io/populator": "a"}
 CLAIMS = "persistentvolumeclaims"
 write(OPERATOR, "CREATE", CLAIMS, "of nobody", claim())
 write(OPERATOR, "CREATE", CLAIMS, "of a workload", claim(labels=KEPT), taken=True)
@@ -182,7 +182,7 @@ def owner(name):
 OURS = {"csi": {"driver": "lvm.csi.pliant.io", "volumeHandle": "x"}}
 THEIRS, OF_HOST = {"csi": {"driver": "other", "volumeHandle": "x"}}, {"hostPath": {"path": "/"}}
 VICTIM, MINE, SECOND = owner("victim"), owner("mine"), owner("prime-9")
-EXCHANGE, POPULATES = {"pliant.io/exchange": "{}"}, {"pliant.io/populates": "u"}
+EXCHANGE, POPULATES = {"pliant.io/rebind": "{}"}, {"pliant.io/populates": "u"}
 FILLED = {**POPULATES, "pliant.io/reclaim-policy": "Delete"}
 VOLUMES = "persistentvolumes"
 for account in (CONTROLLER, OPERATOR):

@@ -173,7 +173,7 @@ impl World {
     pub async fn settled(&self, claims: &str) -> PvcAutoscalerStatus {
         let status = self
             .until_status(&format!("has {claims} claims settled"), |status| {
-                status.phase == AutoscalerPhase::Settled && status.claims == claims
+                status.phase == AutoscalerPhase::InSync && status.claims == claims
             })
             .await;
         self.until::<StatefulSet>("db", "is ready", |set| {
@@ -268,7 +268,7 @@ fn the_walk_through_from_a_template_to_a_swap() {
         let status = world.settled("2/2").await;
         for ordinal in [0, 1] {
             let entry = status.of(ordinal).unwrap();
-            assert_eq!((entry.generation, entry.retained.len()), (1, 1));
+            assert_eq!((entry.generation, entry.retained_claims.len()), (1, 1));
             let pod = format!("db-{ordinal}");
             assert!(world.exec(&pod, "grep ' /data ' /proc/mounts").await.contains(" xfs "));
             assert!(world.records(&pod).await > before);
@@ -291,7 +291,7 @@ fn pods_get_claims_of_their_template_and_lose_the_old_ones_after_their_time() {
         let old = world.active(0).await.name_any();
         world.autoscaler(&class, "100Mi", json!({"retention": "5s"})).await;
         world.settled("1/1").await;
-        let gone = |status: &PvcAutoscalerStatus| status.of(0).unwrap().retained.is_empty();
+        let gone = |status: &PvcAutoscalerStatus| status.of(0).unwrap().retained_claims.is_empty();
         world.until_status("has let the old claim go", gone).await;
         let claims = world.api::<PersistentVolumeClaim>();
         assert!(claims.get_opt(&old).await.unwrap().is_none());
@@ -335,7 +335,7 @@ fn a_full_claim_grows_by_itself() {
     run("a_full_claim_grows_by_itself", |world| async move {
         let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "ext4"})).await;
         world.workload(1, json!([])).await;
-        let policy = json!({"growAt": 70, "minStep": "100Mi", "maxSize": "400Mi"});
+        let policy = json!({"growAtPercent": 70, "minStep": "100Mi", "maxSize": "400Mi"});
         world.autoscaler(&class, "200Mi", json!({"autoscale": policy})).await;
         world.settled("1/1").await;
         world.exec_when_back("db-0", "head -c 150000000 /dev/zero >/data/big; sync").await;
@@ -362,14 +362,16 @@ fn a_hot_copy_stops_the_pod_for_less() {
         // More than a last copy is left with.
         world.exec_when_back("db-0", "head -c 100000000 /dev/urandom >/data/big; sync").await;
         let before = world.records("db-0").await;
-        world.autoscaler(&ssd, "320Mi", json!({"hotCopy": true, "compare": "Changed"})).await;
+        world
+            .autoscaler(&ssd, "320Mi", json!({"preCopy": true, "verification": "ChangedOnly"}))
+            .await;
         let status = world.settled("1/1").await;
         let entry = status.of(0).unwrap();
         let last = entry.last_swap.clone().unwrap();
         assert_eq!((entry.generation, &last.claim), (1, &entry.active_claim));
         assert!(last.rounds >= 1, "{last:?}");
         assert!(last.bytes.unwrap().0.get() < 100_000_000, "the last copy has it all: {last:?}");
-        println!("hot_copy_pause_seconds {}", last.pause_seconds.unwrap());
+        println!("hot_copy_pause_seconds {}", last.downtime_seconds.unwrap());
         assert!(world.exec("db-0", "grep ' /data ' /proc/mounts").await.contains(" xfs "));
         assert_eq!(world.exec("db-0", "wc -c </data/big").await, "100000000");
         assert!(world.records("db-0").await > before);
@@ -386,7 +388,7 @@ fn a_hot_copy_of_a_raw_device_loses_no_block() {
         let ssd = format!("{hdd}-ssd");
         world.class_named(&ssd, json!({"pool": "fast"})).await;
         let raw = |class: &str, size: &str| {
-            json!({"hotCopy": true, "volumeClaimTemplate": {
+            json!({"preCopy": true, "volumeClaimTemplate": {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
                 "metadata": {"name": "data"},
@@ -412,7 +414,7 @@ fn a_hot_copy_of_a_raw_device_loses_no_block() {
         assert_eq!((entry.generation, &last.claim), (1, &entry.active_claim));
         assert!(last.rounds >= 1, "{last:?}");
         assert!(last.bytes.unwrap().0.get() < 90 << 20, "the last copy has it all: {last:?}");
-        println!("hot_copy_of_a_raw_device_pause_seconds {}", last.pause_seconds.unwrap());
+        println!("hot_copy_of_a_raw_device_pause_seconds {}", last.downtime_seconds.unwrap());
         assert_eq!(world.exec_when_back("db-0", sum).await, before);
         let after: u64 = world.exec_when_back("db-0", records).await.parse().unwrap();
         assert!(after > written, "{after} records, and {written} before");

@@ -345,7 +345,7 @@ fn retention_ends_for_no_claim_whose_successor_is_unused() {
             })
             .await;
         let status = world.api::<PvcAutoscaler>().get("db").await.unwrap().status.unwrap();
-        assert_ne!(status.phase, AutoscalerPhase::Settled);
+        assert_ne!(status.phase, AutoscalerPhase::InSync);
         assert_eq!(world.get_claim(&old).await.metadata.deletion_timestamp, None);
         let claims = world.api::<PersistentVolumeClaim>();
         assert_eq!(claims.list(&ListParams::default()).await.unwrap().items.len(), 2);

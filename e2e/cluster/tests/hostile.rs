@@ -95,7 +95,7 @@ fn a_size_that_no_disk_has_is_refused() {
     run("tenant_sizes", |world| async move {
         let of = |size, most| {
             json!({"statefulSetName": "db", "volumeClaimTemplate": template(size),
-                   "autoscale": {"growAt": 80, "maxSize": most}})
+                   "autoscale": {"growAtPercent": 80, "maxSize": most}})
         };
         assert!(world.is_taken(of("64Mi", "1Ti")).await);
         assert!(!world.is_taken(of("8Ei", "1Ti")).await, "of a template");
@@ -108,7 +108,7 @@ fn a_finalizer_that_a_tenant_writes_retains_no_volume() {
     run("tenant_finalizer", |world| async move {
         let volume = world.bound_claim("data", "32Mi").await;
         let claims = world.api::<PersistentVolumeClaim>();
-        let ours = Patch::Merge(json!({"metadata": {"finalizers": ["pliant.io/swap"]}}));
+        let ours = Patch::Merge(json!({"metadata": {"finalizers": ["pliant.io/swap-protection"]}}));
         let (patch, delete) = (PatchParams::default(), DeleteParams::default());
         claims.patch("data", &patch, &ours).await.unwrap();
         claims.delete("data", &delete).await.unwrap();

@@ -86,9 +86,7 @@ fn ext4_shrinks_while_its_pod_is_away() {
         world.scale(0).await;
         world.remove_pod("db-0").await;
         world.autoscaler(&class, "200Mi", json!({})).await;
-        world
-            .until_status("has shrunk it", |status| status.phase == AutoscalerPhase::Settled)
-            .await;
+        world.until_status("has shrunk it", |status| status.phase == AutoscalerPhase::InSync).await;
         world.is_told_truly("200Mi").await;
         world.scale(1).await;
         world.settled("1/1").await;

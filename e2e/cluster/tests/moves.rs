@@ -51,7 +51,7 @@ fn a_workload_follows_its_class_to_another_node_and_back() {
             for node in [&there, &before] {
                 let class = format!("{here}-{node}");
                 world.class_on(&class, node, json!({"pool": "fast"})).await;
-                let more = json!({"retention": "5s", "hotCopy": node == &before});
+                let more = json!({"retention": "5s", "preCopy": node == &before});
                 world.autoscaler(&class, "128Mi", more).await;
                 world.settled("1/1").await;
                 let now = world.records("db-0").await;
@@ -86,7 +86,7 @@ fn a_pod_goes_back_to_what_it_had_before_its_swap() {
             world.autoscaler(&small, "128Mi", json!({})).await;
             let swapped = world.settled("1/1").await;
             world.exec_when_back("db-0", "echo since >/data/since; sync").await;
-            let before = swapped.of(0).unwrap().retained[0].claim.clone();
+            let before = swapped.of(0).unwrap().retained_claims[0].claim.clone();
             let active = swapped.of(0).unwrap().active_claim.clone();
 
             let types = [
@@ -104,7 +104,7 @@ fn a_pod_goes_back_to_what_it_had_before_its_swap() {
             let back = world
                 .until_status("has what it had", |status| {
                     let one = status.of(0);
-                    one.is_some_and(|one| one.rolled_back.is_some() && one.swap.is_none())
+                    one.is_some_and(|one| one.rollback.is_some() && one.swap.is_none())
                 })
                 .await;
             let entry = back.of(0).unwrap();
@@ -118,7 +118,7 @@ fn a_pod_goes_back_to_what_it_had_before_its_swap() {
             world.autoscaler(&class, "400Mi", json!({})).await;
             world.settled("1/1").await;
             assert!(world.records("db-0").await >= records);
-            world.remove_claim(&entry.retained[0].claim).await;
+            world.remove_claim(&entry.retained_claims[0].claim).await;
             world.until_alone(1).await;
             let claim = world.active(0).await.name_any();
             world.end_workload().await;

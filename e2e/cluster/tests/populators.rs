@@ -89,7 +89,7 @@ impl World {
         let populator = json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "PvcSourcePopulator",
             "metadata": {"name": source},
-            "spec": {"sourcePvcRef": {"name": source}, "startEarly": early, "paused": paused},
+            "spec": {"sourcePvcRef": {"name": source}, "waitForConsumer": !early, "paused": paused},
         });
         let populator: PvcSourcePopulator = serde_json::from_value(populator).unwrap();
         self.api::<PvcSourcePopulator>().create(&PostParams::default(), &populator).await.unwrap();
@@ -104,7 +104,7 @@ impl World {
 
     /// The volume of the second claim, of which there is one.
     async fn filled_volume(&self) -> String {
-        let ours = ListParams::default().labels("pliant.io/fill");
+        let ours = ListParams::default().labels("pliant.io/populator");
         let claims = self.api::<PersistentVolumeClaim>().list(&ours).await.unwrap().items;
         let [only] = claims.as_slice() else { panic!("one second claim, not {claims:#?}") };
         only.spec.clone().unwrap().volume_name.expect("it has a volume")
@@ -164,7 +164,7 @@ impl World {
     }
 
     async fn nothing_left(&self) {
-        let ours = ListParams::default().labels("pliant.io/fill");
+        let ours = ListParams::default().labels("pliant.io/populator");
         let claims = self.api::<PersistentVolumeClaim>().list(&ours).await.unwrap();
         let pods = self.api::<Pod>().list(&ours).await.unwrap();
         assert_eq!((claims.items.len(), pods.items.len()), (0, 0));
@@ -172,7 +172,7 @@ impl World {
 
     /// Wait until the garbage collector has taken the keys of pods that sent.
     async fn no_keys_left(&self) {
-        let ours = ListParams::default().labels("pliant.io/fill");
+        let ours = ListParams::default().labels("pliant.io/populator");
         let end = Instant::now() + Duration::from_secs(60);
         while !self.api::<Secret>().list(&ours).await.unwrap().items.is_empty() {
             assert!(Instant::now() < end, "the keys of a filling are left");

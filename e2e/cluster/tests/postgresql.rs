@@ -83,7 +83,7 @@ fn keeps_what_it_has_acknowledged_through_a_swap_and_a_growth() {
     run("postgresql", |world| async move {
         let class = world.class(json!({"pool": "fast", "csi.storage.k8s.io/fstype": "xfs"})).await;
         world.workload_of(server(), 1, json!([])).await;
-        let hot = json!({"hotCopy": true, "compare": "Changed", "retention": "1s"});
+        let hot = json!({"preCopy": true, "verification": "ChangedOnly", "retention": "1s"});
         world.autoscaler(&class, "700Mi", hot.clone()).await;
         world.settled("1/1").await;
         world.sql("pgbench --initialize --scale 4 --quiet 2>&1").await;
@@ -111,7 +111,7 @@ fn keeps_what_it_has_acknowledged_through_a_swap_and_a_growth() {
         );
         assert!(sums.iter().all(|sum| *sum == sums[0]), "money has come or gone: {totals:?}");
         assert_eq!(world.sql(CHECK).await, "", "pg_amcheck");
-        let pause = swap.pause_seconds.expect("a pod was stopped");
+        let pause = swap.downtime_seconds.expect("a pod was stopped");
         eprintln!("{done} transactions, {acknowledged} acknowledged, stopped for {pause} s");
         world.end_workload().await;
     });

@@ -56,7 +56,7 @@ fn a_claim_of_a_part_of_a_gibibyte_grows_by_itself() {
                      "resources": {"requests": {"storage": "0.2Gi"}}},
         }]);
         world.workload(1, template).await;
-        let policy = json!({"growAt": 70, "minStep": "100Mi", "maxSize": "400Mi"});
+        let policy = json!({"growAtPercent": 70, "minStep": "100Mi", "maxSize": "400Mi"});
         world.autoscaler(&class, "0.2Gi", json!({"autoscale": policy})).await;
         world.settled("1/1").await;
         let claim = world.active(0).await;

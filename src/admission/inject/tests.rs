@@ -84,8 +84,8 @@ fn a_pod_gets_the_claim_of_its_ordinal_beside_what_it_has() {
 fn each_phase_of_a_swap_has_one_claim() {
     let taken = json!({"state": "Superseded", "generation": 1, "copyInProgress": true});
     for (phase, fence, claim) in [
-        ("Planned", &Value::Null, "old"),
-        ("HotCopy", &Value::Null, "old"), // Its pod goes on.
+        ("Pending", &Value::Null, "old"),
+        ("PreCopy", &Value::Null, "old"), // Its pod goes on.
         ("Draining", &Value::Null, "new"),
         ("Fenced", &taken, "new"),
         ("FinalCopy", &taken, "new"),
@@ -125,19 +125,19 @@ fn a_pod_is_not_scheduled_while_its_claim_gets_another_volume() {
     let fence = json!({"state": "Superseded", "generation": 1});
     let ours = json!([{ "name": GATE }]);
     for (phase, fence, is_held) in [
-        ("Planned", &Value::Null, false),
-        ("HotCopy", &Value::Null, false),
+        ("Pending", &Value::Null, false),
+        ("PreCopy", &Value::Null, false),
         ("Draining", &Value::Null, true),
         ("Fenced", &fence, true),
         ("FinalCopy", &fence, true),
-        ("Exchanging", &fence, true),
+        ("Rebinding", &fence, true),
         ("Soaking", &Value::Null, false),
         ("RollingBack", &fence, true),
         ("RollingBack", &Value::Null, false),
         ("Failed", &fence, false),
     ] {
         let swap = json!({"phase": phase, "claim": "new", "generation": 1, "fence": fence,
-                          "keepsName": true});
+                          "preservesName": true});
         let sizes = data(&json!([{"ordinal": 0, "activeClaim": "data-db-0", "swap": swap}]));
         let expected = if is_held { ours.clone() } else { Value::Null };
         for own in [&["data"][..], &[]] {
@@ -149,7 +149,7 @@ fn a_pod_is_not_scheduled_while_its_claim_gets_another_volume() {
         assert_eq!(given, Ok(json!([volume("data", "data-db-0")])), "{phase}");
         assert_eq!(gates(&pod("db-1", &Value::Null), &["data"], &sizes), Ok(Value::Null));
     }
-    let swap = json!({"phase": "Draining", "claim": "new", "generation": 1, "keepsName": true});
+    let swap = json!({"phase": "Draining", "claim": "new", "generation": 1, "preservesName": true});
     let sizes = data(&json!([{"ordinal": 0, "activeClaim": "data-db-0", "swap": swap}]));
     let mut gated = pod("db-0", &Value::Null);
     gated["spec"]["schedulingGates"] = json!([{"name": "theirs"}]);
@@ -167,7 +167,7 @@ fn a_pod_is_not_scheduled_with_a_new_claim_before_the_old_volume_is_proved_unuse
     let fence = json!({"state": "Superseded", "generation": 1, "copyInProgress": true});
     let proved = json!("2026-01-01T00:00:00Z");
     for (phase, detached_time, is_held) in [
-        ("Planned", &Value::Null, false), // It has the old claim.
+        ("Pending", &Value::Null, false), // It has the old claim.
         ("Draining", &Value::Null, true),
         ("Draining", &proved, false), // Another pod has come to the old claim since.
         ("Fenced", &Value::Null, true),

@@ -202,7 +202,11 @@ fn what_speaks_against_it_is_told() {
     for (seen, wish, words) in [
         (with(|seen| seen.nodes.clear()), named(), "no node reports volume"),
         (with(|seen| seen.volumes = vec![pv("x", &id())]), named(), "has PersistentVolume x"),
-        (with(|seen| seen.volumes = vec![pv("pvc-u-1", "y")]), named(), "exists already, for another volume"),
+        (
+            with(|seen| seen.volumes = vec![pv("pvc-u-1", "y")]),
+            named(),
+            "exists already, for another volume",
+        ),
         (with(|seen| volume(seen).state = VolumeState::Deleting), named(), "is Deleting"),
         (with(|seen| volume(seen).state = VolumeState::Creating), named(), "is Creating"),
         (with(|seen| volume(seen).fence = fence("Incomplete")), named(), "is incomplete"),

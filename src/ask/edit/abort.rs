@@ -1,6 +1,6 @@
 //! Selects the swaps to abort. Pure.
 
-use crate::api::{Abort, OrdinalStatus, PvcAutoscaler, RollBack, Swap, SwapPhase};
+use crate::api::{Abort, OrdinalStatus, PvcAutoscaler, Rollback, Swap, SwapPhase};
 use crate::ask::AskError;
 use crate::autoscaler::{can_be_aborted, is_wanted_aborted};
 use crate::volume::few;
@@ -11,7 +11,7 @@ pub struct Aborts {
     /// Swaps to abort.
     pub abort: Vec<Abort>,
     /// Pods that still have to be rolled back, without those whose swap is aborted.
-    pub roll_back: Vec<RollBack>,
+    pub roll_back: Vec<Rollback>,
 }
 
 /// Selects the swaps to abort: that of one pod, or all in progress.
@@ -53,7 +53,7 @@ pub(super) fn aborts(
         .filter_map(|one| Some(abort_of(one.ordinal, one.swap.as_ref()?)));
     abort.extend(waits);
     abort.sort_by_key(|one| one.ordinal);
-    let roll_back = autoscaler.spec.roll_back.iter().filter(|one| !is_asked(one.ordinal));
+    let roll_back = autoscaler.spec.rollback.iter().filter(|one| !is_asked(one.ordinal));
     Ok(Aborts { abort, roll_back: roll_back.cloned().collect() })
 }
 
@@ -62,10 +62,10 @@ fn abort_of(ordinal: i32, swap: &Swap) -> Abort {
 }
 
 /// Swaps in progress that prevent a rollback: it would undo two swaps at once.
-pub(super) fn in_the_way(autoscaler: &PvcAutoscaler, back: &[RollBack]) -> Option<String> {
+pub(super) fn in_the_way(autoscaler: &PvcAutoscaler, back: &[Rollback]) -> Option<String> {
     let told = back.iter().filter_map(|one| autoscaler.status.as_ref()?.of(one.ordinal));
     let goes_on = |swap: &&Swap| {
-        !swap.returns && !matches!(swap.phase, SwapPhase::Failed | SwapPhase::Soaking)
+        !swap.is_rollback && !matches!(swap.phase, SwapPhase::Failed | SwapPhase::Soaking)
     };
     let going: Vec<String> = told
         .filter_map(|one| {

@@ -1,6 +1,6 @@
 //! Selects the pods that are rolled back. Pure.
 
-use crate::api::{OrdinalStatus, PvcAutoscaler, RollBack};
+use crate::api::{OrdinalStatus, PvcAutoscaler, Rollback};
 use crate::ask::AskError;
 use crate::autoscaler::is_wanted_back;
 use crate::volume::few;
@@ -12,7 +12,7 @@ use crate::volume::few;
 pub(super) fn back(
     autoscaler: &PvcAutoscaler,
     claim: Option<&str>,
-) -> Result<Vec<RollBack>, AskError> {
+) -> Result<Vec<Rollback>, AskError> {
     let of_claim = |one: &&OrdinalStatus| claim.is_none_or(|claim| one.active_claim == claim);
     let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals).filter(of_claim);
     let (kept, gone): (Vec<_>, Vec<_>) = ordinals.partition(|one| one.before().is_some());
@@ -26,11 +26,11 @@ pub(super) fn back(
         });
     }
     let asked = kept.iter().map(|one| (one.ordinal, one.generation));
-    let mut back: Vec<RollBack> =
-        asked.map(|(ordinal, generation)| RollBack { ordinal, generation }).collect();
+    let mut back: Vec<Rollback> =
+        asked.map(|(ordinal, generation)| Rollback { ordinal, generation }).collect();
     // Others that have not had their turn yet.
     let told = |ordinal| autoscaler.status.as_ref().and_then(|status| status.of(ordinal));
-    let waits = autoscaler.spec.roll_back.iter().filter(|one| {
+    let waits = autoscaler.spec.rollback.iter().filter(|one| {
         told(one.ordinal).is_some_and(|told| is_wanted_back(&autoscaler.spec, told))
             && !kept.iter().any(|kept| kept.ordinal == one.ordinal)
     });
@@ -39,7 +39,7 @@ pub(super) fn back(
 }
 
 /// Notes on what the pods no longer see after the rollback.
-pub(super) fn notes(autoscaler: &PvcAutoscaler, back: &[RollBack]) -> Vec<String> {
+pub(super) fn notes(autoscaler: &PvcAutoscaler, back: &[Rollback]) -> Vec<String> {
     let told = back.iter().filter_map(|one| autoscaler.status.as_ref()?.of(one.ordinal));
     let mut notes: Vec<String> = told.map(|one| note(autoscaler, one)).collect();
     notes.push(

@@ -103,11 +103,11 @@ pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> News {
         AutoscalerPhase::Waiting if is_back(&status) => {
             News::Done(format!("claims      {} as before", status.claims))
         }
-        AutoscalerPhase::Settled => News::Done(format!("claims      {} up to date", status.claims)),
+        AutoscalerPhase::InSync => News::Done(format!("claims      {} up to date", status.claims)),
         AutoscalerPhase::Failed if !goes_on(autoscaler) => {
             News::Stopped(status.message.unwrap_or(says))
         }
-        AutoscalerPhase::Recommending => News::Stopped(format!(
+        AutoscalerPhase::DryRun => News::Stopped(format!(
             "mode is Recommend, so nothing is done: {}",
             status.next.unwrap_or(says)
         )),

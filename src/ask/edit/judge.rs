@@ -183,7 +183,7 @@ fn edited(autoscaler: &PvcAutoscaler, wish: &Wish, chosen: &Chosen) -> PvcAutosc
             template.resources.requests.storage = Quantity(*size);
         }
         Wish::Move(class) => template.storage_class_name = Some(class.clone()),
-        Wish::RollBack => edited.spec.roll_back.clone_from(&chosen.back),
+        Wish::RollBack => edited.spec.rollback.clone_from(&chosen.back),
         Wish::Abort => edited.spec.abort.clone_from(&chosen.aborts.abort),
     }
     edited

@@ -6,9 +6,9 @@ use super::follow::{News, news};
 use super::*;
 use crate::ask::plan::tests::{around, autoscaler, claim, swapping, typed};
 
-const IDLE: &str = r#"{"phase": "Settled", "claims": "2/2", "ordinals": [
+const IDLE: &str = r#"{"phase": "InSync", "claims": "2/2", "ordinals": [
     {"ordinal": 0, "activeClaim": "data-db-0"},
-    {"ordinal": 1, "activeClaim": "data-db-1", "grown": {"to": "8Gi", "from": "6Gi"}}]}"#;
+    {"ordinal": 1, "activeClaim": "data-db-1", "autoscaledSize": {"size": "8Gi", "templateSize": "6Gi"}}]}"#;
 
 /// Two claims of 8 GiB of class hdd whose template has 6 GiB: one of them has grown by itself.
 fn seen() -> Seen {
@@ -227,9 +227,9 @@ fn a_claim_that_nobody_keeps_is_left_alone_and_the_way_is_shown() {
 #[test]
 fn an_edit_is_followed_from_the_moment_the_operator_has_seen_it() {
     let said = |status| news(&autoscaler(json!({}), status), 3);
-    assert_eq!(said(json!({"observedGeneration": 2, "phase": "Settled"})), News::None);
+    assert_eq!(said(json!({"observedGeneration": 2, "phase": "InSync"})), News::None);
     assert_eq!(
-        said(json!({"phase": "Settled", "claims": "2/2"})),
+        said(json!({"phase": "InSync", "claims": "2/2"})),
         News::Done("claims      2/2 up to date".to_owned())
     );
     assert_eq!(
@@ -240,21 +240,21 @@ fn an_edit_is_followed_from_the_moment_the_operator_has_seen_it() {
         said(json!({"phase": "Failed", "message": "too small"})),
         News::Stopped("too small".to_owned())
     );
-    let recommends = said(json!({"phase": "Recommending", "next": "pod db-0 is stopped"}));
-    assert!(matches!(recommends, News::Stopped(why) if why.contains("mode is Recommend")));
+    let recommends = said(json!({"phase": "DryRun", "next": "pod db-0 is stopped"}));
+    assert!(matches!(recommends, News::Stopped(why) if why.contains("mode is DryRun")));
 }
 
 #[test]
 fn what_a_roll_back_leaves_behind_is_told() {
     let mut swapped = seen();
     let old = json!({"claim": "data-db-0-0a1b2", "uid": "u", "usedTime": "2026-11-01T10:00:00Z"});
-    let status = json!({"phase": "Settled", "claims": "2/2", "ordinals": [
-        {"ordinal": 0, "activeClaim": "data-db-0", "generation": 3, "retained": [old],
+    let status = json!({"phase": "InSync", "claims": "2/2", "ordinals": [
+        {"ordinal": 0, "activeClaim": "data-db-0", "generation": 3, "retainedClaims": [old],
          "lastSwap": {"claim": "data-db-0", "completionTime": "2026-11-01T10:00:00Z"}},
         {"ordinal": 1, "activeClaim": "data-db-1"}]});
     swapped.around.autoscalers[0].status = serde_json::from_value(status).unwrap();
     let edit = edit(&swapped, "sts/db", &Wish::RollBack);
-    assert_eq!(edit.patch, json!({"rollBack": [{"ordinal": 0, "generation": 3}]}));
+    assert_eq!(edit.patch, json!({"rollback": [{"ordinal": 0, "generation": 3}]}));
     insta::assert_snapshot!(edit.in_words(&Wish::RollBack), @r"
     This has pods of StatefulSet db get again what they had before their last swap,
     by PvcAutoscaler default/db:
@@ -269,13 +269,13 @@ fn what_a_roll_back_leaves_behind_is_told() {
     ");
     assert_eq!(self::edit(&swapped, "data-db-0", &Wish::RollBack), edit);
     let mut waiting = swapped.around.autoscalers[0].clone();
-    waiting.spec.roll_back =
+    waiting.spec.rollback =
         typed(json!([{"ordinal": 1, "generation": 2}, {"ordinal": 4, "generation": 1}]));
     waiting.status.as_mut().unwrap().ordinals[1].generation = 2;
     let mut others = seen();
     others.around.autoscalers[0] = waiting;
     let both = json!([{"ordinal": 0, "generation": 3}, {"ordinal": 1, "generation": 2}]);
-    assert_eq!(self::edit(&others, "data-db-0", &Wish::RollBack).patch, json!({"rollBack": both}));
+    assert_eq!(self::edit(&others, "data-db-0", &Wish::RollBack).patch, json!({"rollback": both}));
     let none = refusal(&swapped, "data-db-1", &Wish::RollBack);
     assert!(none.contains("no claim from before a PVC swap of pod db-1 is retained"), "{none}");
     let unkept = refusal(&swapped, "plain", &Wish::RollBack);
@@ -287,12 +287,12 @@ fn swapping_at(phase: &str) -> Seen {
     let mut seen = seen();
     let old = json!({"claim": "data-db-0-0a1b2", "uid": "u"});
     let swap = json!({"phase": phase, "claim": "data-db-1-0c0de", "generation": 7,
-                      "change": "8Gi → 6Gi", "podStopTime": "2026-11-01T10:00:00Z"});
+                      "summary": "8Gi → 6Gi", "podStopTime": "2026-11-01T10:00:00Z"});
     let retained = json!([{"claim": "data-db-1-0a1b2", "uid": "v"}]);
     let status = json!({"phase": "Swapping", "claims": "1/2", "observedGeneration": 7, "ordinals": [
-        {"ordinal": 0, "activeClaim": "data-db-0", "generation": 3, "retained": [old]},
+        {"ordinal": 0, "activeClaim": "data-db-0", "generation": 3, "retainedClaims": [old]},
         {"ordinal": 1, "activeClaim": "data-db-1", "generation": 1, "swap": swap,
-         "retained": retained}]});
+         "retainedClaims": retained}]});
     seen.around.autoscalers[0].status = serde_json::from_value(status).unwrap();
     seen.around.claims.push(claim("data-db-1-0c0de", "6Gi", "hdd"));
     seen
@@ -302,7 +302,7 @@ fn swapping_at(phase: &str) -> Seen {
 fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
     let seen = swapping_at("FinalCopy");
     let edit = edit(&seen, "sts/db", &Wish::Abort);
-    let expected = json!({"abort": [{"ordinal": 1, "generation": 7}], "rollBack": []});
+    let expected = json!({"abort": [{"ordinal": 1, "generation": 7}], "rollback": []});
     assert_eq!(edit.patch, expected);
     insta::assert_snapshot!(edit.in_words(&Wish::Abort), @r"
     This gives up swaps of pods of StatefulSet db and does nothing else, by
@@ -321,15 +321,15 @@ fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
     }
     let mut waiting = swapping_at("Failed");
     let spec = &mut waiting.around.autoscalers[0].spec;
-    spec.roll_back =
+    spec.rollback =
         typed(json!([{"ordinal": 0, "generation": 3}, {"ordinal": 1, "generation": 1}]));
     let expected = json!({"abort": [{"ordinal": 1, "generation": 7}],
-                          "rollBack": [{"ordinal": 0, "generation": 3}]});
+                          "rollback": [{"ordinal": 0, "generation": 3}]});
     assert_eq!(self::edit(&waiting, "data-db-1", &Wish::Abort).patch, expected);
     for (seen, whom, says) in [
         (swapping_at("FinalCopy"), "data-db-0", "no PVC swap of pod db-0 is in progress"),
         (swapping_at("Soaking"), "sts/db", "the PVC swap of pod db-1 has copied everything"),
-        (swapping_at("Exchanging"), "data-db-1", "`pliant rollback` reverts it"),
+        (swapping_at("Rebinding"), "data-db-1", "`pliant rollback` reverts it"),
         (swapping_at("FinalCopy"), "plain", "no PvcAutoscaler manages claim plain"),
     ] {
         let said = refusal(&seen, whom, &Wish::Abort);
@@ -339,7 +339,7 @@ fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
 
 #[test]
 fn nothing_is_rolled_back_in_the_middle_of_a_swap() {
-    for phase in ["Planned", "Draining", "FinalCopy", "Exchanging", "RollingBack"] {
+    for phase in ["Pending", "Draining", "FinalCopy", "Rebinding", "RollingBack"] {
         let said = refusal(&swapping_at(phase), "sts/db", &Wish::RollBack);
         let expected =
             format!("a PVC swap of pod db-1 ({phase}) is in progress, and prevents the rollback");
@@ -370,7 +370,7 @@ fn a_swap_that_was_given_up_is_no_end_while_something_is_asked_for_besides() {
     };
     let failed = News::Stopped("it failed".to_owned());
     assert_eq!(told("Failed", "SwapFailed", json!({})), failed);
-    let back = json!({"rollBack": [{"ordinal": 1, "generation": 1}]});
+    let back = json!({"rollback": [{"ordinal": 1, "generation": 1}]});
     assert!(matches!(told("Failed", "SwapFailed", back), News::Line(_)));
     let abort = json!({"abort": [{"ordinal": 1, "generation": 7}]});
     assert!(matches!(told("Failed", "SwapFailed", abort.clone()), News::Line(_)));

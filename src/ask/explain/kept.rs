@@ -31,7 +31,7 @@ fn taken(facts: &Facts, kept: &Kept<'_>) -> Option<Explanation> {
     }
     let says = swap.progress.as_ref().or(swap.message.as_ref());
     let says = says.map(|text| format!(": {text}")).unwrap_or_default();
-    let becomes = match (swap.phase, swap.returns, swap.keeps_name) {
+    let becomes = match (swap.phase, swap.is_rollback, swap.preserves_name) {
         (SwapPhase::RollingBack, ..) => "returns its volume to the pod".to_owned(),
         (_, true, _) => format!("returns claim {} to the pod", swap.claim),
         (_, false, true) => {
@@ -44,7 +44,7 @@ fn taken(facts: &Facts, kept: &Kept<'_>) -> Option<Explanation> {
     let why = format!(
         "is in a PVC swap ({}; {:?}{says}), for which pod {} is stopped; so no pod can be started with it. \
          PvcAutoscaler {} {becomes}, and then the pod starts.{waits}",
-        swap.change,
+        swap.summary,
         swap.phase,
         kept.pod(),
         kept.by.name_any()
@@ -66,7 +66,7 @@ fn next(facts: &Facts, kept: &Kept<'_>, swap: &Swap) -> Explanation {
         "is being populated, to become the claim of pod {} ({}; {:?}{says}). PvcAutoscaler {} does it; \
          until then the data is in the present claim of the pod.",
         kept.pod(),
-        swap.change,
+        swap.summary,
         swap.phase,
         kept.by.name_any()
     );
@@ -102,7 +102,7 @@ pub(super) fn by_whom(
         kept.by.name_any()
     );
     let entry = kept.by.status.as_ref().and_then(|status| status.of(kept.ordinal));
-    let decision = entry.and_then(|entry| entry.decision.as_ref());
+    let decision = entry.and_then(|entry| entry.last_decision.as_ref());
     if let (Part::Active, Some(decision)) = (kept.part, decision) {
         by_whom = format!("{by_whom} Last sizing decision: {decision}.");
     }

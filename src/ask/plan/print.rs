@@ -48,7 +48,7 @@ fn head(plan: &Plan) -> String {
         "{}/{} manages the claims of {}: {:?}{claims}.",
         plan.namespace, plan.name, plan.workload, plan.phase
     );
-    if plan.mode == AutoscalerMode::Recommend {
+    if plan.mode == AutoscalerMode::DryRun {
         head += " Its mode is Recommend: only claims that are missing are made.";
     }
     if let Some(policy) = &plan.policy {
@@ -148,7 +148,7 @@ fn decided(plan: &Plan) -> String {
 fn details(pod: &PodPlan) -> String {
     let mut said = Vec::new();
     if let Some(swap) = &pod.swap {
-        let begun = format!("{:?} to claim {}: {}", swap.phase, swap.claim, swap.change);
+        let begun = format!("{:?} to claim {}: {}", swap.phase, swap.claim, swap.summary);
         let told = [&swap.progress, &swap.message].into_iter().flatten().cloned();
         said.push(std::iter::once(begun).chain(told).collect::<Vec<_>>().join("; "));
     } else if let Some(change) = &pod.change {
@@ -230,7 +230,7 @@ fn without_wide<T>(row: [T; 9]) -> [T; 6] {
 fn decision(autoscaler: &PvcAutoscaler) -> Option<String> {
     let ordinals = &autoscaler.status.as_ref()?.ordinals;
     let mut decisions =
-        ordinals.iter().filter_map(|one| Some((one.ordinal, one.decision.as_ref()?)));
+        ordinals.iter().filter_map(|one| Some((one.ordinal, one.last_decision.as_ref()?)));
     let (first, why) = decisions.next()?;
     let pod = autoscaler.pod_called(first);
     let others = decisions.filter(|(_, other)| *other != why).count();

@@ -44,7 +44,7 @@ pub fn autoscaler(spec: Value, status: Value) -> PvcAutoscaler {
 /// Three claims of 8 GiB of class hdd, the last of which was swapped and the one before is.
 pub fn swapping() -> PvcAutoscaler {
     let swap = json!({"phase": "FinalCopy", "claim": "data-db-1-ba51f", "generation": 3,
-                      "change": "8Gi → 2Gi, class hdd → ssd",
+                      "summary": "8Gi → 2Gi, class hdd → ssd",
                       "progress": "62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left"});
     let old = json!({"claim": "data-db-2", "uid": "u", "usedTime": "2026-11-24T10:00:00Z"});
     let status = json!({
@@ -54,9 +54,9 @@ pub fn swapping() -> PvcAutoscaler {
                  ssd) and kept for 7d",
         "ordinals": [
             {"ordinal": 0, "activeClaim": "data-db-0", "generation": 0,
-             "decision": "41 % of its bytes are used; it grows at 80 %"},
+             "lastDecision": "41 % of its bytes are used; it grows at 80 %"},
             {"ordinal": 1, "activeClaim": "data-db-1", "generation": 0, "swap": swap},
-            {"ordinal": 2, "activeClaim": "data-db-2-1c0ff", "generation": 1, "retained": [old]},
+            {"ordinal": 2, "activeClaim": "data-db-2-1c0ff", "generation": 1, "retainedClaims": [old]},
         ],
     });
     autoscaler(json!({}), status)
@@ -117,14 +117,14 @@ fn a_rollout_under_way_is_told_pod_by_pod() {
 #[test]
 fn what_holds_a_plan_back_stands_beside_it() {
     let status = json!({
-        "observedGeneration": 2, "phase": "Recommending", "claims": "0/1", "reason": "StorageClassNotFound",
+        "observedGeneration": 2, "phase": "DryRun", "claims": "0/1", "reason": "StorageClassNotFound",
         "message": "there is no StorageClass ssd: create it, or choose one of `kubectl get storageclass`",
         "ordinals": [{"ordinal": 0, "activeClaim": "data-db-0"}],
     });
-    let mut around = around(autoscaler(json!({"mode": "Recommend"}), status));
+    let mut around = around(autoscaler(json!({"mode": "DryRun"}), status));
     around.unseen = vec![CLASSES];
     insta::assert_snapshot!(said(&around, false), @r"
-    default/db keeps the claims of StatefulSet db: Recommending. Its mode is
+    default/db keeps the claims of StatefulSet db: DryRun. Its mode is
     Recommend: only claims that are missing are made. The operator has not seen its
     last edit yet.
       POD   CLAIM      HAS      WANTED   BY
@@ -139,17 +139,17 @@ fn what_holds_a_plan_back_stands_beside_it() {
 /// Three claims that size themselves: of two the same was decided.
 fn sizing() -> PvcAutoscaler {
     let decided = |ordinal: i32, decision: &str| {
-        json!({"ordinal": ordinal, "activeClaim": format!("data-db-{ordinal}"), "decision": decision,
-               "grown": {"to": "8Gi", "from": "2Gi"}})
+        json!({"ordinal": ordinal, "activeClaim": format!("data-db-{ordinal}"), "lastDecision": decision,
+               "autoscaledSize": {"size": "8Gi", "templateSize": "2Gi"}})
     };
     let rests = "12 % of its bytes are used; it grows at 80 %; it was 18 % at most since \
                  2026-12-01T10:00:00Z, and shrinks if that stays below 40 % until 2026-12-02T10:00:00Z";
     let unknown = "no decision: its node has not reported its usage";
     let ordinals = [decided(0, rests), decided(1, unknown), decided(2, rests)];
-    let shrink = json!({"minSize": "1Gi", "between": "01:00-05:00", "days": ["Sat", "Sun"]});
-    let policy = json!({"growBy": "10Gi", "growWithin": "6h", "maxStep": "20Gi", "maxSize": "1Ti",
+    let shrink = json!({"minSize": "1Gi", "maintenanceWindow": {"start": "01:00", "end": "05:00", "days": ["Sat", "Sun"]}});
+    let policy = json!({"growBy": "10Gi", "growBeforeFull": "6h", "maxStep": "20Gi", "maxSize": "1Ti",
                         "shrink": shrink});
-    let status = json!({"phase": "Settled", "claims": "3/3", "ordinals": ordinals});
+    let status = json!({"phase": "InSync", "claims": "3/3", "ordinals": ordinals});
     let template = json!({"metadata": {"name": "data"}, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}});
     autoscaler(json!({"autoscale": policy, "volumeClaimTemplate": template}), status)
@@ -158,7 +158,7 @@ fn sizing() -> PvcAutoscaler {
 #[test]
 fn a_policy_and_what_it_decided_are_told() {
     insta::assert_snapshot!(said(&around(sizing()), false), @r"
-    default/db keeps the claims of StatefulSet db: Settled, 3/3 as wanted. By itself
+    default/db keeps the claims of StatefulSet db: InSync, 3/3 as wanted. By itself
     each of them grows by 10Gi at 80 %, or 6h before it would be full, by at least
     1Gi and at most 20Gi, up to 1Ti; shrinks after 1d below 40 %, down to 1Gi, Sat,
     Sun 01:00-05:00 UTC.
@@ -188,8 +188,8 @@ fn each_procedure_has_its_word() {
     for (name, size, class, entry, spec, by) in [
         ("a", "2Gi", "ssd", json!({}), json!({}), Procedure::Nothing),
         ("a", "1Gi", "ssd", json!({}), json!({}), Procedure::Grow),
-        ("a", "2Gi", "ssd", json!({ "grown": grown }), json!({}), Procedure::Grow),
-        ("a", "4Gi", "ssd", json!({ "grown": grown }), json!({}), Procedure::Nothing),
+        ("a", "2Gi", "ssd", json!({ "autoscaledSize": grown }), json!({}), Procedure::Grow),
+        ("a", "4Gi", "ssd", json!({ "autoscaledSize": grown }), json!({}), Procedure::Nothing),
         ("a", "4Gi", "ssd", json!({}), json!({}), Procedure::Swap),
         ("a", "2Gi", "hdd", json!({}), json!({}), Procedure::Swap),
         ("b", "2Gi", "ssd", json!({}), json!({}), Procedure::Make),
@@ -222,7 +222,7 @@ fn the_volume_of_a_claim_is_the_one_with_its_id() {
 
 #[test]
 fn a_swap_that_waits_says_why_beside_how_far_it_is() {
-    let swap = json!({"phase": "FinalCopy", "claim": "new", "generation": 3, "change": "8Gi → 2Gi",
+    let swap = json!({"phase": "FinalCopy", "claim": "new", "generation": 3, "summary": "8Gi → 2Gi",
                       "progress": "62 %", "message": "its node does not respond"});
     let status = json!({"phase": "Swapping", "claims": "0/1", "ordinals": [
         {"ordinal": 0, "activeClaim": "data-db-0", "generation": 0, "swap": swap}]});
@@ -235,7 +235,7 @@ fn what_is_held_says_by_what() {
     for (spec, says) in [
         (json!({"rollout": {"paused": true}}), Some("rollout.paused is true")),
         (json!({"rollout": {"partition": 1}}), Some("rollout.partition is 1")),
-        (json!({"mode": "Recommend"}), Some("mode is Recommend")),
+        (json!({"mode": "DryRun"}), Some("mode is DryRun")),
         (json!({"rollout": {"partition": 0}}), None),
     ] {
         let ordinals = json!([{"ordinal": 0, "activeClaim": "data-db-0"}]);

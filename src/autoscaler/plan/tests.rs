@@ -246,7 +246,7 @@ fn a_copy_that_a_tenant_makes_larger_does_not_become_the_volume_of_the_pod() {
     world.left.edits = 1;
     let is_exchanged = |world: &World| {
         let swap = world.status.of(0).and_then(|entry| entry.swap.as_ref());
-        swap.is_some_and(|swap| swap.phase == SwapPhase::Exchanging) && world.operators[0].is_none()
+        swap.is_some_and(|swap| swap.phase == SwapPhase::Rebinding) && world.operators[0].is_none()
     };
     let all =
         [Move::Edit].iter().chain(MOVES[..FAIR].iter().filter(|one| **one != Move::Do(1)).cycle());
@@ -263,7 +263,7 @@ fn a_copy_that_a_tenant_makes_larger_does_not_become_the_volume_of_the_pod() {
         world.change(&copy, |claim| claim.gib = gib);
         plan(&world.seen(0)).status.ordinals[0].swap.as_ref().unwrap().phase
     };
-    assert_eq!((phase_with(2), phase_with(100)), (SwapPhase::Exchanging, SwapPhase::RollingBack));
+    assert_eq!((phase_with(2), phase_with(100)), (SwapPhase::Rebinding, SwapPhase::RollingBack));
 }
 
 #[test]

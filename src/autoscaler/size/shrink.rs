@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Decision, Resize, Sized, after, fullest, hours, step};
-use crate::api::{Autoscale, Grown, Peak, Quantity, Shrink};
+use crate::api::{Autoscale, AutoscaledSize, PeakUsage, Quantity, Shrink};
 use crate::autoscaler::seen::Usage;
 use crate::bytes::Bytes;
 
@@ -21,18 +21,18 @@ pub(super) fn peak(
     claim: &Sized<'_>,
     usage: Usage,
     now: Timestamp,
-) -> Option<Peak> {
+) -> Option<PeakUsage> {
     let (percent, _) = fullest(usage);
-    let percent = i32::try_from(percent).ok().filter(|percent| *percent < shrink.below)?;
-    let is_over = |known: &&Peak| {
-        after(known.since.0, shrink.window) <= now
+    let percent = i32::try_from(percent).ok().filter(|percent| *percent < shrink.below_percent)?;
+    let is_over = |known: &&PeakUsage| {
+        after(known.since_time.0, shrink.window) <= now
             && known.percent > percent
             && target(policy, shrink, claim).is_none()
     };
     let since = claim.peak.filter(|known| !is_over(known));
-    Some(Peak {
+    Some(PeakUsage {
         percent: since.map_or(percent, |known| known.percent.max(percent)),
-        since: since.map_or(Time(now), |known| known.since.clone()),
+        since_time: since.map_or(Time(now), |known| known.since_time.clone()),
     })
 }
 
@@ -44,12 +44,12 @@ pub(super) fn decide(
     says: &str,
     now: Timestamp,
 ) -> Decision {
-    let below = shrink.below;
+    let below = shrink.below_percent;
     let Some(peak) = claim.peak else {
         return Decision::stay(format!("{says}, and shrinks below {below} %"));
     };
-    let most = format!("{says}; it was {} % at most since {}", peak.percent, peak.since.0);
-    let due = after(peak.since.0, shrink.window);
+    let most = format!("{says}; it was {} % at most since {}", peak.percent, peak.since_time.0);
+    let due = after(peak.since_time.0, shrink.window);
     if due > now {
         return Decision::stay(format!(
             "{most}, and shrinks if that stays below {below} % until {due}"
@@ -78,7 +78,7 @@ fn target(policy: &Autoscale, shrink: &Shrink, claim: &Sized<'_>) -> Option<Quan
     let most = at_most(claim.peak?.percent.unsigned_abs().into(), claim.requested);
     let with_headroom = most.get().saturating_add(shrink.headroom.of(most).get());
     // Else it would grow again.
-    let below_growth = share(most, 100, policy.grow_at.unsigned_abs().into());
+    let below_growth = share(most, 100, policy.grow_at_percent.unsigned_abs().into());
     let to = step::rounded_up(Bytes::new(with_headroom).max(below_growth)).max(claim.least);
     let saves = claim.requested.0.saturating_sub(to.0);
     (saves >= policy.min_step.0.max(step::UNIT)).then_some(to)
@@ -100,8 +100,8 @@ fn resting(shrink: &Shrink, claim: &Sized<'_>, now: Timestamp) -> Option<Timesta
 }
 
 /// Returns the time of the last automatic resize of a claim, or of its failure.
-fn last_time(grown: &Grown) -> Option<Timestamp> {
-    [&grown.at, &grown.failure_time].into_iter().flatten().map(|Time(at)| *at).max()
+fn last_time(grown: &AutoscaledSize) -> Option<Timestamp> {
+    [&grown.decision_time, &grown.failure_time].into_iter().flatten().map(|Time(at)| *at).max()
 }
 
 /// Returns why a shrink is aborted while the pod still runs.
@@ -128,11 +128,11 @@ pub(super) fn objection(
 /// start of the hours.
 pub(super) fn looks(
     shrink: &Shrink,
-    peak: Option<&Peak>,
-    grown: Option<&Grown>,
+    peak: Option<&PeakUsage>,
+    grown: Option<&AutoscaledSize>,
     now: Timestamp,
 ) -> impl Iterator<Item = Timestamp> {
-    let window = peak.map(|peak| after(peak.since.0, shrink.window));
+    let window = peak.map(|peak| after(peak.since_time.0, shrink.window));
     let rest = grown.and_then(last_time).map(|at| after(at, shrink.cool_down));
     let opens = peak.and_then(|_| hours::next_opening(shrink, now));
     window.into_iter().chain(rest).chain(opens)

@@ -69,8 +69,12 @@ fn it_grows_by_steps_when_it_is_full_and_never_without_a_sample() {
 #[test]
 fn it_rests_after_it_has_grown_and_waits_while_it_grows() {
     let then = at("2026-01-01T00:00:00Z");
-    let grown =
-        Grown { to: size("5Gi"), from: size("4Gi"), at: Some(Time(then)), failure_time: None };
+    let grown = AutoscaledSize {
+        size: size("5Gi"),
+        template_size: size("4Gi"),
+        decision_time: Some(Time(then)),
+        failure_time: None,
+    };
     let claim = Sized { grown: Some(&grown), ..sized("5Gi", Some(usage(90, 0))) };
     let later = |seconds| then.checked_add(SignedDuration::from_secs(seconds)).unwrap();
     let policy = policy(&json!({}));
@@ -103,7 +107,7 @@ fn who_fills_fast_is_grown_before() {
         };
         Usage { at: now, before: Some(before), ..usage(to, 0) }
     };
-    let within = policy(&json!({"growWithin": "6h"}));
+    let within = policy(&json!({"growBeforeFull": "6h"}));
     for (policy, usage, grows, says) in [
         (
             &within,
@@ -116,7 +120,7 @@ fn who_fills_fast_is_grown_before() {
         (&within, usage(60, 0), false, "it grows at 80 %"),
         (&within, usage(80, 0), true, "80 % of its bytes are used: it grows"),
         (&policy(&json!({})), filled(50, 1, 60), false, "it grows at 80 %"),
-        (&policy(&json!({"growWithin": "0s"})), filled(10, 1, 79), false, "it grows at 80 %"),
+        (&policy(&json!({"growBeforeFull": "0s"})), filled(10, 1, 79), false, "it grows at 80 %"),
     ] {
         let decided = decide(policy, &sized("4Gi", Some(usage)), now);
         let to = grows.then(|| Resize::Grow(size("5Gi")));
@@ -131,14 +135,19 @@ fn who_fills_fast_is_grown_before() {
 #[test]
 fn what_there_is_no_room_for_is_halved_if_it_was_decided_here() {
     let now = at("2026-01-01T12:00:00Z");
-    let own = |to: &str| Grown { to: size(to), from: size("4Gi"), at: None, failure_time: None };
+    let own = |to: &str| AutoscaledSize {
+        size: size(to),
+        template_size: size("4Gi"),
+        decision_time: None,
+        failure_time: None,
+    };
     let asked = |has: &str, wants: &str| Sized {
         requested: size(wants),
         refusal: Some("no room"),
         ..sized(has, Some(usage(90, 0)))
     };
     let (large, small, other) = (own("20Gi"), own("4608Mi"), own("9Gi"));
-    let (policy, together) = (policy(&json!({})), policy(&json!({"together": true})));
+    let (policy, together) = (policy(&json!({})), policy(&json!({"uniformSize": true})));
     for (policy, claim, to) in [
         (&policy, Sized { grown: Some(&large), ..asked("4Gi", "20Gi") }, Some("12Gi")),
         (&policy, Sized { grown: Some(&small), ..asked("4Gi", "4608Mi") }, None),
@@ -155,7 +164,7 @@ fn what_there_is_no_room_for_is_halved_if_it_was_decided_here() {
 #[test]
 fn those_that_grow_together_follow_the_largest() {
     let now = at("2026-01-01T12:00:00Z");
-    let (alone, together) = (policy(&json!({})), policy(&json!({"together": true})));
+    let (alone, together) = (policy(&json!({})), policy(&json!({"uniformSize": true})));
     for (policy, others, to) in [
         (&together, "8Gi", Some("8Gi")),
         (&together, "200Gi", Some("100Gi")),
@@ -189,8 +198,12 @@ fn the_template_is_the_least_unless_the_policy_says_so() {
         ("4Gi", json!({"minSize": "1Gi"}), None, "4Gi"),
         ("4Gi", json!({"minSize": "6Gi"}), Some("5Gi"), "5Gi"),
     ] {
-        let grown =
-            grown.map(|to| Grown { to: size(to), from: size("4Gi"), at: None, failure_time: None });
+        let grown = grown.map(|to| AutoscaledSize {
+            size: size(to),
+            template_size: size("4Gi"),
+            decision_time: None,
+            failure_time: None,
+        });
         let found = wanted(&spec(template, shrink.clone()), grown.as_ref());
         assert_eq!(found, size(size_wanted), "{template} {shrink} {grown:?}");
     }
@@ -201,13 +214,18 @@ fn it_is_looked_again_when_a_rest_or_a_window_is_over() {
     let now = at("2026-12-05T12:00:00Z");
     let entry = |grown: Option<&str>, peak: Option<&str>| {
         let (to, from) = (size("8Gi"), size("4Gi"));
-        let grown =
-            grown.map(|then| Grown { to, from, at: Some(Time(at(then))), failure_time: None });
-        let peak = peak.map(|then| Peak { percent: 10, since: Time(at(then)) });
-        OrdinalStatus { grown, peak, ..OrdinalStatus::default() }
+        let grown = grown.map(|then| AutoscaledSize {
+            size: to,
+            template_size: from,
+            decision_time: Some(Time(at(then))),
+            failure_time: None,
+        });
+        let peak = peak.map(|then| PeakUsage { percent: 10, since_time: Time(at(then)) });
+        OrdinalStatus { autoscaled_size: grown, peak_usage: peak, ..OrdinalStatus::default() }
     };
     let plain = policy(&json!({}));
-    let shrinks = policy(&json!({"shrink": {"between": "01:00-05:00"}}));
+    let shrinks =
+        policy(&json!({"shrink": {"maintenanceWindow": {"start": "01:00", "end": "05:00"}}}));
     let recent = Some("2026-12-05T11:58:00Z");
     for (policy, entry, due) in [
         (&plain, entry(None, None), None),

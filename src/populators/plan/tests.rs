@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api::{Ahead, FenceStatus, Filling};
+use crate::api::{FenceStatus, Filling, PreCopy};
 use crate::cluster::{Asked, Look, NotDone, VolumeSeen, Wish};
 use crate::populators::seen::SourceSeen;
 use crate::populators::{
@@ -398,7 +398,7 @@ fn a_pod_is_watched_until_it_has_ended() {
     let failed = r#"{"outcome":"failed","message":"EIO"}"#;
     let mismatch = r#"{"outcome":"mismatch","message":"sum"}"#;
     check([
-        ("running", running("Running", ""), "Note Filling, Show"),
+        ("running", running("Running", ""), "Note Populating, Show"),
         (
             "running elsewhere",
             running("Running", "").with(|seen| {
@@ -464,7 +464,7 @@ fn what_was_made_goes_in_order() {
         (
             "second claim gone",
             rebound("Bound", None),
-            "Restore, Tell PopulatorFinished, Note Filled, Count success, Release",
+            "Restore, Tell PopulatorFinished, Note Succeeded, Count success, Release",
         ),
         ("second claim gone, not bound", rebound("Pending", None), ""),
         (
@@ -523,7 +523,7 @@ fn a_plan_after_its_own_apply_is_empty() {
                 told.phase = phase;
                 told.reason = reason.map(|reason| reason.to_string());
                 told.message = reason.map(|_| "x".to_owned());
-                told.pod = (phase == FillingPhase::Filling).then(|| "pod".to_owned());
+                told.pod = (phase == FillingPhase::Populating).then(|| "pod".to_owned());
             });
             seen.with(|seen| seen.claim = claim("Pending", Some("alpha"), Some(shown)))
         };
@@ -533,7 +533,7 @@ fn a_plan_after_its_own_apply_is_empty() {
     for seen in [
         told(waits, FillingPhase::Waiting, Some(reason), "Waiting: SourceInUse: x"),
         told(pending, FillingPhase::Provisioning, None, "Provisioning"),
-        told(running("Running", ""), FillingPhase::Filling, None, "Filling"),
+        told(running("Running", ""), FillingPhase::Populating, None, "Populating"),
         rebound("Bound", Some("Bound")).with(|seen| {
             let prime = seen.prime.as_mut().unwrap();
             prime.annotations_mut().insert(NUDGED.to_owned(), "pv".to_owned());
@@ -583,9 +583,9 @@ fn a_pod_that_does_not_run_is_told_after_a_while() {
             pod.status.as_mut().unwrap().conditions = Some(of(why));
         })
     };
-    assert_eq!(names(&plan(&pending(29))), "Note Filling, Show");
+    assert_eq!(names(&plan(&pending(29))), "Note Populating, Show");
     let told = plan(&pending(30));
-    assert_eq!(names(&told), "Tell PopulatorPodPending, Note Filling, Show");
+    assert_eq!(names(&told), "Tell PopulatorPodPending, Note Populating, Show");
     assert!(format!("{told:?}").contains("does not run: Unschedulable: 0/2 nodes"), "{told:?}");
 }
 
@@ -627,7 +627,7 @@ fn progress_is_told_every_few_seconds_and_less_often_the_longer_it_takes() {
     let progress = Progress { bytes: 50, of: Some(100), rate: None, left: None };
     let told = |ago: i64, since: i64| {
         running("Running", "").with(|seen| seen.progress = Some(progress)).tells(|told| {
-            told.phase = FillingPhase::Filling;
+            told.phase = FillingPhase::Populating;
             told.pod = Some("pod".to_owned());
             told.last_progress_time = Some(Time(at(1000 - ago)));
             told.start_time = Some(Time(at(1000 - since)));
@@ -635,7 +635,7 @@ fn progress_is_told_every_few_seconds_and_less_often_the_longer_it_takes() {
     };
     for (since, pause) in [(0, 10), (20, 10), (40, 20), (60, 30), (900, 30), (-60, 10)] {
         assert_eq!(names(&plan(&told(pause - 1, since))), "", "after {since} s");
-        assert_eq!(names(&plan(&told(pause, since))), "Note Filling, Show", "after {since} s");
+        assert_eq!(names(&plan(&told(pause, since))), "Note Populating, Show", "after {since} s");
     }
 }
 
@@ -660,13 +660,13 @@ fn rounds(seen: Box<Seen>, phase: FillingPhase, rounds: i32, mib: u64, pod: &str
     seen.tells(|told| {
         let (bytes, pod) = (Quantity(Bytes::mib(mib)), pod.to_owned());
         told.phase = phase;
-        told.ahead = Some(Ahead { rounds, bytes, pod, ..Ahead::default() });
+        told.pre_copy = Some(PreCopy { rounds, bytes, pod, ..PreCopy::default() });
     })
 }
 
 #[test]
 fn rounds_are_copied_ahead_until_little_is_left_and_then_it_waits() {
-    use FillingPhase::{Ahead, Filling};
+    use FillingPhase::{Populating, PreCopied};
     let failed = r#"{"outcome":"failed","message":"EIO"}"#;
     let without_pod = |seen: Box<Seen>| seen.with(|seen| seen.pod = None);
     let unpaused = |seen: Box<Seen>| {
@@ -677,19 +677,19 @@ fn rounds_are_copied_ahead_until_little_is_left_and_then_it_waits() {
     let one = |phase, pod| rounds(copies_ahead("Succeeded", &round_of(1000)), phase, 1, 1000, pod);
     check([
         ("the first", without_pod(copies_ahead("", "")), "MakePod"),
-        ("ended", copies_ahead("Succeeded", &round_of(1000)), "Note Filling, Show, DropPod"),
-        ("told", one(Filling, "pod"), "DropPod"),
-        ("the next", without_pod(one(Filling, "pod")), "MakePod"),
+        ("ended", copies_ahead("Succeeded", &round_of(1000)), "Note Populating, Show, DropPod"),
+        ("told", one(Populating, "pod"), "DropPod"),
+        ("the next", without_pod(one(Populating, "pod")), "MakePod"),
         (
             "it ended with little",
-            rounds(copies_ahead("Succeeded", &round_of(10)), Filling, 1, 1000, "other"),
-            "Note Ahead, Show, DropPod",
+            rounds(copies_ahead("Succeeded", &round_of(10)), Populating, 1, 1000, "other"),
+            "Note PreCopied, Show, DropPod",
         ),
-        ("it ended with as much", one(Filling, "other"), "Note Ahead, Show, DropPod"),
-        ("paused no more", without_pod(unpaused(one(Ahead, "pod"))), "MakePod"),
+        ("it ended with as much", one(Populating, "other"), "Note PreCopied, Show, DropPod"),
+        ("paused no more", without_pod(unpaused(one(PreCopied, "pod"))), "MakePod"),
         (
             "paused no more while one runs",
-            unpaused(one(Filling, "other")).with(|seen| {
+            unpaused(one(Populating, "other")).with(|seen| {
                 let mut runs = pod("Running", "");
                 make::mark_ahead(&mut runs);
                 seen.pod = Some(runs);
@@ -699,7 +699,7 @@ fn rounds_are_copied_ahead_until_little_is_left_and_then_it_waits() {
         (
             "paused no more as one ends",
             unpaused(copies_ahead("Succeeded", &round_of(1000))),
-            "Note Filling, Show, DropPod",
+            "Note Populating, Show, DropPod",
         ),
         (
             "failed",
@@ -708,28 +708,28 @@ fn rounds_are_copied_ahead_until_little_is_left_and_then_it_waits() {
         ),
         (
             "its volume is gone",
-            without_pod(one(Filling, "pod")).with(|seen| seen.prime = None),
+            without_pod(one(Populating, "pod")).with(|seen| seen.prime = None),
             "Note Provisioning, Show, MakePrime",
         ),
     ]);
-    let ahead = without_pod(one(Ahead, "pod")).tells(|told| {
-        told.phase = Ahead;
+    let ahead = without_pod(one(PreCopied, "pod")).tells(|told| {
+        told.phase = PreCopied;
         (told.reason, told.message) = (Some("SourcePaused".to_owned()), Some("x".to_owned()));
     });
-    let shown = "Ahead: SourcePaused: x";
+    let shown = "PreCopied: SourcePaused: x";
     let ahead = ahead.with(|seen| seen.claim = claim("Pending", Some("alpha"), Some(shown)));
     assert_eq!(names(&plan(&ahead)), "", "it waits");
 }
 
 #[test]
 fn a_volume_that_was_made_anew_has_no_rounds_in_it() {
-    let gone = rounds(copies_ahead("", ""), FillingPhase::Filling, 3, 1000, "pod");
+    let gone = rounds(copies_ahead("", ""), FillingPhase::Populating, 3, 1000, "pod");
     let gone = gone.with(|seen| (seen.pod, seen.prime) = (None, None));
     let told = plan(&gone).into_iter().find_map(|step| match step {
         Step::Note(filling) => Some(filling),
         _ => None,
     });
-    assert_eq!(told.unwrap().ahead, None);
+    assert_eq!(told.unwrap().pre_copy, None);
 }
 
 #[test]
@@ -901,7 +901,7 @@ fn a_volume_is_active_before_it_is_the_claims() {
         (
             "and its node has answered",
             ours(rebound("Bound", None), Some(half), Some(whole)).asked(whole, Some(Ok(whole))),
-            "Restore, Tell PopulatorFinished, Note Filled, Count success, Release",
+            "Restore, Tell PopulatorFinished, Note Succeeded, Count success, Release",
         ),
         (
             "a pod came to the source",

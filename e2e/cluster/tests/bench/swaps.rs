@@ -145,16 +145,16 @@ async fn swap(world: &World, (class, size): (&str, &str), how: How, busy: bool) 
         world.exec_when_back("db-0", &format!("({BUSY}) </dev/null >/dev/null 2>&1 &")).await;
     }
     let before = written(&world.client).await;
-    let mut more = json!({"retention": "1s", "hotCopy": how != How::Cold});
+    let mut more = json!({"retention": "1s", "preCopy": how != How::Cold});
     if how == How::HotCompared {
-        more["compare"] = json!("Changed");
+        more["verification"] = json!("ChangedOnly");
     }
     world.autoscaler(class, size, more).await;
     let status = world.settled("1/1").await;
     let last: LastSwap = status.of(0).and_then(|one| one.last_swap.clone()).expect("a swap");
     world.until_alone(1).await;
     let writes = of_swap(&before, written(&world.client).await);
-    let pause = i32::try_from(last.pause_seconds.expect("a pod")).expect("less than years");
+    let pause = i32::try_from(last.downtime_seconds.expect("a pod")).expect("less than years");
     Cost { pause: f64::from(pause), rounds: last.rounds, writes }
 }
 
@@ -262,7 +262,7 @@ async fn make(world: &World, workloads: Workloads) -> f64 {
         .await;
     let wanted = format!("{0}/{0}", workloads.replicas);
     let is_settled = |status: &PvcAutoscalerStatus| {
-        status.phase == AutoscalerPhase::Settled && status.claims == wanted
+        status.phase == AutoscalerPhase::InSync && status.claims == wanted
     };
     until_all(&world.api(), workloads.count, is_settled).await;
     took

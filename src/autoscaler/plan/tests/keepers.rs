@@ -51,7 +51,7 @@ fn base(keeper: usize) -> Seen {
     let mut seen = world.seen_with_another(0, 1);
     for name in active {
         let claim = seen.claims.get_mut(&name).expect("it was made");
-        claim.finalizers_mut().push("pliant.io/swap".to_owned());
+        claim.finalizers_mut().push("pliant.io/swap-protection".to_owned());
     }
     let metadata = &mut seen.autoscaler.metadata;
     metadata.name = Some(format!("db-{keeper}"));
@@ -62,7 +62,7 @@ fn base(keeper: usize) -> Seen {
     }
     let generation = seen.generation();
     let status = seen.autoscaler.status.as_mut().expect("there is one");
-    let swap = Swap { phase: SwapPhase::Planned, claim: copy, generation, ..Swap::default() };
+    let swap = Swap { phase: SwapPhase::Pending, claim: copy, generation, ..Swap::default() };
     status.ordinals[keeper].swap = Some(swap);
     seen
 }

@@ -80,7 +80,7 @@ impl World {
     pub(super) fn exchanges(&self) -> BTreeMap<String, Exchange> {
         let mut all = BTreeMap::new();
         let Some(entry) = self.status.of(0) else { return all };
-        let swap = entry.swap.as_ref().filter(|swap| swap.phase == SwapPhase::Exchanging);
+        let swap = entry.swap.as_ref().filter(|swap| swap.phase == SwapPhase::Rebinding);
         let Some(swap) = swap.filter(|_| !entry.is_shrinking()) else { return all };
         let (active, copy) = (self.claims.get(&entry.active_claim), self.claims.get(&swap.claim));
         let has = |claim: Option<&Claim>| claim.map(|claim| claim.id().to_string()) == swap.volume;
@@ -234,7 +234,7 @@ impl World {
         let since = swap.and_then(|swap| swap.wait_start_time.as_ref());
         let is_refused =
             self.sources.values().any(|source| source.phase == FillingPhaseKey::Refused);
-        let is_exchanging = swap.is_some_and(|swap| swap.phase == SwapPhase::Exchanging);
+        let is_exchanging = swap.is_some_and(|swap| swap.phase == SwapPhase::Rebinding);
         // What an exchange waits for that has not begun: the node of the new volume, or the API server.
         let begins_late = is_exchanging && self.exchange.is_none() && self.left.stalls > 0;
         let is_stuck = is_refused || self.stalls() || begins_late || self.is_held_up_by_user();

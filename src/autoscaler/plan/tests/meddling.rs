@@ -78,13 +78,13 @@ impl World {
     /// A claim that keeps its name has no volume of which a pod could have another one meanwhile.
     fn ungate(&mut self) -> bool {
         let swap = self.status.of(0).and_then(|entry| entry.swap.as_ref());
-        let is_new = swap.is_some_and(|swap| !swap.keeps_name && !swap.returns);
+        let is_new = swap.is_some_and(|swap| !swap.preserves_name && !swap.is_rollback);
         is_new && self.pod.as_mut().is_some_and(|pod| std::mem::take(&mut pod.is_gated))
     }
 
     /// The claim that was made for the swap under way, if it is there.
     pub(super) fn new_claim(&self) -> Option<String> {
-        let swap = self.status.of(0)?.swap.as_ref().filter(|swap| !swap.returns)?;
+        let swap = self.status.of(0)?.swap.as_ref().filter(|swap| !swap.is_rollback)?;
         Some(swap.claim.clone()).filter(|name| self.claims.contains_key(name))
     }
 
@@ -174,7 +174,7 @@ fn a_pod_does_not_start_on_a_claim_that_a_user_has_let_be_filled_too_early() {
         let why = entry.swap.as_ref().and_then(|swap| swap.message.clone()).unwrap_or_default();
         assert!(why.contains("was proved unused, so it may lack"), "{why}");
         // A user may have put something into it.
-        let kept: Vec<_> = entry.retained.iter().map(|old| old.claim.clone()).collect();
+        let kept: Vec<_> = entry.retained_claims.iter().map(|old| old.claim.clone()).collect();
         assert_eq!((kept, end.claims.len()), (vec![copy], 2));
     }
 }
@@ -185,14 +185,14 @@ fn no_pod_goes_back_to_a_copy_that_no_pod_ever_had() {
     world.left = Left { edits: 1, ..NOTHING };
     let mut swapped = settle(&world.after(Move::Edit).expect("there is another template"));
     // What it had before is kept no more.
-    let old = swapped.status.ordinals[0].retained.remove(0);
+    let old = swapped.status.ordinals[0].retained_claims.remove(0);
     swapped.claims.remove(&old.claim);
     let active = swapped.status.ordinals[0].active_claim.clone();
     let failed = settle(&copied_too_early_from(swapped, NOTHING, Move::EditBack));
     let entry = &failed.status.ordinals[0];
-    assert!(matches!(entry.retained.as_slice(), [one] if one.spare), "{failed:#?}");
+    assert!(matches!(entry.retained_claims.as_slice(), [one] if one.spare), "{failed:#?}");
     let mut back = failed.clone();
-    let content = failed.claims[&entry.retained[0].claim].content.expect("it was filled");
+    let content = failed.claims[&entry.retained_claims[0].claim].content.expect("it was filled");
     (back.back, back.edited) = (Some((1, content)), back.edited + 1);
     let end = settle(&back);
     assert_eq!(end.status.reason.as_deref(), Some("RollbackPending"), "{end:#?}");
@@ -233,13 +233,13 @@ fn a_new_claim_that_is_deleted_before_its_pod_has_it_gives_the_pod_its_old_one()
         |world: &World| swap(world).is_some_and(|swap| swap.phase == SwapPhase::Soaking);
     let world = until(world, &[Move::StartPod], is_soaking);
     let world = world.after(Move::Meddle(Meddling::DeleteNewClaim)).expect("it is there");
-    let looked = until(world, &[], |world| swap(world).is_some_and(|swap| swap.returns));
+    let looked = until(world, &[], |world| swap(world).is_some_and(|swap| swap.is_rollback));
     let why = looked.status.message.clone().unwrap_or_default();
     assert!(why.contains("was deleted before the pod was ready with it"), "{why}");
     let end = settle(&looked);
     let entry = &end.status.ordinals[0];
     assert!(end.has_ended_well() && entry.active_claim == before, "{end:#?}");
-    assert!(entry.rolled_back.is_some() && end.claims.len() == 1, "{end:#?}");
+    assert!(entry.rollback.is_some() && end.claims.len() == 1, "{end:#?}");
 }
 
 /// A second swap is begun, and goes on until that is so.
@@ -283,7 +283,10 @@ fn a_pod_that_can_never_start_with_a_claim_that_was_deleted_holds_no_way_back() 
     let soaks = soaks.after(Move::Meddle(Meddling::DeleteNewClaim)).expect("it is there");
     let mut seen = on_its_node(&soaks, true);
     let first = plan(&seen);
-    assert!(first.status.ordinals[0].swap.as_ref().is_some_and(|swap| swap.returns), "{first:#?}");
+    assert!(
+        first.status.ordinals[0].swap.as_ref().is_some_and(|swap| swap.is_rollback),
+        "{first:#?}"
+    );
     let mut steps = Vec::new();
     for _ in 0..4 {
         let next = plan(&seen);
@@ -291,7 +294,7 @@ fn a_pod_that_can_never_start_with_a_claim_that_was_deleted_holds_no_way_back() 
         steps.extend(next.steps);
         let claim = soaks.status.ordinals[0].active_claim.clone();
         let claim = seen.claims.get_mut(&claim).expect("its pod keeps it");
-        claim.metadata.finalizers = Some(vec!["pliant.io/swap".to_owned()]);
+        claim.metadata.finalizers = Some(vec!["pliant.io/swap-protection".to_owned()]);
     }
     assert!(evicts(&steps), "{steps:#?}");
     // Whoever may have started keeps its claim, and it is said what it waits for.
@@ -313,20 +316,20 @@ fn a_pod_that_can_never_start_with_a_claim_that_was_deleted_holds_no_way_back() 
 #[test]
 fn a_claim_that_was_filled_too_early_and_is_kept_gives_its_name_to_no_other_one() {
     let mut failed = settle(&copied_too_early(NOTHING));
-    let spare = failed.status.ordinals[0].retained[0].claim.clone();
+    let spare = failed.status.ordinals[0].retained_claims[0].claim.clone();
     // It was decided by how full the claim is, and is decided so again: no edit has another name come of it.
-    failed.status.ordinals[0].swap.as_mut().expect("it has failed").by_itself = true;
+    failed.status.ordinals[0].swap.as_mut().expect("it has failed").automatic = true;
     let end = settle(&failed);
     let entry = &end.status.ordinals[0];
-    assert_eq!((entry.generation, end.status.phase), (1, AutoscalerPhase::Settled), "{end:#?}");
+    assert_eq!((entry.generation, end.status.phase), (1, AutoscalerPhase::InSync), "{end:#?}");
     assert_ne!(entry.active_claim, spare);
-    assert!(entry.retained.iter().any(|old| old.claim == spare), "{end:#?}");
+    assert!(entry.retained_claims.iter().any(|old| old.claim == spare), "{end:#?}");
 }
 
 #[test]
 fn where_both_claims_are_lost_it_is_said_what_to_run() {
     let mut world = swapped_again_until(NOTHING, &[Move::StartPod], |world| {
-        is_in(world, SwapPhase::Soaking) && !world.status.ordinals[0].retained.is_empty()
+        is_in(world, SwapPhase::Soaking) && !world.status.ordinals[0].retained_claims.is_empty()
     });
     let entry = world.status.ordinals[0].clone();
     let before = entry.before().expect("it is kept").claim.clone();
@@ -335,7 +338,7 @@ fn where_both_claims_are_lost_it_is_said_what_to_run() {
     let told = plan(&world.seen(0)).status;
     let why = told.message.clone().unwrap_or_default();
     assert_eq!(told.reason.as_deref(), Some("SwapFailed"), "{why}");
-    assert!(!why.contains("spec.rollBack"), "nobody has asked for it: {why}");
+    assert!(!why.contains("spec.rollback"), "nobody has asked for it: {why}");
     assert!(
         why.contains("is Lost") && why.contains(&format!("kubectl delete pvc {before}")),
         "{why}"
@@ -368,7 +371,7 @@ fn what_a_pod_is_to_have_again_when_its_copy_has_just_ended_is_refused_with_word
         let is_filled = sources.any(|source| source.phase == FillingPhaseKey::Filled);
         is_in(world, SwapPhase::FinalCopy) && is_filled
     };
-    let exchanges = |world: &World| is_in(world, SwapPhase::Exchanging);
+    let exchanges = |world: &World| is_in(world, SwapPhase::Rebinding);
     for world in [
         swapped_again_until(NOTHING, &[Move::Look(1), Move::Do(1)], is_copied),
         swapped_again_until(SAME, &[], exchanges),
@@ -403,7 +406,7 @@ fn another_claim_of_the_name_of_a_new_one_is_not_taken_for_it() {
     let why = told.message.clone().unwrap_or_default();
     assert!(why.contains(&format!("claim {copy} has another uid")), "{why}");
     let told = plan(&soaks.seen(0)).status;
-    assert!(told.ordinals[0].swap.as_ref().is_some_and(|swap| swap.returns), "{told:#?}");
+    assert!(told.ordinals[0].swap.as_ref().is_some_and(|swap| swap.is_rollback), "{told:#?}");
 }
 
 /// A second swap is copied, and no pod has the new claim yet: with a claim of another client of its name.

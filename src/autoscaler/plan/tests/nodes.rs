@@ -105,11 +105,11 @@ impl World {
         let is_told = |name: &String| {
             status.of(0).is_some_and(|one| {
                 let of_swap = one.swap.as_ref().is_some_and(|swap| swap.fence.is_some());
-                let swap = one.swap.as_ref().filter(|swap| swap.keeps_name);
+                let swap = one.swap.as_ref().filter(|swap| swap.preserves_name);
                 label(&one.active_claim) == *name && (of_swap || one.is_shrinking())
                     || swap.is_some_and(|swap| label(&swap.claim) == *name)
                     || one
-                        .retained
+                        .retained_claims
                         .iter()
                         .any(|old| label(&old.claim) == *name && old.fence.is_some())
             })

@@ -44,7 +44,8 @@ impl Claim {
             let by = self.forged_by.clone().unwrap_or_else(|| "x".to_owned());
             metadata.annotations = Some([(SUPERSEDED_BY.to_owned(), by)].into());
         }
-        metadata.finalizers = self.has_finalizer.then(|| vec!["pliant.io/swap".to_owned()]);
+        metadata.finalizers =
+            self.has_finalizer.then(|| vec!["pliant.io/swap-protection".to_owned()]);
         metadata.deletion_timestamp = self.is_ending.then_some(Time(Timestamp::UNIX_EPOCH));
         let phase = match self.content {
             Some(_) if self.is_lost => "Lost",
@@ -83,9 +84,9 @@ impl Source {
             FillingPhaseKey::Waiting | FillingPhaseKey::Held | FillingPhaseKey::Refused => {
                 FillingPhase::Waiting
             }
-            FillingPhaseKey::Filling | FillingPhaseKey::Stalled => FillingPhase::Filling,
-            FillingPhaseKey::Ahead => FillingPhase::Ahead,
-            FillingPhaseKey::Filled => FillingPhase::Filled,
+            FillingPhaseKey::Filling | FillingPhaseKey::Stalled => FillingPhase::Populating,
+            FillingPhaseKey::Ahead => FillingPhase::PreCopied,
+            FillingPhaseKey::Filled => FillingPhase::Succeeded,
             FillingPhaseKey::Failed | FillingPhaseKey::Different => FillingPhase::Failed,
         };
         let reason = match self.phase {
@@ -101,11 +102,11 @@ impl Source {
             phase,
             generation: if self.paused || self.is_told_of_before { 1 } else { 2 },
             reason: reason.map(|reason| reason.to_string()),
-            digest: Some("d".to_owned()),
+            checksum: Some("d".to_owned()),
             ..Filling::default()
         };
         let spec = json!({"sourcePvcRef": {"name": self.from}, "paused": self.paused,
-                          "copyAhead": self.copies_ahead});
+                          "preCopy": self.copies_ahead});
         let spec = serde_json::from_value(spec).unwrap();
         let mut source = PvcSourcePopulator::new(name, spec);
         source.metadata.generation = Some(if self.paused { 1 } else { 2 });
@@ -120,7 +121,8 @@ impl Source {
         let spec = json!({"containers": [], "volumes": [
             {"name": "source", "persistentVolumeClaim": {"claimName": self.from, "readOnly": true}},
         ]});
-        let metadata = json!({"name": "fill", "uid": "fill", "labels": {"pliant.io/fill": "x"}});
+        let metadata =
+            json!({"name": "fill", "uid": "fill", "labels": {"pliant.io/populator": "x"}});
         let status = json!({"phase": "Running"});
         serde_json::from_value(json!({"metadata": metadata, "spec": spec, "status": status}))
             .unwrap()

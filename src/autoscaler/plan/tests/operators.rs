@@ -84,7 +84,7 @@ impl World {
             Step::Evict { uid, .. } => {
                 let phase =
                     self.status.of(0).and_then(|one| one.swap.as_ref()).map(|one| one.phase);
-                let runs = matches!(phase, Some(SwapPhase::Planned | SwapPhase::HotCopy));
+                let runs = matches!(phase, Some(SwapPhase::Pending | SwapPhase::PreCopy));
                 let is_alone = self.left.operators == 1;
                 assert!(!(runs && is_alone), "a pod is stopped too early, in {self:#?}");
                 self.pod.take_if(|pod| pod.uid.to_string() == uid);
@@ -153,7 +153,7 @@ impl World {
     fn begin_exchange(&mut self, active: String, copy: String) {
         // Of one that is given up the record is taken off again, before anything is taken from the claim.
         let swap = self.status.of(0).and_then(|entry| entry.swap.as_ref());
-        let swap = swap.filter(|swap| swap.phase == SwapPhase::Exchanging);
+        let swap = swap.filter(|swap| swap.phase == SwapPhase::Rebinding);
         let wanted = swap.and_then(|swap| swap.volume.clone());
         let copied = self.claims.get(&copy).filter(|one| !one.is_ending);
         let is_ready = copied.is_some_and(|one| Some(one.id().to_string()) == wanted);
@@ -215,7 +215,7 @@ impl World {
             return;
         };
         let entry = self.status.of(0);
-        let retained = entry.iter().flat_map(|entry| &entry.retained);
+        let retained = entry.iter().flat_map(|entry| &entry.retained_claims);
         let until = retained.filter(|old| old.claim == name && old.uid == uid);
         let mut until = until.filter_map(|old| old.until(RETENTION.parse().unwrap()));
         let is_over = until.all(|until| until <= self.now());

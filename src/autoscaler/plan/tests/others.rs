@@ -65,9 +65,9 @@ fn swap(phase: SwapPhase, failures: i32) -> Swap {
 #[test]
 fn nobody_else_is_stopped_from_a_failure_until_a_try_has_come_to_a_good_end() {
     use SwapPhase::{
-        Draining, Exchanging, Failed, Fenced, FinalCopy, HotCopy, Planned, RollingBack, Soaking,
+        Draining, Failed, Fenced, FinalCopy, Pending, PreCopy, Rebinding, RollingBack, Soaking,
     };
-    let under_way = [Planned, HotCopy, Draining, Fenced, FinalCopy, Exchanging];
+    let under_way = [Pending, PreCopy, Draining, Fenced, FinalCopy, Rebinding];
     for phase in under_way {
         assert!(begins_beside(Some(swap(phase, 0)), 2), "{phase:?} of the first try");
         assert!(!begins_beside(Some(swap(phase, 0)), 1), "{phase:?}, and one may be away");

@@ -27,7 +27,7 @@ pub(super) enum Tampering {
     /// Delete the PvcSourcePopulator, and make one of its name that copies another claim.
     Redirect,
     UnlabelSource,
-    /// Turn `spec.copyAhead` of the PvcSourcePopulator round.
+    /// Turn `spec.preCopy` of the PvcSourcePopulator round.
     TurnAhead,
 }
 
@@ -114,7 +114,8 @@ impl World {
     }
 
     fn retained_claim(&self) -> Option<String> {
-        let mut retained = self.status.of(0)?.retained.iter().rev().map(|old| old.claim.clone());
+        let mut retained =
+            self.status.of(0)?.retained_claims.iter().rev().map(|old| old.claim.clone());
         retained.find(|name| self.claims.contains_key(name))
     }
 

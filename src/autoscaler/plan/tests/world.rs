@@ -13,7 +13,7 @@ use super::retries::Tries;
 use super::tampering::Tampering;
 use crate::api::{
     Abort, AutoscalerPhase, PopulatorPod, PvcAutoscaler, PvcAutoscalerSpec, PvcAutoscalerStatus,
-    Quantity, RollBack, Rollout,
+    Quantity, Rollback, Rollout,
 };
 use crate::autoscaler::can_be_aborted;
 use crate::autoscaler::coverage::Coverage;
@@ -433,11 +433,11 @@ impl World {
         let spec = &mut autoscaler.spec;
         spec.stateful_set_name = Some("db".to_owned());
         spec.retention = RETENTION.parse().unwrap();
-        spec.hot_copy = self.left.is_hot;
+        spec.pre_copy = self.left.is_hot;
         let paused = Rollout { partition: 0, paused: true, max_unavailable: 1 };
         spec.rollout = self.is_paused.then_some(paused);
-        let back = self.back.map(|(generation, _)| RollBack { ordinal: 0, generation });
-        spec.roll_back = back.into_iter().collect();
+        let back = self.back.map(|(generation, _)| Rollback { ordinal: 0, generation });
+        spec.rollback = back.into_iter().collect();
         let abort = self.abort.map(|generation| Abort { ordinal: 0, generation });
         spec.abort = abort.into_iter().collect();
         let template = &mut spec.volume_claim_template;
@@ -746,14 +746,14 @@ impl World {
         // Of a PvcAutoscaler that was deleted nobody knows how long the claims before are kept, unless pods name
         // theirs by themselves.
         let is_known = self.keeper == Some(0) || self.left.keeps_names;
-        let is_kept = !is_known || self.claims.len() <= 1 + entry.retained.len();
+        let is_kept = !is_known || self.claims.len() <= 1 + entry.retained_claims.len();
         let is_marked = active.is_some_and(|claim| claim.superseded);
         let has_source = self.sources.values().any(|source| source.has_labels);
         let is_clean = !has_source && is_kept && !is_marked;
         let is_kept_back = self.kept == Some(self.data);
         // Deleted under its pod, it goes when that ends; only then there is another one.
         let waits = runs && active.is_some_and(|claim| claim.is_ending);
-        let is_back = entry.rolled_back.is_some() && entry.swap.is_none();
+        let is_back = entry.rollback.is_some() && entry.swap.is_none();
         let is_aborted = entry.aborted.is_some() && entry.swap.is_none();
         // What never was cannot be had again: that is said, and nothing else begins until it is taken back.
         let is_heard = self.is_answered

@@ -11,8 +11,8 @@ fn shrinks(more: &Value) -> Autoscale {
     policy(&json!({ "shrink": more }))
 }
 
-fn peak_of(percent: i32, since: &str) -> Peak {
-    Peak { percent, since: Time(at(since)) }
+fn peak_of(percent: i32, since: &str) -> PeakUsage {
+    PeakUsage { percent, since_time: Time(at(since)) }
 }
 
 #[test]
@@ -36,14 +36,14 @@ fn the_most_that_was_used_counts_until_a_window_begins_anew() {
         ("20Gi", Some(peak_of(30, long_ago)), Some(usage(10, 0)), Some((30, at(long_ago)))),
     ] {
         let claim = Sized { peak: known.as_ref(), ..sized(has, usage) };
-        let expected = expected.map(|(percent, at)| Peak { percent, since: Time(at) });
+        let expected = expected.map(|(percent, at)| PeakUsage { percent, since_time: Time(at) });
         assert_eq!(peak(&always, &claim, now), expected, "{claim:?}");
     }
     let claim = sized("20Gi", Some(usage(10, 0)));
     assert_eq!(peak(&policy(&json!({})), &claim, now), None, "none shrinks");
     let growing = Sized { capacity: size("10Gi"), ..claim };
     assert_eq!(peak(&always, &growing, now), None);
-    let both = policy(&json!({"together": true, "shrink": {}}));
+    let both = policy(&json!({"uniformSize": true, "shrink": {}}));
     assert_eq!(peak(&both, &claim, now), None, "those that grow together do not shrink");
 }
 
@@ -61,8 +61,8 @@ fn a_claim_shrinks_to_what_was_used_and_its_headroom() {
         (json!({"headroom": "1%"}), "100Gi", 10, Some("28160Mi")),
         (json!({"minSize": "50Gi"}), "100Gi", 10, Some("50Gi")),
         (json!({"minSize": "100Gi"}), "100Gi", 10, None),
-        (json!({"below": 90}), "100Gi", 60, None),
-        (json!({"below": 90, "headroom": "1Gi"}), "100Gi", 66, Some("99840Mi")),
+        (json!({"belowPercent": 90}), "100Gi", 60, None),
+        (json!({"belowPercent": 90, "headroom": "1Gi"}), "100Gi", 66, Some("99840Mi")),
         // Less than the smallest step is not worth a restart.
         (json!({}), "1500Mi", 10, None),
         (json!({}), "2Gi", 10, None),
@@ -82,16 +82,19 @@ fn a_claim_shrinks_to_what_was_used_and_its_headroom() {
 fn a_claim_shrinks_after_its_window_and_its_rest_in_its_hours() {
     let now = at("2026-12-05T12:00:00Z");
     let (recent, long_ago) = ("2026-12-05T00:00:00Z", "2026-12-01T00:00:00Z");
-    let grown = |then: &str| Grown {
-        to: size("100Gi"),
-        from: size("4Gi"),
-        at: Some(Time(at(then))),
+    let grown = |then: &str| AutoscaledSize {
+        size: size("100Gi"),
+        template_size: size("4Gi"),
+        decision_time: Some(Time(at(then))),
         failure_time: None,
     };
-    let failed =
-        Grown { failure_time: Some(Time(at("2026-12-01T00:00:00Z"))), at: None, ..grown(long_ago) };
+    let failed = AutoscaledSize {
+        failure_time: Some(Time(at("2026-12-01T00:00:00Z"))),
+        decision_time: None,
+        ..grown(long_ago)
+    };
     let (late, early) = (grown("2026-11-30T00:00:00Z"), grown("2026-11-01T00:00:00Z"));
-    let nights = json!({"between": "01:00-05:00"});
+    let nights = json!({"maintenanceWindow": {"start": "01:00", "end": "05:00"}});
     for (more, percent, since, grown, acts, says) in [
         (json!({}), 10, recent, None, false, "stays below 40 % until 2026-12-06T00:00:00Z"),
         (
@@ -120,8 +123,22 @@ fn a_claim_shrinks_after_its_window_and_its_rest_in_its_hours() {
             "its cool-down ends, at 2026-12-08T00:00:00Z",
         ),
         (nights, 10, long_ago, None, false, "when that is allowed: every day 01:00-05:00 UTC"),
-        (json!({"between": "11:00-13:00"}), 10, long_ago, None, true, "it shrinks"),
-        (json!({"days": ["Mon"]}), 10, long_ago, None, false, "when that is allowed: Mon, by UTC"),
+        (
+            json!({"maintenanceWindow": {"start": "11:00", "end": "13:00"}}),
+            10,
+            long_ago,
+            None,
+            true,
+            "it shrinks",
+        ),
+        (
+            json!({"maintenanceWindow": {"days": ["Mon"]}}),
+            10,
+            long_ago,
+            None,
+            false,
+            "when that is allowed: Mon, by UTC",
+        ),
         (json!({"minSize": "100Gi"}), 10, long_ago, None, false, "less than 1Gi would be freed"),
     ] {
         let policy = shrinks(&more);
@@ -149,11 +166,11 @@ fn a_shrink_that_was_begun_is_given_up_if_it_is_late_or_the_claim_too_full() {
         (json!({}), Some(usage(5, 30)), Some("30 % of the inodes")),
         (json!({}), None, None),
         (
-            json!({"between": "01:00-05:00"}),
+            json!({"maintenanceWindow": {"start": "01:00", "end": "05:00"}}),
             Some(usage(5, 0)),
             Some("may only be stopped every day"),
         ),
-        (json!({"between": "11:00-13:00"}), Some(usage(5, 0)), None),
+        (json!({"maintenanceWindow": {"start": "11:00", "end": "13:00"}}), Some(usage(5, 0)), None),
     ] {
         let said = objection(&shrinks(&more), sizes, usage, now);
         match says {
