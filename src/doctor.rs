@@ -31,7 +31,7 @@ pub enum Severity {
 pub struct Finding {
     /// Severity of the finding.
     pub severity: Severity,
-    /// What was found: a sentence without a full stop.
+    /// Sentence about the finding, without a full stop.
     pub message: String,
     /// Command to run or action to take; present unless the severity is ok.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -69,7 +69,7 @@ pub(super) fn label(claim: &PersistentVolumeClaim) -> Option<&str> {
     claim.labels().get(KEPT_BY).map(String::as_str)
 }
 
-/// How long an old claim is retained, for people.
+/// Describes for people how long an old claim is retained.
 pub(super) fn until(by: &PvcAutoscaler, old: &Retained) -> String {
     let retention = by.spec.retention;
     old.until(retention).map_or_else(

@@ -106,7 +106,7 @@ pub struct PodPlan {
     pub decision: Option<String>,
     /// Claims that are retained from earlier swaps.
     pub retained: Vec<Retained>,
-    /// How long each of them is retained, from its `usedTime` on.
+    /// Retention of each of them, from its `usedTime` on.
     pub retention: Span,
 }
 

@@ -138,7 +138,7 @@ pub enum CompareFlag {
     Changed,
 }
 
-/// What is done about sockets.
+/// Handling of sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SocketsFlag {
     /// They are left out and counted.
@@ -150,9 +150,9 @@ pub enum SocketsFlag {
 /// Where `pliant send` listens: an address, and a port if one was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listen {
-    /// Of either kind.
+    /// IPv4 or IPv6 address.
     pub ip: IpAddr,
-    /// None for the usual one.
+    /// Port; `None` for the default one.
     pub port: Option<u16>,
 }
 

@@ -9,7 +9,7 @@ use clap_complete::Shell;
 
 use crate::cli::{file_name, named, program};
 
-/// What a shell needs to complete the commands of this program.
+/// Generates the completion script of a shell.
 pub fn completion(shell: Shell) -> Vec<u8> {
     let mut text = Vec::new();
     // kubectl completes `kubectl pliant`; a shell completes the file name of the program.

@@ -136,7 +136,7 @@ pub struct ListFlags {
 }
 
 impl ListFlags {
-    /// How a table is printed.
+    /// Options of the table.
     pub fn table(&self) -> TableOptions {
         TableOptions { wide: self.output == ListOutput::Wide, headers: !self.no_headers }
     }

@@ -107,7 +107,7 @@ async fn lists_are_printed_without_headers_and_as_names() {
     let (_, text, _) = desk.types(&["plan", "-o", "name"]).await;
     assert_eq!(text, "pvcautoscaler.pliant.io/db\n");
     let (_, text, _) = desk.types(&["plan", "--no-headers"]).await;
-    assert!(text.contains("\n  db-0  data-db-0") && !text.contains("WANTED"), "{text}");
+    assert!(text.contains("\n  db-0  data-db-0") && !text.contains("DESIRED"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,7 +216,7 @@ async fn plans_are_shown_and_status_has_their_section() {
     let head = "NODE POOL SIZE USED FREE LARGEST GROUPS VOLUMES VERSION HEALTH";
     assert_eq!(words("NODE"), head, "{text}");
     assert!(words("alpha").contains(" 880 MiB 880 MiB linear"), "{text}");
-    let head = "NAMESPACE PVCAUTOSCALER WORKLOAD CLAIMS TEMPLATE MODE POLICY PHASE SAYS";
+    let head = "NAMESPACE PVCAUTOSCALER WORKLOAD CLAIMS TEMPLATE MODE POLICY PHASE MESSAGE";
     assert_eq!(words("NAMESPACE"), head, "{text}");
     let row = "shop db StatefulSet/db 1/1 8Gi fast Enforce – InSync –";
     assert_eq!((words("shop").as_str(), words("default").as_str()), (row, ""), "{text}");

@@ -77,7 +77,7 @@ pub(super) fn companion(volume: &PersistentVolume, node: &Node) -> Option<Object
     Some(Bar::Companion(claim.to_owned()).says(words))
 }
 
-/// What a node lacks of this; `None` if it lacks nothing.
+/// Requirements that a node does not meet; `None` if it meets them.
 fn unmet(required: &NodeSelector, node: &Node) -> Option<String> {
     let terms = &required.node_selector_terms;
     // One of the terms must hold, and an empty one never does.

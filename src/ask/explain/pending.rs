@@ -326,7 +326,7 @@ fn fits(facts: &Facts, nodes: &[NodeSays], pod: Option<&Pod>) -> Explanation {
     };
     let said = unschedulable(pod).map(|words| format!(" The scheduler reports: {words}."));
     let why = format!(
-        "is Pending: {fitting} has enough free space, and its pod {} is not scheduled yet.{}",
+        "is Pending: enough free space is on {fitting}, and its pod {} is not scheduled yet.{}",
         pod_name(pod),
         said.unwrap_or_default()
     );

@@ -92,7 +92,7 @@ where
     found.ok_or_else(|| not_found(kind, name, namespace, plural))
 }
 
-/// Those that its templates make for any ordinal, and those that its pods name.
+/// Claims that its templates create for any ordinal, and those that its pods name.
 fn of_set(set: &StatefulSet, claims: &[PersistentVolumeClaim]) -> BTreeSet<String> {
     let Some(spec) = &set.spec else { return BTreeSet::new() };
     let templates = spec.volume_claim_templates.iter().flatten();

@@ -261,7 +261,7 @@ fn a_claim_that_may_not_be_read_is_not_shown_as_one_that_is_made() {
     around.unseen = vec!["persistentvolumeclaims"];
     let plan = plan_of(&around, &around.autoscalers[0]);
     let text = print(&[plan], false, true);
-    assert!(!text.contains("is made"), "{text}");
+    assert!(!text.contains("create"), "{text}");
     assert!(text.contains("not known: you may not read its claim"), "{text}");
     assert!(text.contains("You may not read: persistentvolumeclaims."), "{text}");
 }

@@ -497,7 +497,7 @@ fn a_smaller_claim_is_advised_that_fits() {
     facts.storages.remove(0);
     facts.nodes.remove(0);
     let text = flat(&facts);
-    assert!(text.contains("ask for 110Gi or less"), "{text}");
+    assert!(text.contains("request 110Gi or less"), "{text}");
     let facts = with_claim(facts, "/spec/resources/requests/storage", json!("110Gi"));
     assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
 }
