@@ -46,12 +46,12 @@ async fn without_yes_a_template_is_not_edited() {
     let (code, text, errors) = desk.types(&["shrink", "data-db-0", "2Gi"]).await;
     insta::assert_snapshot!(text, @r"
     This edits the size in the template of PvcAutoscaler default/db, and so all
-    claims that it keeps for StatefulSet db:
-      POD   CLAIM      HAS       WANTED    BY
+    claims that it manages for StatefulSet db:
+      POD   CLAIM      CURRENT   DESIRED   ACTION
       db-0  data-db-0  8Gi fast  2Gi fast  swap
-    Pod db-0 is stopped while its claim is copied; the old claim is kept for 7d.
-    How full data-db-0 is has not been told: if it does not fit, the pod has its old
-    claim again.
+    Pod db-0 is stopped while its claim is copied; the old claim is retained for 7d.
+    The usage of data-db-0 is not known: if its data does not fit, the pod gets its
+    old claim again.
     Nothing was changed. Run again with --yes to apply.
     ");
     assert_eq!((code, errors.as_str()), (Some(0), ""));
@@ -169,8 +169,8 @@ async fn plans_are_shown_and_status_has_their_section() {
     let (code, text, errors) = desk.types(&["plan"]).await;
     assert_eq!((code, errors.as_str()), (Some(0), ""));
     insta::assert_snapshot!(text, @r"
-    default/db keeps the claims of StatefulSet db: InSync, 1/1 as wanted.
-      POD   CLAIM      HAS       WANTED    BY
+    default/db manages the claims of StatefulSet db: InSync, 1/1 up to date.
+      POD   CLAIM      CURRENT   DESIRED   ACTION
       db-0  data-db-0  8Gi fast  8Gi fast  –
     ");
     for form in ["json", "yaml"] {
@@ -187,7 +187,7 @@ async fn plans_are_shown_and_status_has_their_section() {
     alpha  fast  880 MiB  ░░░░░░░░░░░░░░░░   0 %  880 MiB        0  0.1.0    ok
     beta   fast  880 MiB  ░░░░░░░░░░░░░░░░   0 %  880 MiB        0  0.1.0    ok
 
-    NAMESPACE  PVCAUTOSCALER  WORKLOAD        CLAIMS  PHASE    SAYS
+    NAMESPACE  PVCAUTOSCALER  WORKLOAD        CLAIMS  PHASE   MESSAGE
     default    db             StatefulSet/db     1/1  InSync  –
     ");
     let (code, _, errors) = desk.types(&["plan", "none"]).await;
@@ -200,13 +200,13 @@ async fn plans_are_shown_and_status_has_their_section() {
     desk.world.api.put(&elsewhere);
     let (_, text, _) = desk.types(&["plan", "-A"]).await;
     insta::assert_snapshot!(text, @r"
-    default/db keeps the claims of StatefulSet db: InSync, 1/1 as wanted.
-      POD   CLAIM      HAS       WANTED    BY
+    default/db manages the claims of StatefulSet db: InSync, 1/1 up to date.
+      POD   CLAIM      CURRENT   DESIRED   ACTION
       db-0  data-db-0  8Gi fast  8Gi fast  –
 
-    shop/db keeps the claims of StatefulSet db: InSync, 1/1 as wanted.
-      POD   CLAIM      HAS  WANTED    BY
-      db-0  data-db-0  –    8Gi fast  is made
+    shop/db manages the claims of StatefulSet db: InSync, 1/1 up to date.
+      POD   CLAIM      CURRENT  DESIRED   ACTION
+      db-0  data-db-0  –        8Gi fast  create
     ");
     let (_, text, _) = desk.types(&["status", "--namespace", "shop", "-o", "wide"]).await;
     let words = |begin: &str| {
@@ -235,10 +235,10 @@ async fn a_policy_and_what_it_decided_are_shown_wherever_a_claim_is() {
     desk.world.api.put(&autoscaler);
     let (_, text, _) = desk.types(&["plan"]).await;
     insta::assert_snapshot!(text, @r"
-    default/db keeps the claims of StatefulSet db: InSync. By itself each of them
-    grows by 10Gi at 80 %, by at least 1Gi, up to 1Ti; shrinks after 1d below 30 %,
-    every day, by UTC. The operator has not seen its last edit yet.
-      POD   CLAIM      HAS       WANTED    BY
+    default/db manages the claims of StatefulSet db: InSync. Each of them
+    automatically grows by 10Gi at 80 %, by at least 1Gi, up to 1Ti; shrinks after
+    1d below 30 %, every day, by UTC. The operator has not seen its last edit yet.
+      POD   CLAIM      CURRENT   DESIRED   ACTION
       db-0  data-db-0  8Gi fast  8Gi fast  –
     Decided:
       db-0: 41 % of its bytes are used; it grows at 80 %

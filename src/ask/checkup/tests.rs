@@ -60,14 +60,14 @@ fn found(change: impl FnOnce(&mut Seen)) -> String {
 #[test]
 fn where_nothing_is_wrong_all_is_good() {
     insta::assert_snapshot!(print(&judge(&seen(), "pliant", None).unwrap(), false), @r"
-    ✓ the records of the driver are defined
-    ✓ CSIDriver lvm.csi.pliant.io is there
-    ✓ the controller runs, pods: 1
-    ✓ all agents are of version 0.1.0
+    ✓ the CRDs of the driver are installed
+    ✓ CSIDriver lvm.csi.pliant.io exists
+    ✓ the controller plugin is ready, pods: 1
+    ✓ all node plugins have version 0.1.0
     ✓ pool fast is usable, nodes: 1
     ✓ class fast can be used
     ✓ node alpha: 3 GiB of 4 GiB free, volumes: 1
-    ✓ node control: the driver is not meant to run there
+    ✓ node control: the driver is not deployed there
     8 passed, 0 warnings, 0 errors
     ");
     insta::assert_snapshot!(print(&judge(&seen(), "pliant", Some("alpha")).unwrap(), false), @r"
@@ -88,17 +88,17 @@ fn what_the_chart_installs_is_missed() {
         seen.pools.clear();
         seen.classes.clear();
     }), @r"
-    ✗ these records are not defined: nodestorages.pliant.io
+    ✗ these CRDs are missing: nodestorages.pliant.io
         → pliant crds | kubectl apply --server-side --filename -
-    ✗ there is no CSIDriver lvm.csi.pliant.io
+    ✗ CSIDriver lvm.csi.pliant.io is missing
         → install the chart again: helm upgrade --install pliant charts/pliant …
-    ✗ there is no pod of the controller
+    ✗ no pod of the controller plugin exists
         → install the chart again: helm upgrade --install pliant charts/pliant …
-    ✗ there is no StoragePool
-        → write one: kubectl explain storagepool.spec
+    ✗ no StoragePool exists
+        → create one: kubectl explain storagepool.spec
     ! no StorageClass names the driver lvm.csi.pliant.io
-        → write one, or name it in the values of the chart
-    ✗ node alpha: no agent runs there, and its volumes are there
+        → create one, or name it in the values of the chart
+    ✗ node alpha: no node plugin runs there, and the node has volumes
         → kubectl get daemonsets --all-namespaces; see its node selector and tolerations
     0 passed, 1 warning, 5 errors
     ");
@@ -107,12 +107,13 @@ fn what_the_chart_installs_is_missed() {
         driver.spec.attach_required = None;
         seen.pods = vec![typed(pod("node", "alpha", "False")), typed(pod("controller", "x", "False"))];
     }), @r"
-    ✗ CSIDriver lvm.csi.pliant.io asks for volumes to be attached, and nobody does
-      that
+    ✗ CSIDriver lvm.csi.pliant.io requires volumes to be attached, and no component
+      attaches them
         → kubectl delete csidriver lvm.csi.pliant.io, then install the chart again: helm upgrade --install pliant charts/pliant …
-    ✗ no pod of the controller is ready, of 1: nothing is made or grown
+    ✗ no pod of the controller plugin is ready, of 1: volumes are neither created
+      nor expanded
         → kubectl describe pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller
-    ✗ node alpha: its agent pliant-node-alpha is not ready
+    ✗ node alpha: its node plugin pliant-node-alpha is not ready
         → kubectl logs pliant-node-alpha --namespace pliant --container node
     0 passed, 0 warnings, 3 errors
     ");
@@ -120,10 +121,10 @@ fn what_the_chart_installs_is_missed() {
         seen.driver.as_mut().unwrap().spec.storage_capacity = None;
         seen.pods.push(typed(pod("controller", "beta", "False")));
     }), @r#"
-    ! CSIDriver lvm.csi.pliant.io lacks storageCapacity: pods are sent to nodes
-      without room
+    ! CSIDriver lvm.csi.pliant.io lacks storageCapacity: pods are scheduled to nodes
+      without free space
         → kubectl patch csidriver lvm.csi.pliant.io --patch '{"spec":{"storageCapacity":true}}'
-    ! pods of the controller that are ready: 1 of 2
+    ! ready pods of the controller plugin: 1 of 2
         → kubectl describe pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller
     0 passed, 2 warnings, 0 errors
     "#);
@@ -150,8 +151,8 @@ fn what_is_wrong_with_pools_and_classes_is_told() {
         → kubectl get storageclass typo --output yaml
     ✗ class nowhere takes pool slow, which no node has
         → pliant status
-    ! class early makes volumes at once, on nodes where their pods may not run
-        → make it again with volumeBindingMode: WaitForFirstConsumer
+    ! class early creates volumes immediately, on nodes where their pods may not run
+        → create it again with volumeBindingMode: WaitForFirstConsumer
     0 passed, 1 warning, 3 errors
     ");
 }
@@ -206,13 +207,13 @@ fn the_topologies_of_a_class_are_looked_at() {
     }), @r"
     ✗ class host cannot be used: its allowedTopologies name kubernetes.io/hostname,
       and volumes of this driver have only the key topology.lvm.csi.pliant.io/node
-        → make it again with allowedTopologies: [{matchLabelExpressions: [{key: topology.lvm.csi.pliant.io/node, values: [alpha]}]}]
+        → create it again with allowedTopologies: [{matchLabelExpressions: [{key: topology.lvm.csi.pliant.io/node, values: [alpha]}]}]
     ✗ class zone cannot be used: its allowedTopologies name
       topology.kubernetes.io/zone, and volumes of this driver have only the key
       topology.lvm.csi.pliant.io/node
-        → make it again with allowedTopologies: [{matchLabelExpressions: [{key: topology.lvm.csi.pliant.io/node, values: [NODE]}]}]
+        → create it again with allowedTopologies: [{matchLabelExpressions: [{key: topology.lvm.csi.pliant.io/node, values: [NODE]}]}]
     ✗ class gone allows only topology.lvm.csi.pliant.io/node=node9, and no such node
-      has told what it has
+      has reported its pools
         → pliant status
     ✗ class poolless takes pool fast, which no node that it allows has
         → pliant status
@@ -261,22 +262,22 @@ fn what_a_node_tells_is_told() {
         status.conditions = vec![typed(json!({"type": "ToolsThere", "status": "False", "reason": "x",
             "message": "mkfs.xfs is missing", "lastTransitionTime": "2026-01-01T00:00:00Z"}))];
     }), @r"
-    ! all agents are of version 0.0.9, and this program is of 0.1.0
+    ! all node plugins have version 0.0.9, and this program has 0.1.0
         → use a program of the same version
     ! node alpha, pool fast: /dev/sdc is not blank: ext4; see `wipefs /dev/sdc`
         → pliant status
     ! node alpha, pool big, planned: make volume group pliant-big-1 of /dev/sdd
-        → if that is right: kubectl edit storagepool big, createVolumeGroups: true
+        → if this is right: kubectl edit storagepool big, createVolumeGroups: true
     ✗ node alpha: not all volumes can be read: vg0 could not be read
-        → look from the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
+        → check on the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
     ✗ node alpha: disk /dev/sdb is missing: the disk of vg0 is away; see `pvs`
-        → put it back; until then nothing is changed in its group
+        → put the disk back; until then its volume group cannot be changed
     ! node alpha: volume pvc-1: it is not ready
         → pliant explain pv/pvc-1
     ✗ node alpha: volume pvc-1: its disk is away
         → pliant explain pv/pvc-1
     ✗ node alpha: ToolsThere: mkfs.xfs is missing
-        → look from the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
+        → check on the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
     0 passed, 4 warnings, 4 errors
     ");
 }
@@ -300,9 +301,9 @@ fn the_trouble_of_one_pool_stands_once_and_with_that_pool() {
     }), @r"
     ✗ node alpha, pool twice: /dev/nosuch is not there; see `ls /dev/disk/by-id`;
       not all of its volumes can be listed
-        → look from the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
+        → check on the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
     ✗ node alpha: disk /dev/nosuch is missing
-        → put it back; until then nothing is changed in its group
+        → put the disk back; until then its volume group cannot be changed
     0 passed, 0 warnings, 2 errors
     ");
 }
@@ -317,14 +318,14 @@ fn nodes_that_are_silent_or_gone_are_told() {
     }), @r"
     ✗ class fast takes pool fast, which no node has
         → pliant status
-    ! node alpha is not in the cluster, and its record tells of no volume
-        → wait: the controller removes the record when all of the node could be read
-    ✗ node alpha: no agent runs there, and its volumes are there
+    ! node alpha is not in the cluster, and its NodeStorage lists no volume
+        → wait 10 minutes: the controller plugin deletes the NodeStorage if its inventory is complete
+    ✗ node alpha: no node plugin runs there, and the node has volumes
         → kubectl get daemonsets --all-namespaces; see its node selector and tolerations
-    ✗ node alpha: its kubelet does not know the driver, so no pod gets a volume
-        → see the lines with `registration` in the log of its agent
-    ✗ node alpha: its agent has not told what it has
-        → start the agent there
+    ✗ node alpha: its kubelet has not registered the driver, so no pod gets a volume
+        → see the lines with `registration` in the log of its node plugin
+    ✗ node alpha: its node plugin has not reported its pools
+        → start the node plugin there
     0 passed, 1 warning, 4 errors
     ");
     let with_its_volumes = found(|seen| drop(seen.nodes.remove(0)));
@@ -347,7 +348,7 @@ fn volumes_and_persistent_volumes_without_each_other_are_told() {
         → pliant recover r3j7nlli-6kdi4gvhzk3gsul43h22wg3zk7 --namespace NAMESPACE --claim NAME
     ✗ PersistentVolume pvc-1 names volume r3j7nlli-aiyj6tepqeae7nssh3olacxeyg, which
       node alpha does not have
-        → put a disk back that was taken out, or restore the data from a backup
+        → put the removed disk back, or restore the data from a backup
     0 passed, 0 warnings, 2 errors
     ");
 }

@@ -108,7 +108,7 @@ pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> News {
             News::Stopped(status.message.unwrap_or(says))
         }
         AutoscalerPhase::DryRun => News::Stopped(format!(
-            "mode is Recommend, so nothing is done: {}",
+            "mode is DryRun, so nothing is done: {}",
             status.next.unwrap_or(says)
         )),
         phase => {

@@ -83,10 +83,10 @@ fn the_claim_of_a_deployment_grows_and_keeps_its_name() {
     let wish = Wish::Grow(Bytes::gib(9));
     insta::assert_snapshot!(edit(&of_web, "deploy/web", &wish).in_words(&wish), @r"
     This edits the size in the template of PvcAutoscaler default/db, and so all
-    claims that it keeps for Deployment web:
-      POD           CLAIM      HAS      WANTED   BY
-      of data-db-0  data-db-0  8Gi hdd  9Gi hdd  grows
-      of data-db-1  data-db-1  8Gi hdd  9Gi hdd  grows
+    claims that it manages for Deployment web:
+      POD           CLAIM      CURRENT  DESIRED  ACTION
+      of data-db-0  data-db-0  8Gi hdd  9Gi hdd  expand
+      of data-db-1  data-db-1  8Gi hdd  9Gi hdd  expand
     ");
     let other = refusal(&of_web, "deploy/web", &Wish::Shrink(Bytes::gib(4)));
     assert!(other.contains("Deployment web names its claims in its pod template"), "{other}");
@@ -103,14 +103,14 @@ fn a_shrink_tells_of_all_claims_that_it_concerns() {
     assert_eq!(edit.patch, json!({"volumeClaimTemplate": { "spec": spec }}));
     insta::assert_snapshot!(edit.in_words(&wish), @r"
     This edits the size in the template of PvcAutoscaler default/db, and so all
-    claims that it keeps for StatefulSet db:
-      POD   CLAIM      HAS      WANTED   BY
+    claims that it manages for StatefulSet db:
+      POD   CLAIM      CURRENT  DESIRED  ACTION
       db-0  data-db-0  8Gi hdd  4Gi hdd  swap
       db-1  data-db-1  8Gi hdd  4Gi hdd  swap
     Pods db-0 and db-1 are stopped while their claims are copied, one after the
-    other, the highest ordinal first; the old claims are kept for 7d.
-    How full data-db-1 is has not been told: if it does not fit, the pod has its old
-    claim again.
+    other, the highest ordinal first; the old claims are retained for 7d.
+    The usage of data-db-1 is not known: if its data does not fit, the pod gets its
+    old claim again.
     ");
     assert_eq!(self::edit(&seen, "sts/db", &wish), edit);
 }
@@ -130,10 +130,10 @@ fn claims_that_shrink_where_they_lie_stop_no_pod() {
     };
     insta::assert_snapshot!(edit(&with_mode("btrfs"), "data-db-0", &wish).in_words(&wish), @r"
     This edits the size in the template of PvcAutoscaler default/db, and so all
-    claims that it keeps for StatefulSet db:
-      POD   CLAIM      HAS      WANTED   BY
-      db-0  data-db-0  8Gi hdd  4Gi hdd  shrinks
-      db-1  data-db-1  8Gi hdd  4Gi hdd  shrinks
+    claims that it manages for StatefulSet db:
+      POD   CLAIM      CURRENT  DESIRED  ACTION
+      db-0  data-db-0  8Gi hdd  4Gi hdd  shrink
+      db-1  data-db-1  8Gi hdd  4Gi hdd  shrink
     ");
 }
 
@@ -142,10 +142,10 @@ fn a_growth_and_a_move_tell_it_too() {
     let grow = Wish::Grow(Bytes::gib(10));
     insta::assert_snapshot!(edit(&seen(), "data-db-0", &grow).in_words(&grow), @r"
     This edits the size in the template of PvcAutoscaler default/db, and so all
-    claims that it keeps for StatefulSet db:
-      POD   CLAIM      HAS      WANTED    BY
-      db-0  data-db-0  8Gi hdd  10Gi hdd  grows
-      db-1  data-db-1  8Gi hdd  10Gi hdd  grows
+    claims that it manages for StatefulSet db:
+      POD   CLAIM      CURRENT  DESIRED   ACTION
+      db-0  data-db-0  8Gi hdd  10Gi hdd  expand
+      db-1  data-db-1  8Gi hdd  10Gi hdd  expand
     ");
     let class = Wish::Move("ssd".to_owned());
     let edit = edit(&seen(), "data-db-0", &class);
@@ -256,16 +256,16 @@ fn what_a_roll_back_leaves_behind_is_told() {
     let edit = edit(&swapped, "sts/db", &Wish::RollBack);
     assert_eq!(edit.patch, json!({"rollback": [{"ordinal": 0, "generation": 3}]}));
     insta::assert_snapshot!(edit.in_words(&Wish::RollBack), @r"
-    This has pods of StatefulSet db get again what they had before their last swap,
-    by PvcAutoscaler default/db:
-      POD   CLAIM      HAS      WANTED   BY
-      db-0  data-db-0  8Gi hdd  6Gi hdd  is rolled back
+    This rolls back pods of StatefulSet db to the claims from before their last PVC
+    swap, by PvcAutoscaler default/db:
+      POD   CLAIM      CURRENT  DESIRED  ACTION
+      db-0  data-db-0  8Gi hdd  6Gi hdd  roll back
       db-1  data-db-1  8Gi hdd  6Gi hdd  swap
-    Pod db-0 is stopped and does not find what it has written since
-    2026-11-01T10:00:00Z: that is kept for 7d.
-    The template stays as it is, and these pods are left alone until it is edited:
-    write in it what they have then, or what they are to become. No other pod gets
-    another claim before.
+    Pod db-0 is stopped, and restarts without what it has written since
+    2026-11-01T10:00:00Z, which is retained for 7d.
+    The template is unchanged. These pods are not changed until you edit it: write
+    the size and class that they have then, or the ones that you want. Until then no
+    other pod is swapped.
     ");
     assert_eq!(self::edit(&swapped, "data-db-0", &Wish::RollBack), edit);
     let mut waiting = swapped.around.autoscalers[0].clone();
@@ -305,16 +305,16 @@ fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
     let expected = json!({"abort": [{"ordinal": 1, "generation": 7}], "rollback": []});
     assert_eq!(edit.patch, expected);
     insta::assert_snapshot!(edit.in_words(&Wish::Abort), @r"
-    This gives up swaps of pods of StatefulSet db and does nothing else, by
+    This aborts PVC swaps of pods of StatefulSet db and does nothing else, by
     PvcAutoscaler default/db:
-      POD   CLAIM      HAS      WANTED   BY
+      POD   CLAIM      CURRENT  DESIRED  ACTION
       db-0  data-db-0  8Gi hdd  6Gi hdd  swap
-      db-1  data-db-1  8Gi hdd  6Gi hdd  swap: FinalCopy, is given up
-    Pod db-1 starts again with claim data-db-1, with all that it has written.
-    Nothing else is done: what pods had before earlier swaps stays where it is. The
-    template stays as it is, and these pods are left alone until it is edited: write
-    in it what they have, or what they are to become. No other pod gets another
-    claim before.
+      db-1  data-db-1  8Gi hdd  6Gi hdd  swap: FinalCopy, to be aborted
+    Pod db-1 starts again with claim data-db-1 and all its data.
+    Nothing else is done: claims retained from earlier swaps stay. The template is
+    unchanged. These pods are not changed until you edit it: write the size and
+    class that they have, or the ones that you want. Until then no other pod is
+    swapped.
     ");
     for named in ["data-db-1", "data-db-1-0c0de"] {
         assert_eq!(self::edit(&seen, named, &Wish::Abort).patch, expected, "{named}");

@@ -49,7 +49,7 @@ fn head(plan: &Plan) -> String {
         plan.namespace, plan.name, plan.workload, plan.phase
     );
     if plan.mode == AutoscalerMode::DryRun {
-        head += " Its mode is Recommend: only claims that are missing are made.";
+        head += " Its mode is DryRun: only claims that are missing are made.";
     }
     if let Some(policy) = &plan.policy {
         let _ = write!(head, " Each of them automatically {policy}.");

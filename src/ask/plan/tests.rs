@@ -93,8 +93,8 @@ pub fn said(around: &Around, in_full: bool) -> String {
 #[test]
 fn a_rollout_under_way_is_told_pod_by_pod() {
     insta::assert_snapshot!(said(&around(swapping()), true), @r"
-    default/db keeps the claims of StatefulSet db: Swapping, 1/3 as wanted.
-      POD   CLAIM            HAS      WANTED   BY
+    default/db manages the claims of StatefulSet db: Swapping, 1/3 up to date.
+      POD   CLAIM            CURRENT  DESIRED  ACTION
       db-0  data-db-0        8Gi hdd  2Gi ssd  swap
       db-1  data-db-1        8Gi hdd  2Gi ssd  swap: FinalCopy
       db-2  data-db-2-1c0ff  2Gi ssd  2Gi ssd  –
@@ -110,7 +110,7 @@ fn a_rollout_under_way_is_told_pod_by_pod() {
       FinalCopy to claim data-db-1-ba51f: 8Gi → 2Gi, class hdd → ssd; 62 % (4.96 GiB
       of 8 GiB), 180 MiB/s, 17 s left
     db-2:
-      claim data-db-2 is kept at least until 2026-12-01T10:00:00Z
+      claim data-db-2 is retained at least until 2026-12-01T10:00:00Z
     ");
 }
 
@@ -124,15 +124,15 @@ fn what_holds_a_plan_back_stands_beside_it() {
     let mut around = around(autoscaler(json!({"mode": "DryRun"}), status));
     around.unseen = vec![CLASSES];
     insta::assert_snapshot!(said(&around, false), @r"
-    default/db keeps the claims of StatefulSet db: DryRun. Its mode is
-    Recommend: only claims that are missing are made. The operator has not seen its
-    last edit yet.
-      POD   CLAIM      HAS      WANTED   BY
-      db-0  data-db-0  8Gi hdd  2Gi ssd  swap, not yet: mode is Recommend
-    What stops it:
+    default/db manages the claims of StatefulSet db: DryRun. Its mode is DryRun:
+    only claims that are missing are made. The operator has not seen its last edit
+    yet.
+      POD   CLAIM      CURRENT  DESIRED  ACTION
+      db-0  data-db-0  8Gi hdd  2Gi ssd  swap, not yet: mode is DryRun
+    Blocked by:
       StorageClassNotFound: there is no StorageClass ssd: create it, or choose one
       of `kubectl get storageclass`
-    You may not read: storage classes. More may be known to others.
+    You may not read: storage classes. The answer may be incomplete.
     ");
 }
 
@@ -158,11 +158,11 @@ fn sizing() -> PvcAutoscaler {
 #[test]
 fn a_policy_and_what_it_decided_are_told() {
     insta::assert_snapshot!(said(&around(sizing()), false), @r"
-    default/db keeps the claims of StatefulSet db: InSync, 3/3 as wanted. By itself
-    each of them grows by 10Gi at 80 %, or 6h before it would be full, by at least
-    1Gi and at most 20Gi, up to 1Ti; shrinks after 1d below 40 %, down to 1Gi, Sat,
-    Sun 01:00-05:00 UTC.
-      POD   CLAIM      HAS      WANTED   BY
+    default/db manages the claims of StatefulSet db: InSync, 3/3 up to date. Each of
+    them automatically grows by 10Gi at 80 %, or 6h before it would be full, by at
+    least 1Gi and at most 20Gi, up to 1Ti; shrinks after 1d below 40 %, down to 1Gi,
+    Sat, Sun 01:00-05:00 UTC.
+      POD   CLAIM      CURRENT  DESIRED  ACTION
       db-0  data-db-0  8Gi hdd  8Gi hdd  –
       db-1  data-db-1  8Gi hdd  8Gi hdd  –
       db-2  data-db-2  8Gi hdd  8Gi hdd  –
@@ -249,7 +249,7 @@ fn what_is_held_says_by_what() {
 fn a_cluster_without_autoscalers_has_no_such_section() {
     assert_eq!(claims_of(&[], TableOptions::default()), "");
     insta::assert_snapshot!(claims_of(&[swapping()], TableOptions::default()).trim_start(), @r"
-    NAMESPACE  PVCAUTOSCALER  WORKLOAD        CLAIMS  PHASE     SAYS
+    NAMESPACE  PVCAUTOSCALER  WORKLOAD        CLAIMS  PHASE     MESSAGE
     default    db             StatefulSet/db     1/3  Swapping  pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left
     ");
 }

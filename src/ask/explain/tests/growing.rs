@@ -61,10 +61,11 @@ fn a_claim_that_has_what_it_asks_for_is_fine() {
     let unused = Facts { pods: Vec::new(), ..bound() };
     let cases = vec![(bound(), State::Healthy), (fixed, State::Healthy), (unused, State::Healthy)];
     insta::assert_snapshot!(all(cases), @r"
-    default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, used by db-0.
-    default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, used by db-0.
-    It cannot grow: allowVolumeExpansion of its class fast is not true.
-    default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, no pod uses
+    default/db-2 is healthy: 100 GiB of ext4 in pool fast on node alpha, used by
+    db-0.
+    default/db-2 is healthy: 100 GiB of ext4 in pool fast on node alpha, used by
+    db-0. It cannot be expanded: allowVolumeExpansion of its class fast is not true.
+    default/db-2 is healthy: 100 GiB of ext4 in pool fast on node alpha, no pod uses
     it.
     ");
 }
@@ -110,34 +111,34 @@ fn each_state_of_a_resize_is_told_in_plain_words() {
         (failing, State::ExpansionRetrying),
     ];
     insta::assert_snapshot!(all(cases), @r"
-    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; the resizer has
-    not asked the node yet.
+    default/db-2 is being expanded from 100 GiB to 200 GiB on node alpha; the
+    resizer has not called the driver yet.
     What to do:
       if it stays so, read the log of the resizer
         kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container resizer
-    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; the resizer has
-    not asked the node yet.
+    default/db-2 is being expanded from 100 GiB to 200 GiB on node alpha; the
+    resizer has not called the driver yet.
     What to do:
       if it stays so, read the log of the resizer
         kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container resizer
-    default/db-2 cannot grow from 100 GiB to 200 GiB, and goes on with what it has:
-    insufficient capacity in pool fast
+    default/db-2 cannot be expanded from 100 GiB to 200 GiB, and stays usable at its
+    size: insufficient capacity in pool fast
     What to do:
-      ask for less, and for more than 100 GiB; it is tried at once
+      request less, but more than 100 GiB; it is tried immediately
         pliant expand pvc/db-2 --namespace default SIZE
-    default/db-2 has a volume of 200 GiB, and the kubelet grows its file system
-    under db-0 within a minute or two. No pod has to be started anew.
-    default/db-2 has a volume of 200 GiB, and its file system grows when a pod uses
-    it next. Nothing is wrong.
+    default/db-2 has a volume of 200 GiB, and the kubelet expands its file system
+    under db-0 within two minutes. No pod has to be restarted.
+    default/db-2 has a volume of 200 GiB, and its file system is expanded when the
+    next pod uses it. Nothing is wrong.
     What to do:
       start a pod that uses it
-    default/db-2 is growing from 100 GiB to 200 GiB on node alpha, and no agent runs
-    there.
+    default/db-2 is being expanded from 100 GiB to 200 GiB on node alpha, and no
+    node plugin runs there.
     What to do:
       look at the driver's pod on alpha
         kubectl get pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=node --field-selector spec.nodeName=alpha
-    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; the last try
-    failed and is repeated by itself: vg0 is away
+    default/db-2 is being expanded from 100 GiB to 200 GiB on node alpha; the last
+    attempt failed, and is retried automatically: vg0 is away
     ");
 }
 
@@ -173,23 +174,23 @@ fn the_record_of_a_growth_says_how_far_it_is() {
         (with(Phase::Failed, None, Some("vg0 is away")), State::ExpansionRetrying),
     ];
     insta::assert_snapshot!(all(cases), @r"
-    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; its agent has not
-    told of it yet.
+    default/db-2 is being expanded from 100 GiB to 200 GiB on node alpha; its node
+    plugin has not started it yet.
     What to do:
       if it stays so, read the log of the resizer
         kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container resizer
-    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; 12 % (12 GiB of
-    100 GiB).
+    default/db-2 is being expanded from 100 GiB to 200 GiB on node alpha; 12 % (12
+    GiB of 100 GiB).
     What to do:
       if it stays so, read the log of the resizer
         kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container resizer
-    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; the volume is
-    larger, its file system follows.
+    default/db-2 is being expanded from 100 GiB to 200 GiB on node alpha; the volume
+    is larger, its file system follows.
     What to do:
       if it stays so, read the log of the resizer
         kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container resizer
-    default/db-2 is growing from 100 GiB to 200 GiB on node alpha; the last try
-    failed and is repeated by itself: vg0 is away
+    default/db-2 is being expanded from 100 GiB to 200 GiB on node alpha; the last
+    attempt failed, and is retried automatically: vg0 is away
     ");
 }
 
@@ -210,10 +211,12 @@ fn a_volume_that_pods_are_kept_from_is_told() {
     default/db-2 is Bound to a volume on node alpha that is superseded since
     generation 3 of its swap, so no pod can be started with it.
     What to do:
-      make the PvcAutoscaler of its workload again: it gives the volume back to the
-      pod, or says what to type
-    default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, used by db-0.
-    default/db-2 is fine: 100 GiB of ext4 in pool fast on node alpha, used by db-0.
+      create the PvcAutoscaler of its workload again: it returns the volume to the
+      pod, or reports the command to run
+    default/db-2 is healthy: 100 GiB of ext4 in pool fast on node alpha, used by
+    db-0.
+    default/db-2 is healthy: 100 GiB of ext4 in pool fast on node alpha, used by
+    db-0.
     ");
 }
 
@@ -266,8 +269,8 @@ fn what_is_wrong_with_a_volume_is_told() {
         (other, State::OtherDriver),
     ];
     insta::assert_snapshot!(all(cases), @r"
-    default/db-2 is Bound, and its volume r3j7nlli-sedc5vnwdfpktymcxldjdvbalx is not
-    on node alpha any more: somebody has removed it past the driver, or its disk was
+    default/db-2 is Bound, and its volume r3j7nlli-sedc5vnwdfpktymcxldjdvbalx is no
+    longer on node alpha: it was removed without the driver, or its disk was
     replaced.
     What to do:
       restore the data into a new claim from a backup
@@ -276,12 +279,13 @@ fn what_is_wrong_with_a_volume_is_told() {
     What to do:
       see what is wrong with the node
         pliant doctor node/alpha
-    default/db-2 is Bound, and its volume on node alpha ails: a disk of vg0 is away;
-    see `pvs`
+    default/db-2 is Bound, and its volume on node alpha is unhealthy: a disk of vg0
+    is away; see `pvs`
     What to do:
       see what else is wrong with the node
         pliant doctor node/alpha
-    default/db-2 is Bound to a volume of node alpha, whose agent has told nothing.
+    default/db-2 is Bound to a volume of node alpha, whose node plugin has reported
+    nothing.
     What to do:
       look at the driver's pod on alpha
         kubectl get pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=node --field-selector spec.nodeName=alpha
@@ -289,9 +293,9 @@ fn what_is_wrong_with_a_volume_is_told() {
     is not in the cluster. Its data is on the disks of that node.
     What to do:
       bring the node back under its old name
-    default/db-2 is Bound to a volume on node alpha, and no agent runs there. Pods
-    that run go on; until the agent is back none can be started there with this
-    claim, and it cannot grow.
+    default/db-2 is Bound to a volume on node alpha, and no node plugin runs there.
+    Running pods continue; until the node plugin responds, no pod with this claim
+    can start there, and the claim cannot be expanded.
     What to do:
       look at the driver's pod on alpha
         kubectl get pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=node --field-selector spec.nodeName=alpha
@@ -300,16 +304,16 @@ fn what_is_wrong_with_a_volume_is_told() {
     What to do:
       let the pod run on alpha: see its nodeSelector, affinity and tolerations
     default/db-2 is Bound to a volume on node alpha, where its pod db-0 has to run;
-    the scheduler says: 0/3 nodes are available: 1 Insufficient cpu.
+    the scheduler reports: 0/3 nodes are available: 1 Insufficient cpu.
     What to do:
-      make room for the pod on alpha
+      free resources for the pod on alpha
     default/db-2 is Lost: its PersistentVolume pvc-u-1 was removed. If the volume is
-    still on its node, it is a volume without a PersistentVolume.
+    still on its node, it is an orphaned volume.
     What to do:
       see such volumes
         pliant recover --all --dry-run
-    default/db-2 is Bound to a volume of another driver, of which nothing is known
-    here.
+    default/db-2 is Bound to a volume of another driver, which Pliant cannot
+    explain.
     ");
 }
 
@@ -340,21 +344,21 @@ fn what_is_going_or_kept_is_told() {
         (stuck, State::DeletionFailed),
     ];
     insta::assert_snapshot!(all(cases), @r#"
-    default/db-2 is being deleted, and goes when its pods are gone: db-0.
+    default/db-2 is being deleted, and waits until these pods are gone: db-0.
     What to do:
-      delete these pods, or whatever makes them anew
+      delete these pods, or the workload that creates them
     default/db-2 is being deleted, and waits for kubernetes.io/pvc-protection.
-    pvc-u-1 is Available: no claim has it yet.
-    pvc-u-1 is kept with its data (reclaim policy Retain): the claim that had it is
-    gone.
+    pvc-u-1 is Available: no claim is bound to it yet.
+    pvc-u-1 is retained with its data (reclaim policy Retain): its claim was
+    deleted.
     Do one of:
-      use it again: remove the PersistentVolume, which keeps the volume, and adopt
-      it
+      use it again: delete the PersistentVolume, which leaves the volume, and
+      recover it
         kubectl delete pv pvc-u-1 && pliant recover r3j7nlli-sedc5vnwdfpktymcxldjdvbalx --namespace default --claim db-2
-      remove it, with its data
+      delete it, with its data
         kubectl patch pv pvc-u-1 --patch '{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}'
-    pvc-u-1 is being removed with its data.
-    pvc-u-1 is to be removed, and cannot be yet: volume x is in use: mounted at /mnt
+    pvc-u-1 is being deleted with its data.
+    pvc-u-1 cannot be deleted yet: volume x is in use: mounted at /mnt
     "#);
 }
 

@@ -20,25 +20,25 @@ fn a_claim_says_by_whom_it_is_kept_and_whether_it_is_the_one_of_its_pod() {
         (kept("other", "Pending"), State::WaitForFirstConsumer),
     ]);
     insta::assert_snapshot!(told, @r"
-    default/data-db-0 is Pending: waiting for a pod. This is normal: its class has
-    the volume made when the first pod that uses the claim is scheduled. It is the
-    active claim of pod db-0, kept by PvcAutoscaler db: who wants another size or
-    class edits its template. Last decided about its size: 41 % of its bytes are
-    used; it grows at 80 %.
+    default/data-db-0 is Pending: waiting for a pod. This is normal: its class
+    creates the volume when the first pod that uses the claim is scheduled. It is
+    the active claim of pod db-0, managed by PvcAutoscaler db: to change its size or
+    class, edit its template. Last sizing decision: 41 % of its bytes are used; it
+    grows at 80 %.
     What to do:
       start a pod that uses it
-    default/data-db-1-ba51f is being filled, to become the claim of pod db-1 (8Gi →
-    2Gi, class hdd → ssd; FinalCopy: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s
-    left). PvcAutoscaler db does it; until then the content is in the claim that the
-    pod had.
+    default/data-db-1-ba51f is being populated, to become the claim of pod db-1 (8Gi
+    → 2Gi, class hdd → ssd; FinalCopy: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s
+    left). PvcAutoscaler db does it; until then the data is in the present claim of
+    the pod.
     What to do:
       see what it does next
         pliant plan db --namespace default
-    default/data-db-2 is kept until 2026-12-01T10:00:00Z, and then deleted with its
-    data: claim data-db-2-1c0ff has taken its place as that of pod db-2, with a
-    verified copy of all that was in it. PvcAutoscaler db did it.
-    default/other is Pending: waiting for a pod. This is normal: its class has the
-    volume made when the first pod that uses the claim is scheduled.
+    default/data-db-2 is retained until 2026-12-01T10:00:00Z, and then deleted with
+    its data: claim data-db-2-1c0ff has replaced it as the claim of pod db-2, with a
+    verified copy of its data. PvcAutoscaler db did it.
+    default/other is Pending: waiting for a pod. This is normal: its class creates
+    the volume when the first pod that uses the claim is scheduled.
     What to do:
       start a pod that uses it
     ");
@@ -77,23 +77,23 @@ fn the_claim_of_a_pod_that_is_stopped_for_a_swap_is_not_said_to_be_unusable() {
     assert_ne!(said(&kept("data-db-1", "Bound")).0, State::Swapping, "its pod runs");
     let told = all(vec![(stopped(&|_| {}), State::Swapping), (waits, State::Swapping)]);
     insta::assert_snapshot!(told, @r"
-    default/data-db-1 is in a swap (8Gi → 2Gi, class hdd → ssd; FinalCopy: 62 %
+    default/data-db-1 is in a PVC swap (8Gi → 2Gi, class hdd → ssd; FinalCopy: 62 %
     (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left), for which pod db-1 is stopped; so no
     pod can be started with it. PvcAutoscaler db copies it to claim data-db-1-ba51f,
     which the pod gets, and then the pod starts.
     Do one of:
       see what it does next
         pliant plan db --namespace default
-      give the swap up, and have the pod keep what it has
+      abort the PVC swap; the pod continues with its claim
         pliant abort pvc/data-db-1 --namespace default
-    default/data-db-1 is in a swap (8Gi → 2Gi, class hdd → ssd; FinalCopy), for
+    default/data-db-1 is in a PVC swap (8Gi → 2Gi, class hdd → ssd; FinalCopy), for
     which pod db-1 is stopped; so no pod can be started with it. PvcAutoscaler db
     copies it to claim data-db-1-ba51f, which the pod gets, and then the pod starts.
     It waits: exceeded quota: small.
     Do one of:
       see what it does next
         pliant plan db --namespace default
-      give the swap up, and have the pod keep what it has
+      abort the PVC swap; the pod continues with its claim
         pliant abort pvc/data-db-1 --namespace default
     ");
 }

@@ -7,8 +7,8 @@ fn waiting_for_a_pod_is_normal() {
     let (state, text) = said(&cluster());
     assert_eq!(state, State::WaitForFirstConsumer);
     insta::assert_snapshot!(text, @r"
-    default/db-2 is Pending: waiting for a pod. This is normal: its class has the
-    volume made when the first pod that uses the claim is scheduled.
+    default/db-2 is Pending: waiting for a pod. This is normal: its class creates
+    the volume when the first pod that uses the claim is scheduled.
     What to do:
       start a pod that uses it
     ");
@@ -21,13 +21,13 @@ fn without_room_each_node_says_how_much_is_short() {
     let (state, text) = said(&with_pod(pod));
     assert_eq!(state, State::InsufficientCapacity);
     insta::assert_snapshot!(text, @r"
-    default/db-2 is Pending: it asks for 200 GiB of class fast, and no node that may
+    default/db-2 is Pending: it requests 200 GiB of class fast, and no node that may
     run its pod db-0 has that much in one pool.
       alpha  698 GiB  excluded: its pod requires the node label zone=b
       beta   110 GiB  90 GiB short
       gamma        –  no pool fast; it has slow
     Do one of:
-      ask for 110Gi or less: make the claim anew, it has no volume yet
+      request 110Gi or less: create the claim again, it has no volume yet
         kubectl delete pvc db-2 --namespace default
       add a disk to pool fast of beta
         kubectl edit storagepool fast
@@ -69,27 +69,27 @@ fn a_class_that_is_missing_or_wrong_is_told_before_any_node() {
         (with(wrong), State::StorageClassInvalid),
     ]);
     insta::assert_snapshot!(told, @r"
-    default/db-2 is Pending: there is no class fats.
+    default/db-2 is Pending: StorageClass fats does not exist.
     What to do:
-      make the claim anew with a class of this driver, such as fast
-    default/db-2 is Pending: its class is the empty text, so it takes only a
-    PersistentVolume that is there already, and none fits.
+      create the claim again with a class of this driver, such as fast
+    default/db-2 is Pending: its storageClassName is empty, so it binds only to an
+    existing PersistentVolume, and none fits.
     What to do:
-      make the claim anew with a class of this driver, such as fast
-    default/db-2 is Pending: it names no class, and none is the default.
+      create the claim again with a class of this driver, such as fast
+    default/db-2 is Pending: it names no StorageClass, and none is the default.
     What to do:
-      make the claim anew with a class of this driver, such as fast
-    default/db-2 is Pending: it names no class; it will get the default, fast, in a
-    moment.
+      create the claim again with a class of this driver, such as fast
+    default/db-2 is Pending: it names no StorageClass, and gets the default one,
+    fast, within seconds.
     What to do:
-      make the claim anew with a class of this driver, such as fast
-    default/db-2 is Pending: its class fast is of the driver ebs.csi.aws.com, of
-    which nothing is known here.
+      create the claim again with a class of this driver, such as fast
+    default/db-2 is Pending: its class fast belongs to the driver ebs.csi.aws.com,
+    which Pliant cannot explain.
     default/db-2 is Pending: its class fast cannot be used: class parameter pol:
     unknown; did you mean pool? Known parameters are pool, layout, wipe,
     resizeSnapshot, mkfsOptions, csi.storage.k8s.io/fstype.
     What to do:
-      make the class anew: its parameters cannot be edited
+      create the class again: its parameters cannot be edited
         kubectl get storageclass fast --output yaml
     ");
 }
@@ -106,11 +106,11 @@ fn what_its_pod_does_is_told_before_any_node() {
         (with("nodeName", json!("beta")), State::PodNodeNameSet),
     ]);
     insta::assert_snapshot!(told, @r"
-    default/db-2 is Pending: its pod db-0 is not to be scheduled yet, by quota.
+    default/db-2 is Pending: its pod db-0 has scheduling gates: quota.
     What to do:
-      wait for whoever set these scheduling gates
-    default/db-2 is Pending: its pod db-0 names node beta itself, so the scheduler
-    never sees it and chooses no node for the volume.
+      wait until their owner removes these scheduling gates
+    default/db-2 is Pending: its pod db-0 sets nodeName to beta, so it bypasses the
+    scheduler, which selects the node of the volume.
     What to do:
       replace nodeName in the pod by nodeSelector: {kubernetes.io/hostname: beta}
     ");
@@ -157,7 +157,7 @@ fn that_no_node_can_have_it_is_told_by_what_comes_nearest() {
     fast.
       gamma  –  no pool fast; it has slow
     What to do:
-      have StoragePool fast on gamma too, by the labels that it selects
+      extend StoragePool fast to gamma, by the labels that it selects
         kubectl label node gamma disks=nvme --overwrite
     default/db-2 is Pending: the pool of class fast cannot be used on any node that
     may run its pod db-0.
@@ -165,19 +165,22 @@ fn that_no_node_can_have_it_is_told_by_what_comes_nearest() {
     What to do:
       see all pools
         pliant status
-    default/db-2 is Pending: the driver works on no node that may run its pod db-0.
-      alpha  –  no agent runs there
-      beta   –  its agent has not told what it has
+    default/db-2 is Pending: the driver is ready on no node that may run its pod
+    db-0.
+      alpha  –  no node plugin runs there
+      beta   –  its node plugin has not reported its pools
     What to do:
       look at the driver
         pliant doctor --cluster
-    default/db-2 is Pending: the driver works on no node that may run its pod db-0.
-      alpha  698 GiB  its agent pliant-node-alpha is not ready
+    default/db-2 is Pending: the driver is ready on no node that may run its pod
+    db-0.
+      alpha  698 GiB  its node plugin pliant-node-alpha is not ready
     What to do:
       look at the driver
         pliant doctor --cluster
-    default/db-2 is Pending: the driver works on no node that may run its pod db-0.
-      alpha  698 GiB  its kubelet does not know the driver yet
+    default/db-2 is Pending: the driver is ready on no node that may run its pod
+    db-0.
+      alpha  698 GiB  its kubelet has not registered the driver yet
     What to do:
       look at the driver
         pliant doctor --cluster
@@ -192,7 +195,7 @@ fn that_no_node_can_have_it_is_told_by_what_comes_nearest() {
     What to do:
       create the claim again with a class that allows
       topology.lvm.csi.pliant.io/node=alpha
-    default/db-2 is Pending: no node has told what it has.
+    default/db-2 is Pending: no node has reported its pools.
     What to do:
       look at the driver
         pliant doctor --cluster
@@ -221,32 +224,33 @@ fn where_a_node_has_room_it_is_told_what_is_going_on() {
         (failing, State::ProvisioningFailed),
     ]);
     insta::assert_snapshot!(told, @r"
-    default/db-2 is Pending: alpha would have room, and its pod db-0 is not
-    scheduled yet. The scheduler says: 0/3 nodes are available: 3 Insufficient cpu.
-      alpha  698 GiB  has room
+    default/db-2 is Pending: enough free space is on alpha, and its pod db-0 is not
+    scheduled yet. The scheduler reports: 0/3 nodes are available: 3 Insufficient
+    cpu.
+      alpha  698 GiB  has enough free space
       beta   110 GiB  90 GiB short
       gamma        –  no pool fast; it has slow
     What to do:
       see what else its pod waits for
         kubectl describe pod db-0 --namespace default
-    default/db-2 is Pending: its volume is to be made on node alpha, any moment now.
-      alpha  698 GiB  has room
+    default/db-2 is Pending: its volume is about to be created on node alpha.
+      alpha  698 GiB  has enough free space
       beta   110 GiB  90 GiB short
       gamma        –  no pool fast; it has slow
     What to do:
       if it stays so, read the log of the provisioner
         kubectl logs --namespace pliant --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller --container provisioner
-    default/db-2 is Pending: its volume is to be made on alpha, any moment now.
-      alpha  698 GiB  has room
+    default/db-2 is Pending: its volume is about to be created on alpha.
+      alpha  698 GiB  has enough free space
       beta   110 GiB  90 GiB short
       gamma        –  no pool fast; it has slow
-    default/db-2 is Pending: its volume could not be made on node alpha: mkfs.ext4
-    failed
-      alpha  698 GiB  has room
+    default/db-2 is Pending: its volume could not be created on node alpha:
+    mkfs.ext4 failed
+      alpha  698 GiB  has enough free space
       beta   110 GiB  90 GiB short
       gamma        –  no pool fast; it has slow
     What to do:
-      read what the driver said besides
+      read the events of the driver
         kubectl describe pvc db-2 --namespace default
     ");
 }
@@ -293,17 +297,17 @@ fn the_record_of_the_work_says_how_far_it_is() {
         (away, State::NodePluginUnavailable),
     ]);
     insta::assert_snapshot!(told, @r"
-    default/db-2 is Pending: its volume is being made on node alpha; its agent has
-    not told of it yet.
-    default/db-2 is Pending: its volume is being made on node alpha; 62 % (124 GiB
-    of 200 GiB).
-    default/db-2 is Pending: its volume could not be made on node alpha: a sentence
-    of the driver
+    default/db-2 is Pending: its volume is being created on node alpha; its node
+    plugin has not started it yet.
+    default/db-2 is Pending: its volume is being created on node alpha; 62 % (124
+    GiB of 200 GiB).
+    default/db-2 is Pending: its volume could not be created on node alpha: a
+    sentence of the driver
     What to do:
-      read what the driver said besides
+      read the events of the driver
         kubectl describe pvc db-2 --namespace default
-    default/db-2 is Pending: its volume is to be made on node alpha, and no agent
-    runs there.
+    default/db-2 is Pending: its volume is to be created on node alpha, and no node
+    plugin runs there.
     What to do:
       look at the driver's pod on alpha
         kubectl get pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=node --field-selector spec.nodeName=alpha
@@ -325,11 +329,11 @@ fn who_may_not_read_the_cluster_is_told_what_is_known() {
     assert_eq!(state, State::Forbidden);
     insta::assert_snapshot!(text, @r"
     default/db-2 is Pending, and you may not read what that depends on: storage
-    classes, nodes. What was told of it last: waiting for first consumer
+    classes, nodes. Its last event: waiting for first consumer
     What to do:
-      let an administrator of the cluster type
+      ask an administrator of the cluster to run
         pliant explain pvc/db-2 --namespace default
-    You may not read: storage classes, nodes. More may be known to others.
+    You may not read: storage classes, nodes. The answer may be incomplete.
     ");
 }
 
@@ -349,21 +353,21 @@ fn a_claim_that_names_its_volume_is_told_why_that_is_not_its() {
         told += &text;
     }
     insta::assert_snapshot!(told, @r"
-    default/db-2 is Pending: it names PersistentVolume pv-1, which is not there.
+    default/db-2 is Pending: it names PersistentVolume pv-1, which does not exist.
     What to do:
       compare the two
         kubectl get pv pv-1 --output yaml
-    default/db-2 is Pending: it names PersistentVolume pv-1, which is kept for claim
-    default/other with the uid u-9.
+    default/db-2 is Pending: it names PersistentVolume pv-1, which is reserved for
+    claim default/other with the uid u-9.
     What to do:
       compare the two
         kubectl get pv pv-1 --output yaml
-    default/db-2 is Pending: it names PersistentVolume pv-1. If it does not get it
+    default/db-2 is Pending: it names PersistentVolume pv-1. If it is not bound
     within seconds, the two differ in class, size, access or volume mode.
     What to do:
       compare the two
         kubectl get pv pv-1 --output yaml
-    default/db-2 is Pending: it names PersistentVolume pv-1. If it does not get it
+    default/db-2 is Pending: it names PersistentVolume pv-1. If it is not bound
     within seconds, the two differ in class, size, access or volume mode.
     What to do:
       compare the two
@@ -380,13 +384,13 @@ fn the_rule_by_which_each_node_takes_a_pool_is_stated() {
     let (state, text) = said(&facts);
     assert_eq!(state, State::WaitForPodScheduled);
     insta::assert_snapshot!(text, @r"
-    default/db-2 is Pending: alpha and gamma would have room, and its pod db-0 is
-    not scheduled yet. Its class names no pool, so each node takes the one named
-    default, else the oldest, of those that have a volume group there: fast on
+    default/db-2 is Pending: enough free space is on alpha and gamma, and its pod
+    db-0 is not scheduled yet. Its class names no pool, so each node takes the one
+    named default, else the oldest, of those that have a volume group there: fast on
     alpha, slow on beta and gamma.
-      alpha  698 GiB  has room
+      alpha  698 GiB  has enough free space
       beta   110 GiB  90 GiB short
-      gamma  900 GiB  has room
+      gamma  900 GiB  has enough free space
     What to do:
       see what else its pod waits for
         kubectl describe pod db-0 --namespace default
