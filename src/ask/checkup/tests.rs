@@ -169,7 +169,7 @@ fn a_class_that_names_no_pool_can_be_used_where_a_node_has_one_for_it() {
         json!({"name": name, "configured": true, "default": default, "capacity": "4Gi", "available": "3Gi",
                "volumes": 1, "health": health})
     };
-    let besides = with(json!([pool("fast", true, "Ok"), pool("looks", false, "Ok")]));
+    let besides = with(json!([pool("fast", true, "Healthy"), pool("looks", false, "Healthy")]));
     assert_eq!(besides, "0 passed, 0 warnings, 0 errors\n");
     let none = with(json!([]));
     assert!(none.contains("✗ class fast names no pool, and no node has one"), "{none}");
@@ -259,8 +259,8 @@ fn what_a_node_tells_is_told() {
             typed(json!({"status": "Degraded", "reason": "VolumeSuspended", "message": "it is not ready"})),
             typed(json!({"status": "DataLoss", "reason": "DiskMissing", "message": "its disk is away"})),
         ];
-        status.conditions = vec![typed(json!({"type": "ToolsThere", "status": "False", "reason": "x",
-            "message": "mkfs.xfs is missing", "lastTransitionTime": "2026-01-01T00:00:00Z"}))];
+        status.conditions.push(typed(json!({"type": "ToolsThere", "status": "False", "reason": "x",
+            "message": "mkfs.xfs is missing", "lastTransitionTime": "2026-01-01T00:00:00Z"})));
     }), @r"
     ! all node plugins have version 0.0.9, and this program has 0.1.0
         → use a program of the same version
@@ -294,10 +294,10 @@ fn the_trouble_of_one_pool_stands_once_and_with_that_pool() {
         let condition = |kind: &str, reason: &str, message: &str| typed(json!({"type": kind,
             "status": "False", "reason": reason, "message": message,
             "lastTransitionTime": "2026-01-01T00:00:00Z"}));
-        status.conditions = vec![
+        status.conditions.extend([
             condition("Ready", "PoolUnavailable", &format!("pool twice: {why}")),
             condition("DisksHealthy", "DiskMissing", &format!("/dev/nosuch: {why}")),
-        ];
+        ]);
     }), @r"
     ✗ node alpha, pool twice: /dev/nosuch is not there; see `ls /dev/disk/by-id`;
       not all of its volumes can be listed

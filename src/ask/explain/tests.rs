@@ -115,6 +115,11 @@ fn with_claim(mut facts: Facts, at: &str, value: Value) -> Facts {
     facts
 }
 
+/// The text for people, in one line.
+fn flat(facts: &Facts) -> String {
+    said(facts).1.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn said(facts: &Facts) -> (State, String) {
     let told = judge(facts);
     let text = print(&told, false);

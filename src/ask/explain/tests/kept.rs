@@ -49,7 +49,7 @@ fn before_there_is_a_status_the_label_says_it() {
     let labels = json!({"pliant.io/pvc-autoscaler": "db", "pliant.io/ordinal": "2"});
     let mut facts = with_claim(kept("new", "Pending"), "/metadata/labels", labels);
     facts.autoscalers[0].status = None;
-    let (_, text) = said(&facts);
+    let text = flat(&facts);
     assert!(text.contains("pod db-2, managed by PvcAutoscaler db"), "{text}");
 }
 

@@ -400,11 +400,6 @@ fn the_rule_by_which_each_node_takes_a_pool_is_stated() {
     assert!(!said(&facts).1.contains("names no pool"), "where there is no choice");
 }
 
-/// The text for people, in one line.
-fn flat(facts: &Facts) -> String {
-    said(facts).1.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 #[test]
 fn what_to_write_in_place_of_the_key_of_another_driver_is_stated() {
     for (key, value, nodes) in [
