@@ -84,12 +84,12 @@ async fn what_is_asked_of_a_cluster_is_answered_in_the_form_that_was_asked_for()
     let (code, text, errors) = desk.types(&["explain", "pvc/db"]).await;
     assert_eq!((code, errors.as_str()), (Some(0), ""));
     insta::assert_snapshot!(text, @r"
-    default/db is Pending: it asks for 1.95 GiB of class fast, and no node that may
+    default/db is Pending: it requests 1.95 GiB of class fast, and no node that may
     run its pod db-0 has that much in one pool.
       alpha  880 MiB  1.09 GiB short
       beta   880 MiB  1.09 GiB short
     Do one of:
-      ask for 880Mi or less: make the claim anew, it has no volume yet
+      request 880Mi or less: create the claim again, it has no volume yet
         kubectl delete pvc db --namespace default
       add a disk to pool fast of beta
         kubectl edit storagepool fast

@@ -49,7 +49,8 @@ async fn without_yes_a_template_is_not_edited() {
     claims that it manages for StatefulSet db:
       POD   CLAIM      CURRENT   DESIRED   ACTION
       db-0  data-db-0  8Gi fast  2Gi fast  swap
-    Pod db-0 is stopped while its claim is copied; the old claim is retained for 7d.
+    Pod db-0 is stopped while its claim is copied; the old claim is retained for
+    168h.
     The usage of data-db-0 is not known: if its data does not fit, the pod gets its
     old claim again.
     Nothing was changed. Run again with --yes to apply.
@@ -237,7 +238,7 @@ async fn a_policy_and_what_it_decided_are_shown_wherever_a_claim_is() {
     insta::assert_snapshot!(text, @r"
     default/db manages the claims of StatefulSet db: InSync. Each of them
     automatically grows by 10Gi at 80 %, by at least 1Gi, up to 1Ti; shrinks after
-    1d below 30 %, every day, by UTC. The operator has not seen its last edit yet.
+    24h below 30 %, every day, by UTC. The operator has not seen its last edit yet.
       POD   CLAIM      CURRENT   DESIRED   ACTION
       db-0  data-db-0  8Gi fast  8Gi fast  –
     Decided:

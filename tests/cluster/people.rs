@@ -446,7 +446,7 @@ async fn a_volume_that_a_swap_retains_is_one_quiet_line() {
     unready.metadata = world.api.get::<PvcAutoscaler>("default/db").unwrap().metadata;
     world.api.put(&unready);
     let told = text().await;
-    let line = "alpha: claim default/data-db-0, which pod db-0 had before its swap, is retained for 3d \
+    let line = "alpha: claim default/data-db-0, which pod db-0 had before its swap, is retained for 72h \
                 after that pod is ready";
     assert!(told.contains(line), "{told}");
 }
@@ -467,7 +467,7 @@ async fn a_persistent_volume_that_is_retained_without_its_claim_is_named() {
         })));
     };
     let words = "PersistentVolume pvc-1 (100Mi) is Released and retained with its data: claim \
-                 shop/data-db-0 is gone";
+                 shop/data-db-0 was deleted";
     for (phase, policy, is_told) in
         [("Bound", "Retain", false), ("Released", "Delete", false), ("Released", "Retain", true)]
     {

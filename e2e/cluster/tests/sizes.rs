@@ -40,7 +40,7 @@ fn a_claim_of_a_part_of_a_gibibyte_is_as_any_other() {
         until_it_has(&world, "data", 2_469_606_196).await;
         world.until_charged_in_extents("2469606195200m").await;
         let told = explained(&world, "data").await;
-        assert!(told.contains("is fine: 2.3 GiB"), "{told}");
+        assert!(told.contains("is healthy: 2.3 GiB"), "{told}");
     });
 }
 

@@ -108,7 +108,7 @@ fn a_shrink_tells_of_all_claims_that_it_concerns() {
       db-0  data-db-0  8Gi hdd  4Gi hdd  swap
       db-1  data-db-1  8Gi hdd  4Gi hdd  swap
     Pods db-0 and db-1 are stopped while their claims are copied, one after the
-    other, the highest ordinal first; the old claims are retained for 7d.
+    other, the highest ordinal first; the old claims are retained for 168h.
     The usage of data-db-1 is not known: if its data does not fit, the pod gets its
     old claim again.
     ");
@@ -262,7 +262,7 @@ fn what_a_roll_back_leaves_behind_is_told() {
       db-0  data-db-0  8Gi hdd  6Gi hdd  roll back
       db-1  data-db-1  8Gi hdd  6Gi hdd  swap
     Pod db-0 is stopped, and restarts without what it has written since
-    2026-11-01T10:00:00Z, which is retained for 7d.
+    2026-11-01T10:00:00Z, which is retained for 168h.
     The template is unchanged. These pods are not changed until you edit it: write
     the size and class that they have then, or the ones that you want. Until then no
     other pod is swapped.

@@ -160,8 +160,8 @@ fn a_policy_and_what_it_decided_are_told() {
     insta::assert_snapshot!(said(&around(sizing()), false), @r"
     default/db manages the claims of StatefulSet db: InSync, 3/3 up to date. Each of
     them automatically grows by 10Gi at 80 %, or 6h before it would be full, by at
-    least 1Gi and at most 20Gi, up to 1Ti; shrinks after 1d below 40 %, down to 1Gi,
-    Sat, Sun 01:00-05:00 UTC.
+    least 1Gi and at most 20Gi, up to 1Ti; shrinks after 24h below 40 %, down to
+    1Gi, Sat, Sun 01:00-05:00 UTC.
       POD   CLAIM      CURRENT  DESIRED  ACTION
       db-0  data-db-0  8Gi hdd  8Gi hdd  –
       db-1  data-db-1  8Gi hdd  8Gi hdd  –
@@ -184,7 +184,7 @@ fn a_policy_and_what_it_decided_are_told() {
 
 #[test]
 fn each_procedure_has_its_word() {
-    let grown = json!({"to": "4Gi", "from": "2Gi"});
+    let grown = json!({"size": "4Gi", "templateSize": "2Gi"});
     for (name, size, class, entry, spec, by) in [
         ("a", "2Gi", "ssd", json!({}), json!({}), Procedure::Nothing),
         ("a", "1Gi", "ssd", json!({}), json!({}), Procedure::Grow),
