@@ -230,7 +230,7 @@ fn environment() -> BTreeSet<String> {
 fn parameters() -> BTreeSet<String> {
     let unknown = BTreeMap::from([("0".to_owned(), String::new())]);
     let refused = Class::parse(&unknown, None, FsKind::Ext4).unwrap_err().reason;
-    let keys = refused.rsplit_once("nown are ").unwrap().1.split(", ");
+    let keys = refused.rsplit_once(" are ").unwrap().1.split(", ");
     let values = |key: &str| match key {
         "layout" => Layout::ALL.map(Layout::as_str).join("|"),
         "wipe" => Wipe::ALL.map(Wipe::as_str).join("|"),

@@ -138,7 +138,7 @@ pub(super) fn is_zero(count: &i32) -> bool {
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreCopy {
-    /// Number of completed passes.
+    /// Number of pre-copy passes that are complete.
     pub rounds: i32,
     /// Number of bytes that the last pass wrote.
     pub bytes: Quantity,

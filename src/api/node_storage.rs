@@ -408,7 +408,7 @@ impl std::fmt::Display for VolumeState {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeUsage {
-    /// Id of the volume.
+    /// Id of the volume that the sample is of.
     #[schemars(length(max = 35))]
     pub volume: String,
     /// Time of this sample. While the entry exists, the file system responds and has nearly this usage.

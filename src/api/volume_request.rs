@@ -166,7 +166,7 @@ pub struct Create {
     /// Name that the external provisioner gave, 1 to 128 characters. The volume id contains its hash.
     #[schemars(length(min = 1, max = 128))]
     pub name: String,
-    /// Minimum size of the volume. The node rounds it up to whole extents.
+    /// Minimum size of the volume. The node uses the next multiple of the extent size.
     pub min_size: Quantity,
     /// Maximum size of the volume. Absent means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,7 +186,7 @@ pub struct Create {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Expand {
-    /// Minimum size of the volume after the expansion. The node rounds it up to whole extents.
+    /// Minimum size of the volume after the expansion. The node uses the next multiple of the extent size.
     pub min_size: Quantity,
     /// Maximum size of the volume after the expansion. Absent means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -200,7 +200,7 @@ pub struct Expand {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShrinkTo {
-    /// Size of the volume after the shrink. The node rounds it up to whole extents.
+    /// Size of the volume after the shrink. The node uses the next multiple of the extent size.
     pub to: Quantity,
 }
 
