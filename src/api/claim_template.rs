@@ -97,7 +97,7 @@ pub struct Refused {}
 
 /// Who may use a volume at the same time.
 #[derive(JsonSchema)]
-#[expect(dead_code, reason = "only the schema knows them: a claim is compared as it is written")]
+#[expect(dead_code, reason = "only the schema knows them: a claim is read as it is written")]
 #[expect(clippy::enum_variant_names, reason = "as Kubernetes has them")]
 enum AccessMode {
     /// All pods of one node.

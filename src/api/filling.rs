@@ -47,7 +47,7 @@ impl PopulatorStatus {
     }
 }
 
-/// Population of one claim.
+/// State of the population of one claim.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Filling {

@@ -449,7 +449,7 @@ pub struct VolumeHealthStatus {
     pub message: String,
 }
 
-/// A long operation.
+/// A long operation on one volume.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkStatus {

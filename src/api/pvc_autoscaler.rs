@@ -38,9 +38,9 @@ pub const MOST_RETAINED: usize = 16;
     validation = Rule::new("self.metadata.name.size() <= 63").message("the name of a PvcAutoscaler has at most 63 characters: its claims carry it as a label"),
     validation = Rule::new("has(self.spec.statefulSetName) != has(self.spec.workload)").message("write either spec.statefulSetName or spec.workload: whose claims these are"),
     validation = Rule::new("!has(self.spec.autoscale) || quantity(string(self.spec.autoscale.maxSize)).compareTo(quantity(string(self.spec.volumeClaimTemplate.spec.resources.requests.storage))) >= 0").message("autoscale.maxSize is to be no less than resources.requests.storage of the template: raise it, or lower that"),
-    validation = Rule::new("!has(self.spec.claimNamePolicy) || has(self.spec.statefulSetName)").message("claimNamePolicy is for the claims of a StatefulSet: pods that name their claims by themselves go on to name them"),
-    validation = Rule::new("!has(self.spec.rollback) || has(self.spec.statefulSetName)").message("rollback is for the claims of a StatefulSet: those that pods name by themselves never became others"),
-    validation = Rule::new("!has(self.spec.abort) || has(self.spec.statefulSetName)").message("abort is for the claims of a StatefulSet: those that pods name by themselves never become others"),
+    validation = Rule::new("!has(self.spec.claimNamePolicy) || has(self.spec.statefulSetName)").message("claimNamePolicy is for the claims of a StatefulSet: pods that name their own claims go on to name them"),
+    validation = Rule::new("!has(self.spec.rollback) || has(self.spec.statefulSetName)").message("rollback is for the claims of a StatefulSet: those that pods name directly never became others"),
+    validation = Rule::new("!has(self.spec.abort) || has(self.spec.statefulSetName)").message("abort is for the claims of a StatefulSet: those that pods name directly never become others"),
     validation = Rule::new("self.spec.verification == 'Full' || self.spec.preCopy").message("verification: ChangedOnly is for claims that are copied while their pods run: set preCopy to true, or write Full"),
     validation = Rule::new("has(self.spec.statefulSetName) == has(oldSelf.spec.statefulSetName)").message("whose claims these are cannot change; make another PvcAutoscaler"),
     printcolumn(
@@ -217,7 +217,7 @@ pub struct Reopen {
     pub generation: i64,
 }
 
-/// A swap to abort.
+/// A swap to abort, by ordinal and generation.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 pub struct Abort {
     /// Ordinal of the pod, 0 or more.
