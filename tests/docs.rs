@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
 
 mod reasons;
+mod repository;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,11 +21,7 @@ use pliant::controllers::events::EventReason;
 use pliant::host::TOOLS;
 use pliant::metrics::TABLE;
 use pliant::populators::PopulatorReason;
-
-fn read(path: impl AsRef<Path>) -> String {
-    let path = path.as_ref();
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
+use repository::{files, read};
 
 fn is_markdown(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "md")
@@ -34,18 +31,13 @@ fn pages() -> Vec<PathBuf> {
     let top = fs::read_dir(".").unwrap().map(|entry| PathBuf::from(entry.unwrap().file_name()));
     let mut pages: Vec<PathBuf> = top.filter(|path| is_markdown(path)).collect();
     pages.push(PathBuf::from("charts/pliant/README.md"));
-    let mut dirs = vec![PathBuf::from("docs/src")];
-    while let Some(dir) = dirs.pop() {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                dirs.push(path);
-            } else if is_markdown(&path) {
-                pages.push(path);
-            }
-        }
-    }
+    pages.extend(files("docs/src", "md"));
     pages
+}
+
+/// Texts of the source files below a directory.
+fn sources(dir: &Path) -> Vec<String> {
+    files(dir, "rs").iter().map(read).collect()
 }
 
 /// What stands in `](…)`, outside of code.
@@ -440,19 +432,6 @@ fn last_column(text: &str) -> Vec<&str> {
     let rows = text.lines().filter(|line| line.starts_with("| "));
     let cells = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit_once(" | "));
     cells.flat_map(|(_, cell)| cell.split('`').skip(1).step_by(2)).collect()
-}
-
-fn sources(dir: &Path) -> Vec<String> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            found.push(read(&path));
-        }
-    }
-    found
 }
 
 #[test]

@@ -1,14 +1,16 @@
 //! What people read is plain English: the field's own words, short sentences, no name of before.
 
+mod repository;
+
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{Command, CommandFactory};
 use pliant::api::definitions;
 use pliant::cli::Cli;
 use regex::Regex;
+use repository::{files, read};
 use serde_json::Value;
 
 /// Patterns of words that nobody searches for, each with what to write instead.
@@ -63,24 +65,6 @@ const OLD_NAMES: &str = include_str!("language/old_names.txt");
 
 /// A text with where it was found.
 type Text = (String, String);
-
-fn read(path: impl AsRef<Path>) -> String {
-    let path = path.as_ref();
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-fn files(dir: &str, ends: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(path.to_str().unwrap(), ends));
-        } else if path.extension().is_some_and(|end| end == ends) {
-            found.push(path);
-        }
-    }
-    found
-}
 
 /// Pages that people write. Those of the API are made of the descriptions.
 fn pages() -> Vec<Text> {

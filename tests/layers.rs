@@ -1,8 +1,11 @@
 //! The arrows of the house: which room may use which, and which crates stay in one room.
 
+mod repository;
+
+use repository::files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A room and the rooms that it may use. `run` and `testing` see all.
 const ROOMS: &[(&str, &[&str])] = &[
@@ -102,20 +105,6 @@ const CRATES: &[(&str, &[&str])] = &[
     ("nix::unistd", &["host", "run"]),
 ];
 
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else if path.extension().is_some_and(|end| end == "rs") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
 fn room(file: &Path) -> String {
     let inside = file.strip_prefix("src").unwrap();
     let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
@@ -191,7 +180,7 @@ fn top_level(list: &str) -> Vec<&str> {
 fn arrows_point_one_way() {
     let mut wrong = Vec::new();
     let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for file in files(Path::new("src")) {
+    for file in files("src", "rs") {
         let room = room(&file);
         if SEE_ALL.contains(&room.as_str()) {
             continue;
@@ -216,7 +205,7 @@ fn arrows_point_one_way() {
 #[test]
 fn no_arrow_is_hidden() {
     let mut wrong = Vec::new();
-    for file in files(Path::new("src")) {
+    for file in files("src", "rs") {
         let (code, shown) = (code(&file), file.display());
         let is_root = file.parent() == Some(Path::new("src"));
         if is_root && says(&code, "super::") {
@@ -235,7 +224,7 @@ fn no_arrow_is_hidden() {
 #[test]
 fn crates_stay_in_their_rooms() {
     let mut wrong = Vec::new();
-    for file in files(Path::new("src")) {
+    for file in files("src", "rs") {
         let (room, code) = (room(&file), code(&file));
         for (word, rooms) in CRATES {
             if says(&code, word) && !rooms.contains(&room.as_str()) {
@@ -253,7 +242,7 @@ const DECODERS: &[&str] = &["src/cluster/decode.rs", "src/cluster/watched/follow
 #[test]
 fn lists_and_watches_decode_object_by_object() {
     let mut wrong = Vec::new();
-    for file in files(Path::new("src")) {
+    for file in files("src", "rs") {
         let (room, code, shown) = (room(&file), code(&file), file.display().to_string());
         let has_kube =
             CRATES.iter().any(|(word, rooms)| *word == "kube::" && rooms.contains(&&*room));

@@ -1,6 +1,7 @@
 //! One file lists all that people and programs can name, so that each change of it is a line of a diff.
 
 mod reasons;
+mod repository;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,6 +15,7 @@ use pliant::controllers::events::EventReason;
 use pliant::metrics::TABLE;
 use pliant::populators::PopulatorReason;
 use pliant::volume::{Ailment, Class, DRIVER, FsKind, Layout, Safety, TOPOLOGY, Wipe};
+use repository::{files, read};
 use serde_json::Value;
 
 const FILE: &str = "docs/surface.txt";
@@ -78,11 +80,6 @@ fn groups() -> Vec<(&'static str, BTreeSet<String>)> {
         ("policy", policies()),
         ("port", ports()),
     ]
-}
-
-fn read(path: impl AsRef<Path>) -> String {
-    let path = path.as_ref();
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn yaml(path: &str) -> Value {
@@ -331,7 +328,7 @@ fn alerts() -> BTreeSet<String> {
 /// Keys of tags have no table: each is written by `tags::tag`, with a literal or a constant of that file.
 fn tags() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for file in files(Path::new("src/node")) {
+    for file in files("src/node", "rs") {
         let code = code(&file);
         for (_, rest) in
             code.match_indices("tags::tag(").map(|(at, call)| (at, &code[at + call.len()..]))
@@ -433,20 +430,6 @@ fn ports() -> BTreeSet<String> {
     found
 }
 
-fn files(dir: &Path) -> Vec<std::path::PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        let is_test = path.ends_with("src/testing") || path.ends_with("src/testing.rs");
-        if path.is_dir() && !is_test {
-            found.extend(files(&path));
-        } else if path.extension().is_some_and(|end| end == "rs") && !is_test {
-            found.push(path);
-        }
-    }
-    found
-}
-
 /// The code of a file that is no comment and no test.
 fn code(file: &Path) -> String {
     if file.components().any(|part| part.as_os_str() == "tests") || file.ends_with("tests.rs") {
@@ -464,5 +447,9 @@ fn in_quotes(code: &str) -> Vec<String> {
 }
 
 fn literals(dir: &Path) -> BTreeSet<String> {
-    files(dir).iter().flat_map(|file| in_quotes(&code(file))).collect()
+    let is_test = |file: &std::path::PathBuf| {
+        file.starts_with("src/testing") || file.ends_with("src/testing.rs")
+    };
+    let files = files(dir, "rs").into_iter().filter(|file| !is_test(file));
+    files.flat_map(|file| in_quotes(&code(&file))).collect()
 }

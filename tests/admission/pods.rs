@@ -246,7 +246,7 @@ async fn a_refusal_says_what_its_reader_can_do() {
     let said = refusal(&site, "debug").await;
     assert!(said.ends_with("name it db-N, or remove StatefulSet db from its owners"), "{said}");
     // A phase that another version has written.
-    let swap = json!({"phase": "Rebinding", "claim": "data-0-bb", "generation": 2});
+    let swap = json!({"phase": "FromTheFuture", "claim": "data-0-bb", "generation": 2});
     workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa", "swap": swap}]));
     let said = refusal(&site, "db-0").await;
     assert!(said.ends_with("has a phase of another version; upgrade the operator"), "{said}");

@@ -130,7 +130,9 @@ fn a_swap_waits_while_its_autoscaler_cannot_be_decoded() {
 
 #[test]
 fn a_swap_waits_while_its_phase_is_of_another_version() {
-    a_swap_waits_while(|json| json["status"]["ordinals"][0]["swap"]["phase"] = json!("Rebinding"));
+    a_swap_waits_while(|json| {
+        json["status"]["ordinals"][0]["swap"]["phase"] = json!("FromTheFuture")
+    });
 }
 
 /// It may know of the exchange, and its pod is then to have the new volume: nobody gives that up for it.

@@ -274,7 +274,7 @@ fn what_a_swap_would_find_is_told_before_it_begins() {
         world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
         world.until("it is told", |status| status.next.is_some()).await;
         let next = world.status().next.unwrap();
-        let found = "retained for 7d; 1 GiB are copied; node alpha has free space for a volume of 9 GiB; \
+        let found = "retained for 168h; 1 GiB are copied; node alpha has free space for a volume of 9 GiB; \
                      ResourceQuota storage leaves 76Gi; PodDisruptionBudget web allows disruptions: 1";
         assert!(next.ends_with(found), "{next}");
         room(&world, Some("1Gi"));

@@ -1,0 +1,26 @@
+//! Files of this repository, for the tests that compare them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Text of a file.
+#[allow(dead_code)] // Some read each file in their own way.
+pub fn read(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref();
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Paths of the files below a directory that end so, sorted.
+pub fn files(dir: impl AsRef<Path>, end: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(path, end));
+        } else if path.extension().is_some_and(|its| its == end) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
