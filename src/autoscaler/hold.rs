@@ -28,7 +28,7 @@ use crate::populators;
 
 /// Annotation of the PersistentVolume of a claim that a swap holds: the uid of that claim. A tenant
 /// can write the finalizer of a claim, but not this.
-pub(super) const HELD_FOR: &str = "pliant.io/swap-protection";
+pub(super) const HELD_FOR: &str = "pliant.io/held-for-swap";
 
 /// Annotation of the same PersistentVolume: its previous reclaim policy, if that is not Retain.
 pub(super) const POLICY_BEFORE: &str = "pliant.io/swap-reclaim-policy";

@@ -37,7 +37,7 @@ pub const KEPT_BY: &str = "pliant.io/pvc-autoscaler";
 pub const HELD_BY_SWAP: &str = "pliant.io/swap-protection";
 
 /// Finalizer of a claim and its source while it is populated.
-pub const HELD_BY_POPULATOR: &str = "pliant.io/populator";
+pub const HELD_BY_POPULATOR: &str = "pliant.io/populator-protection";
 
 /// Returns true if the claim of a pod does not exist with the uid that these PvcAutoscalers know: another client
 /// may have created one of its name.

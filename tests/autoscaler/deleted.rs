@@ -294,13 +294,13 @@ fn a_finalizer_that_a_tenant_writes_first_does_not_keep_a_swap_from_holding_its_
             .await;
         let pv: PersistentVolume = world.api.get(&named).unwrap();
         let uid = world.claim(&old).unwrap().metadata.uid;
-        assert_eq!(pv.annotations().get("pliant.io/swap-protection"), uid.as_ref());
+        assert_eq!(pv.annotations().get("pliant.io/held-for-swap"), uid.as_ref());
         delete(&world, &old);
         world.play().held.clear();
         world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
         world.rest().await;
         let pv: PersistentVolume = world.api.get(&named).expect("its volume stays");
-        assert_eq!(pv.annotations().get("pliant.io/swap-protection"), None);
+        assert_eq!(pv.annotations().get("pliant.io/held-for-swap"), None);
         assert_eq!(pv.spec.unwrap().persistent_volume_reclaim_policy.as_deref(), Some("Retain"));
     });
 }
@@ -361,7 +361,7 @@ fn left_behind(world: &World) -> Vec<String> {
         left.extend((!has_claim).then(|| format!("volume {}", pv.name_any())));
         let policy = spec.persistent_volume_reclaim_policy.unwrap_or_default();
         left.extend((policy != "Delete").then(|| format!("{policy} of {}", pv.name_any())));
-        let marks = pv.annotations().keys().filter(|key| key.contains("swap-protection"));
+        let marks = pv.annotations().keys().filter(|key| key.contains("swap"));
         left.extend(marks.map(|key| format!("{key} on {}", pv.name_any())));
     }
     left

@@ -88,7 +88,7 @@ async fn the_policy_of_a_claim_that_only_has_the_name_stays() {
     world.api.put(&pv);
     // So that it is looked at while it goes.
     let mut web = world.get_claim("web").unwrap();
-    web.finalizers_mut().push("pliant.io/populator".to_owned());
+    web.finalizers_mut().push("pliant.io/populator-protection".to_owned());
     world.api.put(&web);
     world.api.delete::<PersistentVolumeClaim>(&format!("{SHOP}/web"));
     world.settled().await;

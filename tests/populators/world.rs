@@ -27,7 +27,7 @@ pub use crate::play::{Content, End, Play, SELECTED_NODE, fill_pods, object, phas
 /// The namespace of all claims here.
 pub const SHOP: &str = "shop";
 /// On what is being filled and filled from.
-pub const FINALIZER: &str = "pliant.io/populator";
+pub const FINALIZER: &str = "pliant.io/populator-protection";
 pub const SHOWN: &str = "pliant.io/population-progress";
 
 /// A cluster in memory, and who plays Kubernetes in it.

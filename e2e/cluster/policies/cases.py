@@ -203,7 +203,7 @@ write(OPERATOR, "CREATE", VOLUMES, "ours, in no exchange", volume(OURS, VICTIM))
 write(OPERATOR, "CREATE", VOLUMES, "ours, in an exchange", volume(OURS, VICTIM, annotations=EXCHANGE), taken=True)
 write(OPERATOR, "UPDATE", VOLUMES, "our claim", volume(OURS, MINE), volume(OURS, VICTIM), taken=True)
 write(OPERATOR, "UPDATE", VOLUMES, "another driver's is retained", volume(THEIRS, VICTIM), volume(THEIRS, VICTIM, "Delete"), taken=True)
-HOLDS = {"pliant.io/swap-protection": "uid-of-victim"}
+HOLDS = {"pliant.io/held-for-swap": "uid-of-victim"}
 write(OPERATOR, "UPDATE", VOLUMES, "a swap holds its claim", volume(THEIRS, VICTIM, annotations=HOLDS), volume(THEIRS, VICTIM), taken=True)
 write(OPERATOR, "UPDATE", VOLUMES, "a swap lets go of its claim", volume(THEIRS, VICTIM), volume(THEIRS, VICTIM, "Delete", HOLDS), taken=True)
 RETAINED = {**HOLDS, "pliant.io/swap-reclaim-policy": "Delete"}

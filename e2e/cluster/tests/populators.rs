@@ -18,7 +18,7 @@ use crate::deaths::NODES;
 use crate::figures::figures;
 use crate::world::{World, run};
 
-const FINALIZER: &str = "pliant.io/populator";
+const FINALIZER: &str = "pliant.io/populator-protection";
 
 fn phase(claim: &PersistentVolumeClaim) -> &str {
     claim.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default()
