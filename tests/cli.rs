@@ -162,7 +162,7 @@ fn roles_of_servers_have_a_section_of_their_own() {
 /// Each is typed as it stands.
 #[test]
 fn every_command_has_examples_that_can_be_typed() {
-    let (_dir, link) = plugin();
+    let (_dir, kubectl_pliant) = plugin();
     for command in Cli::command().get_subcommands() {
         let name = command.get_name();
         let (_, help, _) = said(&mut pliant(&[name, "--help"]));
@@ -179,7 +179,7 @@ fn every_command_has_examples_that_can_be_typed() {
             let parsed = Cli::try_parse_from(words.split_whitespace());
             assert!(parsed.is_ok(), "{line}: {}", parsed.err().unwrap());
         }
-        let (_, help, _) = said(Command::new(&link).args([name, "--help"]));
+        let (_, help, _) = said(Command::new(&kubectl_pliant).args([name, "--help"]));
         assert!(help.contains(&format!("\n  kubectl pliant {name}")), "{help}");
     }
 }

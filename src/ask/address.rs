@@ -79,13 +79,11 @@ pub(super) fn address(text: &str, kinds: &[Kind]) -> Result<(Kind, String), Stri
     if name.is_empty() || name.contains('/') {
         return Err(write);
     }
-    match kind.filter(|kind| kinds.contains(kind)) {
-        Some(kind) => Ok((kind, name.to_owned())),
-        None => {
-            let word = text.split('/').next().unwrap_or_default();
-            Err(format!("`{word}` is not a type that this command takes: {write}"))
-        }
-    }
+    let kind = kind.filter(|kind| kinds.contains(kind));
+    kind.map(|kind| (kind, name.to_owned())).ok_or_else(|| {
+        let word = text.split('/').next().unwrap_or_default();
+        format!("`{word}` is not a type that this command takes: {write}")
+    })
 }
 
 /// The claims that an address selects.

@@ -131,7 +131,7 @@ fn a_swap_waits_while_its_autoscaler_cannot_be_decoded() {
 #[test]
 fn a_swap_waits_while_its_phase_is_of_another_version() {
     a_swap_waits_while(|json| {
-        json["status"]["ordinals"][0]["swap"]["phase"] = json!("FromTheFuture")
+        json["status"]["ordinals"][0]["swap"]["phase"] = json!("FromTheFuture");
     });
 }
 

@@ -59,7 +59,9 @@ impl Played {
         .unwrap();
         record.status = record.status.map(|status| {
             let (mut status, gap) = status.bounded(None);
-            gap.iter().for_each(|why| status.set_inventory_gap(why));
+            if let Some(why) = &gap {
+                status.set_inventory_gap(why);
+            }
             status
         });
         let mut record = serde_json::to_value(&record).unwrap();

@@ -40,7 +40,7 @@ fn is_mounted(host: &FakeHost, path: &str) -> bool {
 fn assert_refused<T: std::fmt::Debug>(answer: Result<T, VolumeError>, words: &str) {
     match answer {
         Err(VolumeError::PreconditionFailed { reason }) => {
-            assert!(reason.contains(words), "{reason}")
+            assert!(reason.contains(words), "{reason}");
         }
         other => panic!("{other:?}"),
     }
