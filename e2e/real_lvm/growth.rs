@@ -239,7 +239,7 @@ fn what_another_mount_namespace_shows_is_not_grown_under_it() {
     let disk = Disk::of(1 << 30);
     group("vg0", &[&disk]);
     let mut rig = Rig::with(&["--pool", "default=vg0"]);
-    let volume = rig.calls.create("held", Bytes::mib(64), EXT4, "safety=required");
+    let volume = rig.calls.create("held", Bytes::mib(64), EXT4, "resizeSnapshot=required");
     let volume = volume.expect("create");
     rig.calls.show(&volume);
     fill(&volume.file("content"), CONTENT);
@@ -366,7 +366,7 @@ fn a_safety_snapshot_is_taken_where_there_is_room_and_gone_afterwards() {
     group("vg0", &[&disk]);
     let mut rig = Rig::with(&["--pool", "default=vg0"]);
     for (safety, taken) in [("required", true), ("best-effort", true), ("off", false)] {
-        let parameters = format!("safety={safety}");
+        let parameters = format!("resizeSnapshot={safety}");
         let volume = rig.calls.create(safety, Bytes::mib(64), EXT4, &parameters).expect("create");
         rig.calls.show(&volume);
         fill(&volume.file("content"), CONTENT);
@@ -392,7 +392,7 @@ fn without_room_for_a_snapshot_only_best_effort_grows() {
     group("vg0", &[&disk]);
     let mut rig = Rig::with(&["--pool", "default=vg0"]);
     for (safety, node_step) in [("required", true), ("best-effort", false)] {
-        let parameters = format!("safety={safety}");
+        let parameters = format!("resizeSnapshot={safety}");
         let volume = rig.calls.create(safety, Bytes::mib(64), EXT4, &parameters).expect("create");
         rig.calls.show(&volume);
         fill(&volume.file("content"), CONTENT);
