@@ -17,6 +17,9 @@ const BY_PROMETHEUS: [&str; 3] = ["instance", "job", "node"];
 const COMES_AND_GOES: [&str; 2] =
     ["pliant_volume_request_oldest_creation_timestamp_seconds", "pliant_volume_wiped_bytes"];
 
+/// How the names of metrics begin. A label is called `volume_group`.
+const BEGINNINGS: [&str; 4] = ["pliant_", "process_", "volume_populator_", "volume_data_source_"];
+
 /// Metrics by name, each with the labels that any of its series has.
 type Told = BTreeMap<String, BTreeSet<String>>;
 
@@ -84,7 +87,7 @@ fn the_dashboard_and_the_alerts_ask_for_what_is_told() {
         let mut missing = BTreeSet::new();
         for file in ["dashboard.json", "alerts.yaml"] {
             let text = fs::read_to_string(format!("charts/pliant/files/{file}")).unwrap();
-            for place in places(&text, "pliant_").chain(places(&text, "volume_")) {
+            for place in BEGINNINGS.iter().flat_map(|beginning| places(&text, beginning)) {
                 let name = word(place);
                 let wanted = labels(&place[name.len()..], ['{', '}']);
                 match told.get(name) {
