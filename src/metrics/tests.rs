@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -231,4 +232,25 @@ async fn prometheus_can_read_it() {
 
     stop.cancel();
     server.await.unwrap().unwrap();
+}
+
+#[test]
+fn the_process_is_measured_by_what_the_kernel_reports() {
+    let text = text().replace("{}", "");
+    let of = |name: &str| -> f64 {
+        let line = text.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
+        line[name.len()..].trim().parse().unwrap()
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    let started = of("process_start_time_seconds");
+    // The kernel counts in hundredths from a whole second.
+    assert!(started < now + 1.5 && started > now - 86_400.0, "started at {started}, now {now}");
+    assert!(of("process_cpu_seconds_total") <= (now - started + 1.5) * 1_024.0);
+    let resident = of("process_resident_memory_bytes");
+    assert!((1e6..of("process_virtual_memory_bytes")).contains(&resident), "{resident}");
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+    let most = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let most = most.split_whitespace().next().unwrap();
+    assert_eq!(of("process_max_fds").to_string(), most);
+    assert!((3.0..=of("process_max_fds")).contains(&of("process_open_fds")));
 }

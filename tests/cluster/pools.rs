@@ -116,6 +116,22 @@ async fn a_pool_is_on_the_nodes_with_its_labels() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pool_whose_labels_no_node_has_says_so() {
+    let (world, _cluster, _machines) = labelled().await;
+    let selector = BTreeMap::from([("disks".to_owned(), "slow".to_owned())]);
+    pool(&world, "slow", StoragePoolSpec { node_selector: selector, ..of_groups(&["vg0"]) });
+    let told = status(&world, "slow", |told| !told.conditions.is_empty()).await;
+    let ready = &told.conditions[0];
+    assert_eq!(
+        (ready.type_.as_str(), ready.status.as_str(), ready.reason.as_str()),
+        ("Ready", "False", "NoMatchingNode")
+    );
+    assert_eq!(ready.message, "usable on 0 of 0 nodes; no node matches the node selector");
+    node(&world, "beta", Some("slow"));
+    status(&world, "slow", |told| told.conditions[0].reason == "PoolsUsable").await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_agent_that_starts_anew_takes_no_pool_away() {
     let (world, cluster, [alpha, _beta]) = labelled().await;
     pool(&world, "fast", of_groups(&["vg0"]));

@@ -123,13 +123,13 @@ pub fn sent(role: &str, variable: Variable) -> Result<(Spans, Traces), String> {
 
 /// Sends in the runtime, for so long and no longer, and says in the log when a collector goes away and comes back.
 #[derive(Debug)]
-struct Exporter {
-    inner: Arc<SpanExporter>,
+struct Exporter<E> {
+    inner: Arc<E>,
     runtime: Handle,
     is_away: AtomicBool,
 }
 
-impl Export for Exporter {
+impl<E: Export + 'static> Export for Exporter<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let inner = self.inner.clone();
         let work = async move { timeout(LONGEST_EXPORT, inner.export(batch)).await };
@@ -196,8 +196,10 @@ fn guard(work: impl FnOnce()) {
 #[cfg(test)]
 mod tests {
     use std::fmt;
+    use std::future::pending;
 
     use opentelemetry::Key;
+    use tokio::time::Instant;
     use tracing_subscriber::layer::SubscriberExt;
     use tracing_subscriber::registry;
 
@@ -225,6 +227,30 @@ mod tests {
             is_done = true;
         });
         assert!(is_done);
+    }
+
+    /// A collector that accepts a connection and then says nothing.
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Export for Silent {
+        async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
+            pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_collector_that_says_nothing_holds_no_batch_for_longer() {
+        let exporter = Exporter {
+            inner: Arc::new(Silent),
+            runtime: Handle::current(),
+            is_away: AtomicBool::new(false),
+        };
+        let before = Instant::now();
+        let sent = exporter.export(Vec::new()).await;
+        assert!(matches!(sent, Err(OTelSdkError::Timeout(LONGEST_EXPORT))), "{sent:?}");
+        assert_eq!(before.elapsed().as_secs(), LONGEST_EXPORT.as_secs());
+        assert!(exporter.is_away.load(Ordering::Relaxed));
     }
 
     #[test]
