@@ -7,12 +7,16 @@ use crate::claim::{capacity, conditions, resize, told, told_while_it_grows};
 use crate::world::{World, run};
 
 /// Writes numbered blocks with their checksums for ever, and syncs each.
-pub const WRITER: &str = "i=0; while true; do i=$((i+1)); \
+pub const WRITER: &str = "i=0; turn=0; echo 0 >/data/turn; while true; do i=$((i+1)); \
      dd if=/dev/urandom of=/data/$i bs=64k count=1 2>/dev/null; sync /data/$i; \
      (cd /data && md5sum $i) >>/data/sums; sync /data/sums; \
-     [ $i -lt 400 ] || { rm -f /data/[0-9]* /data/sums; i=0; }; done";
-/// All that was written is as it was; the last line may be under way.
-pub const CHECK: &str = "cd /data && head -n -1 sums | md5sum -c - | grep -vc OK$ || true";
+     [ $i -lt 400 ] || { echo $((turn+1)) >/data/turn; rm -f /data/[0-9]* /data/sums; i=0; \
+     turn=$((turn+2)); echo $turn >/data/turn; }; done";
+/// All that was written is as it was; the last line may be under way. A turn that is odd, or another one afterwards,
+/// means that the writer began anew meanwhile: it had removed what was compared.
+pub const CHECK: &str = "cd /data && while turn=$(cat turn); \
+     bad=$(head -n -1 sums 2>/dev/null | md5sum -c - 2>/dev/null | grep -vc OK$); \
+     [ $((turn % 2)) = 1 ] || [ \"$turn\" != \"$(cat turn)\" ]; do :; done; echo $bad";
 /// The size of the file system in KiB.
 pub const SIZE: &str = "df -k /data | tail -n 1 | awk '{print $2}'";
 
