@@ -11,7 +11,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use crate::bytes::Bytes;
 use crate::config::{
     Address, DiskPath, FilesystemExpansion, Flags, Layer, LogFilter, LogFormat, NodeName, PoolFlag,
-    Rate, SocketPath, Span, SpareFlag, StateDir,
+    Rate, SocketPath, Span, StandbyDiskFlag, StateDir,
 };
 use crate::volume::{FsKind, Mode, PoolName};
 
@@ -203,15 +203,15 @@ pub struct PoolFlags {
 
     /// Add this blank disk to a pool when the pool is full [repeatable; default: none]
     #[arg(
-        long = "spare",
+        long = "standby-disk",
         value_name = "NAME=DISK",
-        env = "PLIANT_SPARE",
+        env = "PLIANT_STANDBY_DISK",
         hide_env_values = true,
         value_delimiter = ' '
     )]
-    spares: Vec<SpareFlag>,
+    standby_disks: Vec<StandbyDiskFlag>,
 
-    /// Allow this disk of --pool or --spare to be initialized although it is not blank: its data is lost
+    /// Allow this disk of --pool or --standby-disk to be initialized although it is not blank: its data is lost
     /// [repeatable; default: none]
     #[arg(
         long = "allow-wipe-disk",
@@ -283,8 +283,8 @@ pub struct MachineFlags {
 
 impl From<SettingsFlags> for Flags {
     fn from(flags: SettingsFlags) -> Flags {
-        let PoolFlags { pools, spares, allow_wipe_disks } = flags.pools;
-        Flags { pools, spares, allow_wipe_disks, ..flags.machine.into() }
+        let PoolFlags { pools, standby_disks, allow_wipe_disks } = flags.pools;
+        Flags { pools, standby_disks, allow_wipe_disks, ..flags.machine.into() }
     }
 }
 

@@ -17,7 +17,8 @@ mod words;
 
 pub use names::{DiskPath, GroupName, NodeName, SocketPath, StateDir};
 pub use words::{
-    Address, FilesystemExpansion, LogFilter, LogFormat, PoolFlag, PoolSource, Rate, Span, SpareFlag,
+    Address, FilesystemExpansion, LogFilter, LogFormat, PoolFlag, PoolSource, Rate, Span,
+    StandbyDiskFlag,
 };
 
 /// All settings of the driver, validated. Prints as the equivalent TOML file.
@@ -64,9 +65,9 @@ pub struct PoolSettings {
     /// Volume groups that are there.
     pub groups: Vec<GroupName>,
     /// Disks that each become a group of their own.
-    pub create: Vec<NewDisk>,
+    pub disks: Vec<NewDisk>,
     /// Disks that join when the pool is full.
-    pub spares: Vec<NewDisk>,
+    pub standby_disks: Vec<NewDisk>,
 }
 
 /// A disk that may be initialised.
@@ -168,9 +169,9 @@ pub struct PoolLayer {
     /// Names of existing volume groups.
     pub groups: Vec<Placed<GroupName>>,
     /// Disks to create volume groups on.
-    pub create: Vec<WantedDisk>,
+    pub disks: Vec<WantedDisk>,
     /// Standby disks.
-    pub spares: Vec<WantedDisk>,
+    pub standby_disks: Vec<WantedDisk>,
 }
 
 /// A disk as one source defines it.
@@ -189,9 +190,9 @@ pub struct Flags {
     pub values: Layer,
     /// `--pool`; if there is any, the pools of the file are not taken.
     pub pools: Vec<PoolFlag>,
-    /// `--spare`; added to the pools in effect.
-    pub spares: Vec<SpareFlag>,
-    /// `--allow-wipe-disk`; each must be named as a disk to create from or as a spare.
+    /// `--standby-disk`; added to the pools in effect.
+    pub standby_disks: Vec<StandbyDiskFlag>,
+    /// `--allow-wipe-disk`; each must be named as a disk to create from or as a standby disk.
     pub allow_wipe_disks: Vec<DiskPath>,
 }
 

@@ -40,8 +40,8 @@ mod remove;
 mod room;
 mod setup;
 mod shrink;
-mod spares;
 mod stage;
+mod standby;
 mod stats;
 pub mod storage;
 mod usages;
@@ -70,7 +70,7 @@ pub struct Node {
     outcomes: grow::Outcomes,
     /// How full the file systems were that answered when they were asked last.
     usages: Mutex<BTreeMap<VolumeId, Usage>>,
-    refused_spares: spares::RefusedSpares,
+    refused_disks: standby::RefusedDisks,
 }
 
 /// How the last growth of a volume's file system ended.

@@ -75,15 +75,15 @@ fn a_disk_that_carries_something_is_taken_only_when_it_is_named() {
 
 #[test]
 #[ignore = "needs the throw-away kernel: e2e/real-lvm"]
-fn spare_disks_join_when_a_create_or_a_growth_needs_them() {
+fn standby_disks_join_when_a_create_or_a_growth_needs_them() {
     let disks = [Disk::of(128 << 20), Disk::of(129 << 20), Disk::of(129 << 20)];
     group("vg0", &[&disks[0]]);
     let mut words = vec!["--pool".to_owned(), "default=vg0".to_owned()];
-    for spare in &disks[1..] {
-        words.extend(["--spare".to_owned(), format!("default={}", spare.device())]);
+    for standby in &disks[1..] {
+        words.extend(["--standby-disk".to_owned(), format!("default={}", standby.device())]);
     }
     let mut rig = Rig::with(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    // 27 extents of 4 MiB, and 28 of each spare.
+    // 27 extents of 4 MiB, and 28 of each standby disk.
     let (free, largest) = rig.calls.room("").expect("room");
     assert_eq!((free, largest), (Bytes::mib(83 * 4), Bytes::mib(83 * 4)));
 
@@ -95,7 +95,8 @@ fn spare_disks_join_when_a_create_or_a_growth_needs_them() {
     assert_eq!(grown, (largest, false));
     assert_eq!([&disks[1], &disks[2]].map(group_on), ["vg0", "vg0"]);
     assert_eq!(rig.calls.room("").expect("room"), (Bytes::ZERO, Bytes::ZERO));
-    let refused = rig.calls.grow(&volume, largest + Bytes::new(1)).expect_err("no spare is left");
+    let refused =
+        rig.calls.grow(&volume, largest + Bytes::new(1)).expect_err("no standby disk is left");
     assert_eq!(refused.code, Code::OutOfRange, "{refused}");
 
     assert!(holds(&volume.file("content"), 0..16));
@@ -106,13 +107,13 @@ fn spare_disks_join_when_a_create_or_a_growth_needs_them() {
 
 #[test]
 #[ignore = "needs the throw-away kernel: e2e/real-lvm"]
-fn a_spare_disk_that_carries_something_does_not_join() {
+fn a_standby_disk_that_carries_something_does_not_join() {
     let disks = [Disk::of(128 << 20), Disk::of(128 << 20)];
     group("vg0", &[&disks[0]]);
     run("mkswap", &[disks[1].device()]);
     let before = sha256(Path::new(disks[1].device()));
-    let spare = format!("default={}", disks[1].device());
-    let mut rig = Rig::with(&["--pool", "default=vg0", "--spare", &spare]);
+    let standby = format!("default={}", disks[1].device());
+    let mut rig = Rig::with(&["--pool", "default=vg0", "--standby-disk", &standby]);
 
     assert_eq!(rig.calls.room("").expect("room").1, Bytes::mib(108));
     let refused = rig.calls.create("v", Bytes::mib(112), Mode::Block, "").expect_err("no room");
@@ -129,8 +130,8 @@ fn a_disk_that_was_initialised_half_way_is_taken_up_again() {
     for disk in &disks {
         run("pvcreate", &["-y", disk.device()]);
     }
-    let spare = format!("default={}", disks[1].device());
-    let mut rig = Rig::with(&["--pool", &created_on(&disks[0]), "--spare", &spare]);
+    let standby = format!("default={}", disks[1].device());
+    let mut rig = Rig::with(&["--pool", &created_on(&disks[0]), "--standby-disk", &standby]);
 
     let volume = rig.calls.create("v", Bytes::mib(160), Mode::Block, "").expect("create");
 

@@ -101,20 +101,20 @@ fn pools(
     errors: &mut Vec<ConfigError>,
 ) -> BTreeMap<PoolName, PoolSettings> {
     let mut pools = if flags.pools.is_empty() { from_file } else { pools_of(flags.pools) };
-    for spare in flags.spares {
-        let place = Place::Flag("--spare");
-        match pools.iter_mut().find(|pool| pool.name == spare.name) {
-            Some(pool) => pool.spares.push(unwiped(Placed { value: spare.disk, place })),
+    for standby in flags.standby_disks {
+        let place = Place::Flag("--standby-disk");
+        match pools.iter_mut().find(|pool| pool.name == standby.name) {
+            Some(pool) => pool.standby_disks.push(unwiped(Placed { value: standby.disk, place })),
             None => errors.push(ConfigError {
                 place,
-                reason: format!("pool `{}` does not exist; define it with --pool", spare.name),
+                reason: format!("pool `{}` does not exist; define it with --pool", standby.name),
             }),
         }
     }
     for disk in flags.allow_wipe_disks {
         let mut named = pools
             .iter_mut()
-            .flat_map(|pool| pool.create.iter_mut().chain(&mut pool.spares))
+            .flat_map(|pool| pool.disks.iter_mut().chain(&mut pool.standby_disks))
             .filter(|wanted| wanted.path.value == disk)
             .peekable();
         if named.peek().is_none() {
@@ -122,7 +122,7 @@ fn pools(
                 place: Place::Flag("--allow-wipe-disk"),
                 reason: format!(
                     "`{disk}` is neither a disk of a --pool NAME=create:… nor a \
-                                 --spare"
+                                 --standby-disk"
                 ),
             });
         }
@@ -155,14 +155,14 @@ fn pools_of(flags: Vec<PoolFlag>) -> Vec<PoolLayer> {
                 name: flag.name,
                 place: place.clone(),
                 groups: Vec::new(),
-                create: Vec::new(),
-                spares: Vec::new(),
+                disks: Vec::new(),
+                standby_disks: Vec::new(),
             });
             pools.len() - 1
         });
         match flag.source {
             PoolSource::Group(value) => pools[at].groups.push(Placed { value, place }),
-            PoolSource::Create(disks) => pools[at].create.extend(
+            PoolSource::Create(disks) => pools[at].disks.extend(
                 disks.into_iter().map(|value| unwiped(Placed { value, place: place.clone() })),
             ),
         }
@@ -185,14 +185,14 @@ fn find_doubles(pools: &[PoolLayer], errors: &mut Vec<ConfigError>) {
         if !names.insert(&pool.name) {
             fail(&pool.place, format!("pool `{}` is defined twice", pool.name));
         }
-        if pool.groups.is_empty() && pool.create.is_empty() {
+        if pool.groups.is_empty() && pool.disks.is_empty() {
             let what = "it has neither volume groups nor disks to create them on: add `groups` or \
-                 `create`";
+                 `disks`";
             fail(&pool.place, format!("pool `{}` is empty: {what}", pool.name));
         }
         let groups =
             pool.groups.iter().map(|group| ("group", group.value.to_string(), &group.place));
-        let disks = pool.create.iter().chain(&pool.spares);
+        let disks = pool.disks.iter().chain(&pool.standby_disks);
         let disks = disks.map(|disk| ("disk", disk.path.value.to_string(), &disk.path.place));
         for (kind, name, place) in groups.chain(disks) {
             if let Some(other) = taken.insert((kind, name.clone()), &pool.name) {
@@ -208,8 +208,8 @@ fn settled(pool: PoolLayer) -> (PoolName, PoolSettings) {
     };
     let settings = PoolSettings {
         groups: pool.groups.into_iter().map(|group| group.value).collect(),
-        create: disks(pool.create),
-        spares: disks(pool.spares),
+        disks: disks(pool.disks),
+        standby_disks: disks(pool.standby_disks),
     };
     (pool.name, settings)
 }

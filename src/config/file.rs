@@ -58,21 +58,21 @@ fn pool(mut section: Section<'_>) -> Option<PoolLayer> {
     let place = section.place();
     let name = section.take("name", text);
     let groups = section.list("groups", text);
-    let create = section.tables("create", disk);
-    let spares = section.tables("spares", disk);
+    let disks = section.tables("disks", disk);
+    let standby_disks = section.tables("standby-disks", disk);
     if name.is_none() && !section.has("name") {
         section.fail(place.clone(), "a pool needs a name: add `name`".to_owned());
     }
     section.close();
-    name.map(|name| PoolLayer { name, place, groups, create, spares })
+    name.map(|name| PoolLayer { name, place, groups, disks, standby_disks })
 }
 
 fn disk(mut section: Section<'_>) -> Option<WantedDisk> {
     let place = section.place();
-    let disk = section.take("disk", text);
-    let wipe = section.take("wipe", flag).unwrap_or(false);
-    if disk.is_none() && !section.has("disk") {
-        section.fail(place.clone(), "no disk is named: add `disk`".to_owned());
+    let disk = section.take("device", text);
+    let wipe = section.take("wipe-existing", flag).unwrap_or(false);
+    if disk.is_none() && !section.has("device") {
+        section.fail(place.clone(), "no disk is named: add `device`".to_owned());
     }
     section.close();
     disk.map(|path| WantedDisk { path: Placed { value: path, place }, wipe })

@@ -26,8 +26,8 @@ impl fmt::Display for Settings {
             text(f, "name", name)?;
             let groups: Vec<String> = pool.groups.iter().map(quoted).collect();
             list(f, "groups", &groups)?;
-            list(f, "create", &pool.create.iter().map(disk).collect::<Vec<_>>())?;
-            list(f, "spares", &pool.spares.iter().map(disk).collect::<Vec<_>>())?;
+            list(f, "disks", &pool.disks.iter().map(disk).collect::<Vec<_>>())?;
+            list(f, "standby-disks", &pool.standby_disks.iter().map(disk).collect::<Vec<_>>())?;
         }
         Ok(())
     }
@@ -51,8 +51,8 @@ fn list(f: &mut fmt::Formatter<'_>, key: &str, items: &[String]) -> fmt::Result 
 fn disk(disk: &NewDisk) -> String {
     let path = quoted(&disk.path);
     if disk.wipe {
-        format!("{{ disk = {path}, wipe = true }}")
+        format!("{{ device = {path}, wipe-existing = true }}")
     } else {
-        format!("{{ disk = {path} }}")
+        format!("{{ device = {path} }}")
     }
 }

@@ -36,11 +36,11 @@ log-level = "warn,pliant::lvm=debug"
 [[pools]]
 name = "fast"
 groups = ["vg0", "vg1"]
-spares = [{ disk = "/dev/sdd" }]
+standby-disks = [{ device = "/dev/sdd" }]
 
 [[pools]]
 name = "large"
-create = [{ disk = "/dev/sdb", wipe = true }, { disk = "/dev/sdc" }]
+disks = [{ device = "/dev/sdb", wipe-existing = true }, { device = "/dev/sdc" }]
 "#;
 
 #[test]
@@ -65,12 +65,12 @@ log-level: warn,pliant::lvm=debug
 pools:
   - name: fast
     groups: [vg0, vg1]
-    spares:
-      - disk: /dev/sdd
+    standby-disks:
+      - device: /dev/sdd
   - name: large
-    create:
-      - {disk: /dev/sdb, wipe: true}
-      - disk: /dev/sdc
+    disks:
+      - {device: /dev/sdb, wipe-existing: true}
+      - device: /dev/sdc
 ";
     assert_eq!(read("pliant.yaml", yaml), read("pliant.toml", WHOLE));
 }
@@ -116,7 +116,7 @@ fn flags_lie_over_the_file() {
         "--pool=a=vg5",
         "--pool=b=create:/dev/sdx,/dev/sdy",
         "--pool=a=vg6",
-        "--spare=b=/dev/sdz",
+        "--standby-disk=b=/dev/sdz",
         "--allow-wipe-disk=/dev/sdy",
         "--allow-wipe-disk=/dev/sdz",
     ];
@@ -138,17 +138,18 @@ groups = ["vg5", "vg6"]
 
 [[pools]]
 name = "b"
-create = [{ disk = "/dev/sdx" }, { disk = "/dev/sdy", wipe = true }]
-spares = [{ disk = "/dev/sdz", wipe = true }]
+disks = [{ device = "/dev/sdx" }, { device = "/dev/sdy", wipe-existing = true }]
+standby-disks = [{ device = "/dev/sdz", wipe-existing = true }]
 "#;
     assert_eq!(settings(&words, WHOLE).to_string(), expected);
 }
 
 #[test]
-fn spares_join_the_pools_of_the_file() {
-    let spares =
-        &settings(&["--spare=large=/dev/sde"], WHOLE).pools[&"large".parse().unwrap()].spares;
-    assert_eq!(*spares, [NewDisk { path: "/dev/sde".parse().unwrap(), wipe: false }]);
+fn standby_disks_join_the_pools_of_the_file() {
+    let standby_disks = &settings(&["--standby-disk=large=/dev/sde"], WHOLE).pools
+        [&"large".parse().unwrap()]
+        .standby_disks;
+    assert_eq!(*standby_disks, [NewDisk { path: "/dev/sde".parse().unwrap(), wipe: false }]);
 }
 
 #[test]
@@ -171,8 +172,8 @@ groups = ["-f", 7]
 
 [[pools]]
 grops = ["vg0"]
-create = "/dev/sdb"
-spares = [{ disk = "sdb", wipe = "yes" }, { wipe = true }]
+disks = "/dev/sdb"
+standby-disks = [{ device = "sdb", wipe-existing = "yes" }, { wipe-existing = true }]
 "#;
     assert_eq!(
         error("pliant.toml", text),
@@ -192,10 +193,10 @@ pliant.toml:15: pools[0].groups[0]: `-f` is not a volume group name: LVM allows 
 pliant.toml:15: pools[0].groups[1]: expected a quoted string, found the number 7
 pliant.toml:17: pools[1]: a pool needs a name: add `name`
 pliant.toml:18: pools[1].grops: unknown key; did you mean `groups`?
-pliant.toml:19: pools[1].create: expected a list, found the string `/dev/sdb`
-pliant.toml:20: pools[1].spares[0].disk: `sdb` is not the path of a disk: write a path below /dev, such as /dev/sdb or /dev/disk/by-id/…
-pliant.toml:20: pools[1].spares[0].wipe: expected true or false, found the string `yes`
-pliant.toml:20: pools[1].spares[1]: no disk is named: add `disk`"
+pliant.toml:19: pools[1].disks: expected a list, found the string `/dev/sdb`
+pliant.toml:20: pools[1].standby-disks[0].device: `sdb` is not the path of a disk: write a path below /dev, such as /dev/sdb or /dev/disk/by-id/…
+pliant.toml:20: pools[1].standby-disks[0].wipe-existing: expected true or false, found the string `yes`
+pliant.toml:20: pools[1].standby-disks[1]: no disk is named: add `device`"
     );
 }
 
@@ -247,8 +248,8 @@ fn what_only_the_whole_shows() {
     );
     let text = r#"node-id = "a"
 pools = [
-  { name = "p", groups = ["vg0"], spares = [{ disk = "/dev/sdb" }] },
-  { name = "q", groups = ["vg0"], create = [{ disk = "/dev/sdb" }] },
+  { name = "p", groups = ["vg0"], standby-disks = [{ device = "/dev/sdb" }] },
+  { name = "q", groups = ["vg0"], disks = [{ device = "/dev/sdb" }] },
   { name = "q", groups = ["vg1"] },
   { name = "r" },
 ]
@@ -256,9 +257,9 @@ pools = [
     assert_eq!(
         error("c.toml", text),
         "c.toml:4: pools[1].groups[0]: group `vg0` is already in pool `p`
-c.toml:4: pools[1].create[0]: disk `/dev/sdb` is already in pool `p`
+c.toml:4: pools[1].disks[0]: disk `/dev/sdb` is already in pool `p`
 c.toml:5: pools[2]: pool `q` is defined twice
-c.toml:6: pools[3]: pool `r` is empty: it has neither volume groups nor disks to create them on: add `groups` or `create`"
+c.toml:6: pools[3]: pool `r` is empty: it has neither volume groups nor disks to create them on: add `groups` or `disks`"
     );
 }
 
@@ -268,7 +269,7 @@ fn flags_that_point_nowhere_are_refused() {
         "--node-id=a",
         "--pool=p=vg0",
         "--pool=p=vg0",
-        "--spare=q=/dev/sdb",
+        "--standby-disk=q=/dev/sdb",
         "--allow-wipe-disk=/dev/sdc",
     ];
     let errors = Settings::check(flags(&words), Layer::default(), PoolsFrom::Settings).unwrap_err();
@@ -276,9 +277,9 @@ fn flags_that_point_nowhere_are_refused() {
     assert_eq!(
         printed,
         [
-            "--spare: pool `q` does not exist; define it with --pool",
+            "--standby-disk: pool `q` does not exist; define it with --pool",
             "--allow-wipe-disk: `/dev/sdc` is neither a disk of a --pool NAME=create:… nor a \
-             --spare",
+             --standby-disk",
             "--pool: group `vg0` is already in pool `p`",
         ]
     );

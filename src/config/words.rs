@@ -65,9 +65,9 @@ pub enum PoolSource {
     Create(Vec<DiskPath>),
 }
 
-/// Value of `--spare`: a disk that joins a pool when it is full.
+/// Value of `--standby-disk`: a disk that joins a pool when it is full.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpareFlag {
+pub struct StandbyDiskFlag {
     /// The pool.
     pub name: PoolName,
     /// The disk.
@@ -242,12 +242,12 @@ impl FromStr for PoolFlag {
     }
 }
 
-impl FromStr for SpareFlag {
+impl FromStr for StandbyDiskFlag {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, disk) = pool_and(text, "NAME=/dev/DISK")?;
-        Ok(SpareFlag { name, disk: disk.parse()? })
+        Ok(StandbyDiskFlag { name, disk: disk.parse()? })
     }
 }
 

@@ -330,7 +330,7 @@ fn plan_of(pool: &StoragePool) -> Option<PoolPlan> {
     Some(PoolPlan {
         name,
         groups: existing.chain(made).collect(),
-        spares: pool.spec.standby_disks.iter().map(disk).collect(),
+        standby_disks: pool.spec.standby_disks.iter().map(disk).collect(),
         create: pool.spec.create_volume_groups,
         reserve: pool.spec.reserve.map_or(Bytes::ZERO, |reserve| reserve.0),
     })

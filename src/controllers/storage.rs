@@ -360,7 +360,7 @@ fn disk(disk: machine::DiskStatus) -> DiskStatus {
         group: disk.group,
         state: match disk.state {
             machine::DiskState::Used => DiskState::Used,
-            machine::DiskState::Spare => DiskState::Standby,
+            machine::DiskState::Standby => DiskState::Standby,
             machine::DiskState::Refused => DiskState::Rejected,
             machine::DiskState::Missing => DiskState::Missing,
         },

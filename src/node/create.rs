@@ -66,7 +66,7 @@ impl Node {
             let turn = group.turn().await?;
             let reserve = pool.reserve.div_ceil(read.extent_size);
             let extents = size.div_ceil(read.extent_size) + reserve;
-            let left = self.add_spares(&pool, &turn, want.class.layout, extents).await?;
+            let left = self.add_standby_disks(&pool, &turn, want.class.layout, extents).await?;
             drop(turn);
             if let Some(made) = self.make_where_it_fits(&pool, want, size).await? {
                 return Ok(made);

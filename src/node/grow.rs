@@ -110,14 +110,14 @@ impl Node {
         }
     }
 
-    /// Lets spare disks join if the growth needs them.
+    /// Lets standby disks join if the growth needs them.
     ///
     /// # Errors
     /// [`VolumeError::ExpansionOutOfRange`] with what is possible, [`VolumeError::Unavailable`] while the
     /// group cannot be changed.
     async fn make_room(&self, found: &Found, more: u64, takes: Takes) -> Result<(), VolumeError> {
         let turn = found.group.turn().await?;
-        let not_taken = self.add_spares(&found.pool, &turn, Layout::Linear, more).await?;
+        let not_taken = self.add_standby_disks(&found.pool, &turn, Layout::Linear, more).await?;
         let group = turn.read().await?;
         if let Some(reason) = group.frozen() {
             return Err(VolumeError::Unavailable {

@@ -54,8 +54,8 @@ impl Node {
                 }
             }
         }
-        for spare in &plan.spares {
-            self.look_at_spare(spare, plan, survey, &mut pool).await;
+        for standby in &plan.standby_disks {
+            self.look_at_standby_disk(standby, plan, survey, &mut pool).await;
         }
         pool
     }
@@ -197,18 +197,18 @@ impl Node {
         disk.to_wipe(self.host.as_ref(), &survey.scan).await
     }
 
-    async fn look_at_spare(
+    async fn look_at_standby_disk(
         &self,
-        spare: &NewDisk,
+        standby: &NewDisk,
         plan: &PoolPlan,
         survey: &Survey,
         pool: &mut Pool,
     ) {
-        let verdict = spare.alone(self.judge_spare(spare, survey, pool)).await;
-        pool.note_disk(spare, &verdict, survey);
+        let verdict = standby.alone(self.judge_standby_disk(standby, survey, pool)).await;
+        pool.note_disk(standby, &verdict, survey);
         match &verdict {
             Ok(Verdict::Free(found)) if !plan.create => {
-                pool.plan.push(wait(spare, found.as_deref(), survey));
+                pool.plan.push(wait(standby, found.as_deref(), survey));
             }
             Ok(Verdict::In(_) | Verdict::Free(_)) => {}
             Err(error) => pool.refused.push(causes::in_full(error)),
@@ -216,23 +216,23 @@ impl Node {
         // One that is refused for what is on it may be free when it is needed.
         let contested = matches!(verdict, Err(SetupError::NamedTwice { .. }));
         if plan.create && !contested {
-            pool.spares.push(spare.clone());
+            pool.standby_disks.push(standby.clone());
         }
     }
 
-    async fn judge_spare(
+    async fn judge_standby_disk(
         &self,
-        spare: &NewDisk,
+        standby: &NewDisk,
         survey: &Survey,
         pool: &Pool,
     ) -> Result<Verdict, SetupError> {
-        let located = spare.locate(self.host.as_ref(), &survey.scan).await?;
+        let located = standby.locate(self.host.as_ref(), &survey.scan).await?;
         if let Some(group) = pool.group_on(&survey.scan, &located.device) {
             return Ok(Verdict::In(group.clone()));
         }
         let found = self.may_take(&located, survey).await?;
-        match self.refused_spares.why(&located.device) {
-            Some(why) => Err(SetupError::NotTaken { disk: spare.path.clone(), why }),
+        match self.refused_disks.why(&located.device) {
+            Some(why) => Err(SetupError::NotTaken { disk: standby.path.clone(), why }),
             None => Ok(Verdict::Free(found)),
         }
     }
@@ -266,7 +266,7 @@ impl Pool {
                                               used"
                     )
                 };
-                (DiskState::Spare, found.as_ref().map(goes))
+                (DiskState::Standby, found.as_ref().map(goes))
             }
             Err(error) => (DiskState::Refused, Some(causes::in_full(error))),
         };
@@ -295,7 +295,7 @@ fn step(group: &str, disk: &Located<'_>, found: Option<&str>, survey: &Survey) -
     }
 }
 
-/// What would be done with a spare disk.
+/// What would be done with a standby disk.
 fn wait(disk: &NewDisk, found: Option<&str>, survey: &Survey) -> String {
     let (name, size) = (disk.path.display(), said_size(disk, survey));
     match found {

@@ -23,7 +23,7 @@ pub struct PoolPlan {
     /// Sources of its volume groups.
     pub groups: Vec<GroupSource>,
     /// Disks that join a group when one is needed.
-    pub spares: Vec<NewDisk>,
+    pub standby_disks: Vec<NewDisk>,
     /// True if disks may be initialised. If not, they are only inspected, and no standby disk
     /// joins.
     pub create: bool,
@@ -41,10 +41,10 @@ pub enum GroupSource {
 }
 
 impl PoolPlan {
-    /// Plans a pool of these groups, with no spare disks and nothing reserved; disks may be
+    /// Plans a pool of these groups, with no standby disks and nothing reserved; disks may be
     /// initialised.
     pub fn new(name: PoolName, groups: Vec<GroupSource>) -> Self {
-        PoolPlan { name, groups, spares: Vec::new(), create: true, reserve: Bytes::ZERO }
+        PoolPlan { name, groups, standby_disks: Vec::new(), create: true, reserve: Bytes::ZERO }
     }
 
     fn disks(&self) -> impl Iterator<Item = &NewDisk> {
@@ -52,7 +52,7 @@ impl PoolPlan {
             GroupSource::Create(disk) => Some(disk),
             GroupSource::Existing(_) => None,
         });
-        created.chain(&self.spares)
+        created.chain(&self.standby_disks)
     }
 }
 

@@ -26,7 +26,7 @@ pub struct Pool {
     /// Groups that no plan names any more. Their volumes are served, and no new ones are made.
     pub leaving: Vec<Arc<VolumeGroup>>,
     /// Blank disks that join a group when one is needed.
-    pub spares: Vec<NewDisk>,
+    pub standby_disks: Vec<NewDisk>,
     /// Space that new volumes leave free in each volume group.
     pub reserve: Bytes,
     /// Why volume groups of it could not be set up; they may hide volumes.
@@ -58,7 +58,7 @@ impl Pool {
             configured: false,
             groups: Vec::new(),
             leaving: Vec::new(),
-            spares: Vec::new(),
+            standby_disks: Vec::new(),
             reserve: Bytes::ZERO,
             trouble: Vec::new(),
             plan: Vec::new(),

@@ -47,28 +47,28 @@ impl Seen<'_> {
 
     /// Returns the space for new volumes in the volume groups that can be changed, and on standby
     /// disks that would join the one with the most free space.
-    pub fn free(&self, spares: Bytes) -> Bytes {
+    pub fn free(&self, standby: Bytes) -> Bytes {
         let changeable = self.groups.iter().filter(|(_, group)| group.changeable());
         let free = |(_, group): &(_, Arc<Group>)| {
-            (group.size_of(group.free_extents()) + self.joining(group, spares))
+            (group.size_of(group.free_extents()) + self.joining(group, standby))
                 .saturating_sub(whole(self.pool.reserve, group))
         };
         changeable.map(free).sum()
     }
 
-    /// The largest volume that could be made, if these spare disks joined the largest group.
-    pub fn largest(&self, layout: Layout, spares: Bytes) -> Bytes {
+    /// The largest volume that could be made, if these standby disks joined the largest group.
+    pub fn largest(&self, layout: Layout, standby: Bytes) -> Bytes {
         let largest = |(_, group): &(_, Arc<Group>)| {
-            (group.size_of(layout::largest_new(group, layout)) + self.joining(group, spares))
+            (group.size_of(layout::largest_new(group, layout)) + self.joining(group, standby))
                 .saturating_sub(whole(self.pool.reserve, group))
         };
         self.groups.iter().map(largest).max().unwrap_or_default()
     }
 
-    /// What spare disks add to a group.
-    fn joining(&self, group: &Arc<Group>, spares: Bytes) -> Bytes {
+    /// What standby disks add to a group.
+    fn joining(&self, group: &Arc<Group>, standby: Bytes) -> Bytes {
         let joins = roomiest(self).is_some_and(|(_, roomiest)| Arc::ptr_eq(roomiest, group));
-        if joins { spares } else { Bytes::ZERO }
+        if joins { standby } else { Bytes::ZERO }
     }
 }
 
@@ -83,7 +83,7 @@ impl Node {
             return Ok(Capacity::default());
         };
         let seen = pool.see().await;
-        let spares = self.spare_room(&seen).await;
+        let standby = self.standby_room(&seen).await;
         let needed = match query.mode {
             Some(Mode::Filesystem(kind)) => kind.smallest(),
             Some(Mode::Block) | None => Bytes::new(1),
@@ -91,9 +91,9 @@ impl Node {
         let extent = seen.groups.iter().map(|(_, group)| group.extent_size).min();
         let whole = |extent: Bytes| Bytes::new(needed.div_ceil(extent) * extent.get());
         let smallest = extent.map_or(Bytes::ZERO, whole);
-        let largest = seen.largest(query.class.layout, spares);
+        let largest = seen.largest(query.class.layout, standby);
         Ok(Capacity {
-            free: seen.free(spares),
+            free: seen.free(standby),
             largest: if largest < smallest { Bytes::ZERO } else { largest },
             smallest,
         })

@@ -11,7 +11,7 @@ use crate::node::grow::Outcomes;
 use crate::node::plan::{PoolPlan, Survey, served};
 use crate::node::pools::Pool;
 use crate::node::record::{self, Life};
-use crate::node::spares::RefusedSpares;
+use crate::node::standby::RefusedDisks;
 use crate::node::{Node, NodeSettings, wipe};
 use crate::panics::caught;
 
@@ -41,7 +41,7 @@ impl Node {
             growths,
             outcomes,
             usages: Mutex::default(),
-            refused_spares: RefusedSpares::default(),
+            refused_disks: RefusedDisks::default(),
         });
         node.unmount_private_mounts().await;
         node.set_pools(plans).await?;
@@ -62,7 +62,7 @@ impl Node {
     pub async fn set_pools(&self, plans: Vec<PoolPlan>) -> Result<(), HostError> {
         let _alone = self.setting.lock().await;
         let survey = Survey::of(self, &plans).await?;
-        self.refused_spares.forget_changed(self.host.as_ref(), survey.disks()).await;
+        self.refused_disks.forget_changed(self.host.as_ref(), survey.disks()).await;
         // First, so that a pool may take a disk that another has let go.
         self.let_go(&plans, &survey).await;
         let before = self.pools();

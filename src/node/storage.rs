@@ -9,7 +9,7 @@ use crate::node::make::PlannedDisk;
 use crate::node::plan::served;
 use crate::node::pools::{self, Pool, Seen};
 use crate::node::room::roomiest;
-use crate::node::spares::room_of;
+use crate::node::standby::room_of;
 use crate::node::{Node, record};
 use crate::volume::{Layout, PoolName, Severity, VolumeId};
 
@@ -59,7 +59,7 @@ pub struct PoolStatus {
     pub size: Bytes,
     /// Free extents of its groups that can be changed, the reserve among them.
     pub free: Bytes,
-    /// The largest volume that can be made now, by layout; spare disks count, the reserve does not.
+    /// The largest volume that can be made now, by layout; standby disks count, the reserve does not.
     pub largest: Vec<LayoutRoom>,
     /// Size of an extent, the smallest of its groups; nothing without one.
     pub extent: Bytes,
@@ -124,7 +124,7 @@ pub enum DiskState {
     /// In a group.
     Used,
     /// Free, and waits to join a group or to become one.
-    Spare,
+    Standby,
     /// Named by a pool, and not to be taken.
     Refused,
     /// Known to a group or a pool, and not there.
@@ -179,10 +179,10 @@ impl Node {
 
     fn pool_status(&self, pool: &Pool, default: bool) -> PoolStatus {
         let seen = pool.recall();
-        let spares = self.known_spare_room(&seen);
+        let standby = self.known_standby_room(&seen);
         let all: Vec<_> = pool.all_groups().filter_map(|group| group.remembered()).collect();
         let open = seen.groups.iter().filter(|(_, group)| group.changeable());
-        let room = |layout| LayoutRoom { layout, size: seen.largest(layout, spares) };
+        let room = |layout| LayoutRoom { layout, size: seen.largest(layout, standby) };
         let (health, message) = how(&seen);
         PoolStatus {
             name: pool.name.clone(),
@@ -200,15 +200,17 @@ impl Node {
         }
     }
 
-    /// What the spare disks would bring that wait to join, as far as that is known without a look at them.
-    fn known_spare_room(&self, seen: &Seen<'_>) -> Bytes {
+    /// What the standby disks would bring that wait to join, as far as that is known without a look at them.
+    fn known_standby_room(&self, seen: &Seen<'_>) -> Bytes {
         let Some((handle, group)) = roomiest(seen) else { return Bytes::ZERO };
         let pool = seen.pool;
-        let blank = |disk: &&PlannedDisk| disk.state == DiskState::Spare && disk.message.is_none();
-        let is_spare =
-            |disk: &&PlannedDisk| pool.spares.iter().any(|spare| spare.path == disk.path);
+        let blank =
+            |disk: &&PlannedDisk| disk.state == DiskState::Standby && disk.message.is_none();
+        let is_standby = |disk: &&PlannedDisk| {
+            pool.standby_disks.iter().any(|standby| standby.path == disk.path)
+        };
         let waiting = pool.disks.iter().filter(|disk| group_with(pool, disk).is_none());
-        let disks = waiting.filter(blank).filter(is_spare).filter_map(|disk| disk.disk.as_ref());
+        let disks = waiting.filter(blank).filter(is_standby).filter_map(|disk| disk.disk.as_ref());
         room_of(disks.filter(|disk| self.would_take(disk, handle, group)), group)
     }
 }

@@ -70,7 +70,7 @@ fn group(group: GroupStatus) -> GroupFigure {
 fn disk(disk: DiskStatus) -> DiskFigure {
     let state = match disk.state {
         DiskState::Used => "used",
-        DiskState::Spare => "standby",
+        DiskState::Standby => "standby",
         DiskState::Refused => "rejected",
         DiskState::Missing => "missing",
     };

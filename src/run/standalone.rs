@@ -46,9 +46,9 @@ pub async fn serve(settings: Settings) -> Result<()> {
 
 fn plan(name: &PoolName, pool: &PoolSettings) -> PoolPlan {
     let existing = pool.groups.iter().map(|group| GroupSource::Existing(group.as_str().to_owned()));
-    let created = pool.create.iter().map(|disk| GroupSource::Create(new_disk(disk)));
+    let created = pool.disks.iter().map(|disk| GroupSource::Create(new_disk(disk)));
     PoolPlan {
-        spares: pool.spares.iter().map(new_disk).collect(),
+        standby_disks: pool.standby_disks.iter().map(new_disk).collect(),
         ..PoolPlan::new(name.clone(), existing.chain(created).collect())
     }
 }

@@ -61,7 +61,7 @@ impl CapacityQuery {
 /// Available capacity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Capacity {
-    /// All free extents of usable groups, and blank spare disks, as they would count after joining.
+    /// All free extents of usable groups, and blank standby disks, as they would count after joining.
     pub free: Bytes,
     /// The largest single volume that would succeed now.
     pub largest: Bytes,
@@ -116,7 +116,7 @@ pub struct PoolSummary {
     pub size: Bytes,
     /// Free extents of the groups that can be changed.
     pub free: Bytes,
-    /// The largest linear volume that could be made, spare disks not counted.
+    /// The largest linear volume that could be made, standby disks not counted.
     pub largest: Bytes,
     /// True if all of its volume groups were read and none hangs.
     pub available: bool,

@@ -121,9 +121,10 @@ fn cases_of(mode: Mode) -> Vec<Case> {
         Case::new("fence off", mode, &published, superseded),
         Case::new("let in again", mode, &fenced, active),
         Case::new("delete what is fenced off", mode, &fenced, Delete),
-        Case::new("create on a spare disk", mode, &[CreateFiller], Create(mode)).on(Disks::Spare),
-        Case::new("grow onto a spare disk", mode, &published, Grow(LARGE))
-            .on(Disks::Spare)
+        Case::new("create on a standby disk", mode, &[CreateFiller], Create(mode))
+            .on(Disks::Standby),
+        Case::new("grow onto a standby disk", mode, &published, Grow(LARGE))
+            .on(Disks::Standby)
             .after_boot(online),
     ];
     if mode != Mode::Block {

@@ -13,10 +13,14 @@ use crate::machine::{VOLUME, id_of, want};
 use crate::plans::{in_pool, machine, on, plan, set, start};
 
 /// A pool of a group on each of these disks, which is only looked at.
-fn of(disks: &[NewDisk], spares: &[NewDisk]) -> PoolPlan {
+fn of(disks: &[NewDisk], standby_disks: &[NewDisk]) -> PoolPlan {
     let groups = disks.iter().cloned().map(GroupSource::Create).collect();
-    let spares = spares.to_vec();
-    PoolPlan { create: false, spares, ..PoolPlan::new("fast".parse().expect("a name"), groups) }
+    let standby_disks = standby_disks.to_vec();
+    PoolPlan {
+        create: false,
+        standby_disks,
+        ..PoolPlan::new("fast".parse().expect("a name"), groups)
+    }
 }
 
 fn created(plan: &PoolPlan) -> PoolPlan {
@@ -76,7 +80,7 @@ fn a_dry_run_says_what_is_then_done_and_changes_nothing() {
         );
         assert_eq!((pool.refused, pool.health), (Vec::new(), Health::Unavailable));
         assert_eq!(pool.largest[0].size, Bytes::ZERO, "nothing can be made yet");
-        assert_eq!(states(&node, &disks), [DiskState::Spare; 4]);
+        assert_eq!(states(&node, &disks), [DiskState::Standby; 4]);
         node.ensure(&want(VOLUME, Mode::Block, 64)).await.expect_err("it has no group");
         assert_eq!(host.effects(), [""; 0]);
 
@@ -87,19 +91,19 @@ fn a_dry_run_says_what_is_then_done_and_changes_nothing() {
         assert_eq!(groups, planned);
         let pool = node.storage().pools.remove(0);
         assert_eq!((pool.plan, pool.refused, pool.health), (vec![], vec![], Health::Ok));
-        let expected = [DiskState::Used, DiskState::Used, DiskState::Spare, DiskState::Spare];
+        let expected = [DiskState::Used, DiskState::Used, DiskState::Standby, DiskState::Standby];
         assert_eq!(states(&node, &disks), expected);
-        node.ensure(&want(VOLUME, Mode::Block, 1200)).await.expect("a spare disk joins");
+        node.ensure(&want(VOLUME, Mode::Block, 1200)).await.expect("a standby disk joins");
     });
 }
 
 #[test]
-fn no_spare_disk_joins_while_disks_are_only_looked_at() {
+fn no_standby_disk_joins_while_disks_are_only_looked_at() {
     block_on(async {
         let host = machine(1);
-        let spare = host.add_disk(Bytes::gib(1));
-        let spares = vec![on(&spare, false)];
-        let dry = PoolPlan { spares, create: false, ..plan("fast", &["vg0"]) };
+        let standby = host.add_disk(Bytes::gib(1));
+        let standby_disks = vec![on(&standby, false)];
+        let dry = PoolPlan { standby_disks, create: false, ..plan("fast", &["vg0"]) };
         let node = start(&host, &[dry.clone()]).await;
         assert_eq!(node.storage().pools[0].largest[0].size, Bytes::mib(480));
         node.ensure(&want(VOLUME, Mode::Block, 300)).await.expect("the group is served");
@@ -118,7 +122,7 @@ fn a_disk_that_is_not_blank_is_refused_by_name_until_it_may_be_wiped() {
         host.set_foreign_signature(&disk, "swap");
         for create in [false, true] {
             let plan = PoolPlan { create, ..of(&[on(&disk, false)], &[on(&disk, false)]) };
-            let plan = PoolPlan { spares: Vec::new(), ..plan };
+            let plan = PoolPlan { standby_disks: Vec::new(), ..plan };
             let node = start(&host, &[plan]).await;
             let pool = node.storage().pools.remove(0);
             assert_eq!((pool.plan.len(), pool.refused.len()), (0, 1), "{pool:?}");
@@ -141,20 +145,20 @@ fn a_disk_that_is_not_blank_is_refused_by_name_until_it_may_be_wiped() {
 }
 
 #[test]
-fn a_refused_spare_disk_is_told_and_taken_when_it_is_free() {
+fn a_refused_standby_disk_is_told_and_taken_when_it_is_free() {
     block_on(async {
         let host = machine(1);
-        let spare = host.add_disk(Bytes::gib(1));
-        host.set_foreign_signature(&spare, "swap");
-        let plan = PoolPlan { spares: vec![on(&spare, false)], ..plan("fast", &["vg0"]) };
+        let standby = host.add_disk(Bytes::gib(1));
+        host.set_foreign_signature(&standby, "swap");
+        let plan = PoolPlan { standby_disks: vec![on(&standby, false)], ..plan("fast", &["vg0"]) };
         let node = start(&host, &[plan]).await;
         let pool = node.storage().pools.remove(0);
         assert_eq!((pool.health, pool.refused.len()), (Health::Degraded, 1));
-        assert_eq!(state(&node, &spare).state, DiskState::Refused);
+        assert_eq!(state(&node, &standby).state, DiskState::Refused);
         assert!(node.find(&id_of(VOLUME)).await.expect("it hides nothing").is_none());
-        host.write_at(&spare, 0, &[0; 4096]);
+        host.write_at(&standby, 0, &[0; 4096]);
         node.ensure(&want(VOLUME, Mode::Block, 600)).await.expect("it is blank now");
-        assert_eq!(state(&node, &spare).state, DiskState::Used);
+        assert_eq!(state(&node, &standby).state, DiskState::Used);
     });
 }
 
@@ -230,7 +234,7 @@ fn a_disk_that_is_named_twice_is_given_to_nobody() {
         assert_eq!(host.effects(), [""; 0]);
         let refused = node.storage().pools.remove(0).refused;
         assert!(refused[0].contains("by pool fast and slow;"), "{refused:?}");
-        set(&node, &[one, PoolPlan { spares: Vec::new(), ..other }]).await;
+        set(&node, &[one, PoolPlan { standby_disks: Vec::new(), ..other }]).await;
         assert_eq!(node.storage().disks[0].state, DiskState::Used);
     });
 }
@@ -242,8 +246,8 @@ fn the_disk_of_a_pool_is_not_wiped_for_another_although_it_is_empty() {
         let disk = PathBuf::from("/dev/fake0");
         let name = "greedy".parse().expect("a name");
         let greedy = PoolPlan { name, ..created(&of(&[on(&disk, true)], &[])) };
-        let spares = vec![on(&disk, true)];
-        let slow = PoolPlan { spares, ..plan("slow", &["vg1"]) };
+        let standby_disks = vec![on(&disk, true)];
+        let slow = PoolPlan { standby_disks, ..plan("slow", &["vg1"]) };
         let fast = plan("fast", &["vg0"]);
         for plans in [[greedy.clone(), fast.clone()], [slow, fast]] {
             let node = start(&host, &plans).await;

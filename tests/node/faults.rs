@@ -70,11 +70,11 @@ async fn attempt(
 fn untrue(said: &str, case: &Case) -> Option<String> {
     let known =
         ["Failed", "Unavailable", "PreconditionFailed"].iter().any(|known| said.starts_with(known));
-    let names_spare = || said.contains("standby disk /dev/fake1 was not used");
+    let names_standby = || said.contains("standby disk /dev/fake1 was not used");
     let is_no_space =
         ["InsufficientCapacity", "ExpansionOutOfRange"].iter().any(|none| said.starts_with(none));
-    let without_spare = case.disks == Disks::Spare && is_no_space && names_spare();
-    (!known && !without_spare).then(|| format!("a failed call is told as {said}"))
+    let without_standby = case.disks == Disks::Standby && is_no_space && names_standby();
+    (!known && !without_standby).then(|| format!("a failed call is told as {said}"))
 }
 
 /// What LVM left suspended when it died is resumed by the next call.

@@ -325,7 +325,7 @@ fn a_disk_whose_own_metadata_is_damaged_stays_in_its_group() {
     block_on(async {
         let (host, mut setup) = Disks::Two.machine(false).await;
         let disk = PathBuf::from("/dev/fake1");
-        setup.plans[0].spares = vec![NewDisk { path: disk.clone(), wipe: true }];
+        setup.plans[0].standby_disks = vec![NewDisk { path: disk.clone(), wipe: true }];
         turn(&host, &disk, 4096 + 8).await;
         let node = setup.start(&host).await;
         let error = node.ensure(&want(VOLUME, Mode::Block, 2000)).await.expect_err("no room");

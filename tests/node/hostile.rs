@@ -371,7 +371,7 @@ fn a_group_of_another_storage_system_is_served_from_disks_that_a_pool_names() {
 
         let mut plans = setup.plans.clone();
         let named = |path: &PathBuf| NewDisk { path: path.clone(), wipe: false };
-        plans[0].spares = disks.iter().map(named).collect();
+        plans[0].standby_disks = disks.iter().map(named).collect();
         let node = Setup { plans, ..setup }.start(&host).await;
         serves_all(&host, &node, "named").await;
     });
@@ -530,10 +530,10 @@ fn a_panic_while_one_disk_is_looked_at_is_the_refusal_of_that_disk() {
     block_on(async {
         let (host, setup, node) = after(&[Op::Create(Mode::Block)]).await;
         let (bad, good) = (host.add_disk(Bytes::gib(1)), host.add_disk(Bytes::gib(1)));
-        let largest_with = async |spares: &[&PathBuf]| {
+        let largest_with = async |standby_disks: &[&PathBuf]| {
             let named = |path: &&PathBuf| NewDisk { path: (*path).clone(), wipe: false };
             let mut plans = setup.plans.clone();
-            plans[0].spares = spares.iter().map(named).collect();
+            plans[0].standby_disks = standby_disks.iter().map(named).collect();
             node.set_pools(plans).await.expect("disks are listed");
             let query = CapacityQuery { class: Class::default(), mode: None, node: None };
             node.capacity(&query).await.expect("capacity").largest
@@ -544,13 +544,13 @@ fn a_panic_while_one_disk_is_looked_at_is_the_refusal_of_that_disk() {
         assert_eq!(largest_with(&[&bad, &good]).await, one);
         let states = || -> Vec<(String, DiskState)> {
             let disks = node.storage().disks.into_iter();
-            let is_spare =
+            let is_standby =
                 |path: &str| [&bad, &good].iter().any(|one| one.as_path() == Path::new(path));
-            let spares = disks.filter(|disk| is_spare(&disk.device));
-            spares.map(|disk| (disk.message.unwrap_or_default(), disk.state)).collect()
+            let standby_disks = disks.filter(|disk| is_standby(&disk.device));
+            standby_disks.map(|disk| (disk.message.unwrap_or_default(), disk.state)).collect()
         };
         let told = states();
-        assert_eq!((told[0].1, told[1].1), (DiskState::Refused, DiskState::Spare), "{told:?}");
+        assert_eq!((told[0].1, told[1].1), (DiskState::Refused, DiskState::Standby), "{told:?}");
         assert!(told[0].0.contains("internal error"), "{told:?}");
         let size = one.get() >> 20;
         node.ensure(&want("large", Mode::Block, size)).await.expect("the good disk joins");
@@ -875,11 +875,11 @@ fn what_a_pool_names_and_is_no_disk_is_not_taken() {
         let named = NewDisk { path: label.to_owned(), wipe: true };
         let made = PoolPlan::new("made".parse().unwrap(), vec![GroupSource::Create(named.clone())]);
         let mut plans = setup.plans.clone();
-        plans[0].spares = vec![named];
+        plans[0].standby_disks = vec![named];
         plans.push(made);
         host.forget_effects();
         node.set_pools(plans[..1].to_vec()).await.expect("disks are listed");
-        node.ensure(&want("large", Mode::Block, 4096)).await.expect_err("no spare helps");
+        node.ensure(&want("large", Mode::Block, 4096)).await.expect_err("no standby disk helps");
         node.set_pools(plans[1..].to_vec()).await.expect("disks are listed");
         node.set_pools(plans).await.expect("disks are listed");
         assert_eq!(host.effects(), [""; 0]);

@@ -26,8 +26,8 @@ fn lv() -> String {
     lv_name(id_of(VOLUME).key())
 }
 
-/// A pool of groups with a disk of so many MiB each, and spare disks.
-async fn pool(groups: &[u64], spares: &[u64]) -> (FakeHost, Arc<Node>) {
+/// A pool of groups with a disk of so many MiB each, and standby disks.
+async fn pool(groups: &[u64], standby_disks: &[u64]) -> (FakeHost, Arc<Node>) {
     let host = FakeHost::new();
     let add = |mib: &u64| host.add_disk(Bytes::mib(*mib));
     let mut sources = Vec::new();
@@ -35,25 +35,27 @@ async fn pool(groups: &[u64], spares: &[u64]) -> (FakeHost, Arc<Node>) {
         host.add_group(&format!("vg{at}"), &[add(mib)]);
         sources.push(GroupSource::Existing(format!("vg{at}")));
     }
-    let spares = spares.iter().map(|mib| NewDisk { path: add(mib), wipe: false }).collect();
-    let plan = PoolPlan { spares, ..PoolPlan::new("fast".parse().expect("a name"), sources) };
+    let standby_disks =
+        standby_disks.iter().map(|mib| NewDisk { path: add(mib), wipe: false }).collect();
+    let plan =
+        PoolPlan { standby_disks, ..PoolPlan::new("fast".parse().expect("a name"), sources) };
     let setup = Setup { settings: settings(), plans: vec![plan] };
     let node = setup.start(&host).await;
     (host, node)
 }
 
 #[test]
-fn a_spare_disk_joins_the_roomiest_group() {
+fn a_standby_disk_joins_the_roomiest_group() {
     block_on(async {
         let (host, node) = pool(&[300, 200], &[500]).await;
-        node.ensure(&want(VOLUME, Mode::Block, 600)).await.expect("the spare disk joins");
+        node.ensure(&want(VOLUME, Mode::Block, 600)).await.expect("the standby disk joins");
         let disks = ["vg0", "vg1"].map(|name| host.group(name).expect("a group").pvs.len());
         assert_eq!(disks, [2, 1]);
     });
 }
 
 #[test]
-fn a_spare_disk_that_joined_is_durably_there_although_it_was_not_enough() {
+fn a_standby_disk_that_joined_is_durably_there_although_it_was_not_enough() {
     block_on(async {
         let (host, node) = pool(&[300], &[500]).await;
         let answer = node.ensure(&want(VOLUME, Mode::Block, 2000)).await;

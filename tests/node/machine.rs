@@ -207,7 +207,7 @@ pub enum Disks {
     /// One group on two disks, as an administrator made it.
     Two,
     /// One group on a disk that is soon full, and a blank disk to help out.
-    Spare,
+    Standby,
     /// A blank disk that a group is to be made on.
     Blank,
 }
@@ -216,13 +216,13 @@ impl Disks {
     pub async fn machine(self, two_step: bool) -> (FakeHost, Setup) {
         let host = FakeHost::new();
         let group = vec![GroupSource::Existing("vg0".to_owned())];
-        let (groups, spares) = match self {
+        let (groups, standby_disks) = match self {
             Disks::Two => {
                 let disks = [host.add_disk(Bytes::mib(400)), host.add_disk(Bytes::mib(900))];
                 host.add_group("vg0", &disks);
                 (group, Vec::new())
             }
-            Disks::Spare => {
+            Disks::Standby => {
                 let disk = host.add_disk(Bytes::mib(400));
                 host.add_group("vg0", &[disk]);
                 (group, vec![NewDisk { path: host.add_disk(Bytes::gib(1)), wipe: false }])
@@ -241,7 +241,8 @@ impl Disks {
             }
             host.flush(&disk.path).await.expect("flush");
         }
-        let plan = PoolPlan { spares, ..PoolPlan::new("fast".parse().expect("a name"), groups) };
+        let plan =
+            PoolPlan { standby_disks, ..PoolPlan::new("fast".parse().expect("a name"), groups) };
         (host, Setup { settings: NodeSettings { two_step, ..settings() }, plans: vec![plan] })
     }
 }

@@ -37,7 +37,7 @@ mod programs;
 mod refusals;
 mod scenarios;
 mod shrinks;
-mod spares;
+mod standby;
 mod storm;
 #[path = "../tally/mod.rs"]
 mod tally;

@@ -117,11 +117,12 @@ fn a_pool_that_no_plan_names_is_kept_while_it_holds_volumes() {
 }
 
 #[test]
-fn a_group_that_leaves_its_pool_takes_no_new_volume_and_no_spare_disk() {
+fn a_group_that_leaves_its_pool_takes_no_new_volume_and_no_standby_disk() {
     block_on(async {
         let host = machine(2);
-        let spare = host.add_disk(Bytes::mib(500));
-        let both = PoolPlan { spares: vec![on(&spare, false)], ..plan("fast", &["vg0", "vg1"]) };
+        let standby = host.add_disk(Bytes::mib(500));
+        let both =
+            PoolPlan { standby_disks: vec![on(&standby, false)], ..plan("fast", &["vg0", "vg1"]) };
         let node = start(&host, &[both.clone()]).await;
         node.ensure(&want(VOLUME, Mode::Block, 300)).await.expect("in the first of equals");
         let one = PoolPlan { groups: plan("fast", &["vg1"]).groups, ..both.clone() };
@@ -133,7 +134,7 @@ fn a_group_that_leaves_its_pool_takes_no_new_volume_and_no_spare_disk() {
 
         set(&node, &[both]).await;
         assert_eq!(node.storage_health().await, [], "it is named again");
-        node.grow(&id_of(VOLUME), growth(600)).await.expect("the spare disk joins");
+        node.grow(&id_of(VOLUME), growth(600)).await.expect("the standby disk joins");
     });
 }
 
@@ -407,7 +408,7 @@ fn a_group_that_two_pools_name_stays_where_it_is() {
 fn new_volumes_leave_the_reserve_to_growths() {
     block_on(async {
         let host = machine(2);
-        let spare = host.add_disk(Bytes::mib(217)); // 200 MiB after joining.
+        let standby = host.add_disk(Bytes::mib(217)); // 200 MiB after joining.
         let reserve = Bytes::mib(99); // 25 extents.
         let node = start(&host, &[PoolPlan { reserve, ..plan("fast", &["vg0", "vg1"]) }]).await;
         let query = CapacityQuery { class: Class::default(), mode: None, node: None };
@@ -425,17 +426,17 @@ fn new_volumes_leave_the_reserve_to_growths() {
         node.ensure(&want(VOLUME, Mode::Block, 380)).await.expect("create");
         node.grow(&id_of(VOLUME), growth(480)).await.expect("growths may take it");
 
-        let spares = vec![on(&spare, false)];
-        let one = PoolPlan { reserve, spares, ..plan("fast", &["vg1"]) };
+        let standby_disks = vec![on(&standby, false)];
+        let one = PoolPlan { reserve, standby_disks, ..plan("fast", &["vg1"]) };
         set(&node, &[one]).await;
         let largest = node.storage().pools[0].largest[0].size;
         assert_eq!(largest, Bytes::mib(580));
         assert_eq!(node.capacity(&query).await.expect("capacity").largest, largest);
-        node.ensure(&want(NEIGHBOUR, Mode::Block, 580)).await.expect("the spare disk joins");
+        node.ensure(&want(NEIGHBOUR, Mode::Block, 580)).await.expect("the standby disk joins");
         assert_eq!(node.capacity(&query).await.expect("capacity").free, Bytes::ZERO);
         let joined = |disk: &&pliant::node::storage::DiskStatus| disk.device == "/dev/fake2";
         let disks = node.storage().disks;
         assert_eq!(disks.iter().find(joined).expect("it is told").state, DiskState::Used);
-        assert!(host.device_size(&spare).await.is_ok());
+        assert!(host.device_size(&standby).await.is_ok());
     });
 }

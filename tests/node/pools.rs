@@ -245,16 +245,18 @@ fn a_file_system_gets_what_it_needs_at_least() {
 }
 
 #[test]
-fn no_more_spare_disks_join_than_are_needed() {
+fn no_more_standby_disks_join_than_are_needed() {
     block_on(async {
         let host = FakeHost::new();
         let disk = host.add_disk(Bytes::mib(100));
         host.add_group("vg0", &[disk]);
-        let spares: Vec<PathBuf> = (0..2).map(|_| host.add_disk(Bytes::mib(500))).collect();
-        let spares = spares.into_iter().map(|path| NewDisk { path, wipe: false }).collect();
-        let node = start(&host, vec![PoolPlan { spares, ..plan("fast", vec![existing("vg0")]) }]);
+        let standby_disks: Vec<PathBuf> = (0..2).map(|_| host.add_disk(Bytes::mib(500))).collect();
+        let standby_disks =
+            standby_disks.into_iter().map(|path| NewDisk { path, wipe: false }).collect();
+        let node =
+            start(&host, vec![PoolPlan { standby_disks, ..plan("fast", vec![existing("vg0")]) }]);
         let node = node.await;
-        node.ensure(&want(VOLUME, Mode::Block, 400)).await.expect("one spare is enough");
+        node.ensure(&want(VOLUME, Mode::Block, 400)).await.expect("one standby disk is enough");
         assert_eq!(host.group("vg0").expect("a group").pvs.len(), 2);
     });
 }

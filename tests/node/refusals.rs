@@ -22,9 +22,9 @@ use crate::machine::{
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 
 #[test]
-fn a_spare_disk_that_is_not_taken_is_named() {
+fn a_standby_disk_that_is_not_taken_is_named() {
     block_on(async {
-        let (host, setup) = Disks::Spare.machine(false).await;
+        let (host, setup) = Disks::Standby.machine(false).await;
         host.set_foreign_signature(Path::new("/dev/fake1"), "swap");
         let node = setup.start(&host).await;
         Op::CreateFiller.ask(&host, &node).await.expect("it is made");
@@ -39,14 +39,14 @@ fn a_spare_disk_that_is_not_taken_is_named() {
 }
 
 #[test]
-fn a_spare_disk_that_was_taken_is_not_named() {
+fn a_standby_disk_that_was_taken_is_not_named() {
     block_on(async {
-        let (host, setup) = Disks::Spare.machine(false).await;
+        let (host, setup) = Disks::Standby.machine(false).await;
         let node = setup.start(&host).await;
         Op::CreateFiller.ask(&host, &node).await.expect("it is made");
-        node.grow(&id_of("neighbour"), growth(500)).await.expect("the spare disk joins");
+        node.grow(&id_of("neighbour"), growth(500)).await.expect("the standby disk joins");
         let error = node.grow(&id_of("neighbour"), growth(2000)).await.expect_err("no room");
-        assert!(!error.to_string().contains("spare disk"), "{error}");
+        assert!(!error.to_string().contains("standby disk"), "{error}");
     });
 }
 

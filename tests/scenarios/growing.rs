@@ -103,18 +103,18 @@ pub async fn a_limit_is_kept(place: impl Place) {
     site.holds_exactly(&[("v", 12)]).await;
 }
 
-pub async fn a_spare_disk_joins(place: impl Place) {
+pub async fn a_standby_disk_joins(place: impl Place) {
     let site = Site::with(place, &[256], &[256], false).await;
     let whole = (256 - TAKEN) / EXTENT * EXTENT;
-    let spare = (256 - TAKEN) / EXTENT * EXTENT;
-    assert_eq!(site.room().await, (whole + spare, whole + spare));
+    let standby = (256 - TAKEN) / EXTENT * EXTENT;
+    assert_eq!(site.room().await, (whole + standby, whole + standby));
     site.create("v", Mode::Block, whole).await.expect("create");
-    assert_eq!(site.room().await, (spare, spare), "not needed yet");
+    assert_eq!(site.room().await, (standby, standby), "not needed yet");
 
     assert_eq!(site.grow("v", whole + 8).await.expect("grow"), (whole + 8, false));
-    assert_eq!(site.room().await, (spare - 8, spare - 8));
-    let (code, words) = refused(site.create("w", Mode::Block, spare).await);
+    assert_eq!(site.room().await, (standby - 8, standby - 8));
+    let (code, words) = refused(site.create("w", Mode::Block, standby).await);
     assert_eq!(code, Code::ResourceExhausted, "{words}");
-    site.create("w", Mode::Block, spare - 8).await.expect("what is left");
-    assert_eq!(site.place.sizes(GROUP).await.values().sum::<u64>(), whole + spare);
+    site.create("w", Mode::Block, standby - 8).await.expect("what is left");
+    assert_eq!(site.place.sizes(GROUP).await.values().sum::<u64>(), whole + standby);
 }

@@ -70,7 +70,7 @@ macro_rules! play_on {
             block_grows ext4_grows xfs_grows btrfs_grows
             ext4_shrinks btrfs_shrinks xfs_never_shrinks
             a_file_system_grows_in_two_steps a_full_group_says_its_numbers
-            a_limit_is_kept a_spare_disk_joins
+            a_limit_is_kept a_standby_disk_joins
             everything_may_be_repeated a_staged_volume_is_not_deleted
             a_published_volume_stays_staged
             another_file_system_is_not_mounted foreign_volumes_are_left_alone

@@ -54,13 +54,19 @@ impl<P: Place> Site<P> {
         Site::with(place, &[mib], &[], false).await
     }
 
-    /// A driver over one group on these disks, with these spares.
-    pub async fn with(mut place: P, disks: &[u64], spares: &[u64], two_step: bool) -> Site<P> {
+    /// A driver over one group on these disks, with these standby disks.
+    pub async fn with(
+        mut place: P,
+        disks: &[u64],
+        standby_disks: &[u64],
+        two_step: bool,
+    ) -> Site<P> {
         let disks: Vec<PathBuf> = disks.iter().map(|mib| place.disk(*mib)).collect();
         place.group(GROUP, &disks).await;
-        let spares = spares.iter().map(|mib| NewDisk { path: place.disk(*mib), wipe: false });
+        let standby_disks =
+            standby_disks.iter().map(|mib| NewDisk { path: place.disk(*mib), wipe: false });
         let plan = PoolPlan {
-            spares: spares.collect(),
+            standby_disks: standby_disks.collect(),
             ..PoolPlan::new(
                 "default".parse().expect("a name"),
                 vec![GroupSource::Existing(GROUP.to_owned())],

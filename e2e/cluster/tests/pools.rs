@@ -35,8 +35,8 @@ async fn a_workload_moves_there_and_back(world: &World, there: &str) {
 
 /// The disks of a node that `values.yaml` leaves blank are of 4 GiB each.
 #[test]
-fn a_growth_beyond_the_group_takes_a_spare_disk() {
-    run("a_growth_beyond_the_group_takes_a_spare_disk", |world| async move {
+fn a_growth_beyond_the_group_takes_a_standby_disk() {
+    run("a_growth_beyond_the_group_takes_a_standby_disk", |world| async move {
         let pools: Api<StoragePool> = Api::all(world.client.clone());
         let _ = pools.delete(&world.name, &DeleteParams::default()).await;
         let spec: StoragePoolSpec = serde_json::from_value(json!({

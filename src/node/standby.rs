@@ -1,4 +1,4 @@
-//! Spare disks: what they would bring, how they join a group when one is needed, and which of them LVM
+//! Standby disks: what they would bring, how they join a group when one is needed, and which of them LVM
 //! has refused.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::volume::{Layout, VolumeError};
 /// Where a label stands, and the header of the metadata behind it.
 const HEAD: usize = 8192;
 
-/// A spare disk that LVM has refused, as it was then.
+/// A standby disk that LVM has refused, as it was then.
 #[derive(Debug)]
 struct Refused {
     disk: Disk,
@@ -27,11 +27,11 @@ struct Refused {
     why: String,
 }
 
-/// The spare disks that LVM has refused since the start, by the kernel's names, until they change.
+/// The standby disks that LVM has refused since the start, by the kernel's names, until they change.
 #[derive(Debug, Default)]
-pub(super) struct RefusedSpares(Mutex<BTreeMap<PathBuf, Refused>>);
+pub(super) struct RefusedDisks(Mutex<BTreeMap<PathBuf, Refused>>);
 
-impl RefusedSpares {
+impl RefusedDisks {
     fn all(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Refused>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -59,7 +59,7 @@ impl RefusedSpares {
     }
 }
 
-/// The spare disks that did not join a group.
+/// The standby disks that did not join a group.
 #[derive(Debug, Default)]
 pub(super) struct NotTaken {
     /// The disks, with the reasons.
@@ -68,14 +68,14 @@ pub(super) struct NotTaken {
     pub elsewhere: bool,
 }
 
-/// What came of a spare disk.
-enum Spare {
+/// What came of a standby disk.
+enum Standby {
     /// It is in a group of the pool.
     Used,
     Joined,
 }
 
-/// Why a spare disk does not join a group.
+/// Why a standby disk does not join a group.
 enum Obstacle {
     /// It is not to be taken.
     OfDisk(SetupError),
@@ -97,7 +97,7 @@ impl Node {
     ///
     /// A crash in between leaves a blank disk, a label without a volume group, or the larger volume
     /// group; the next call handles each.
-    pub(super) async fn add_spares(
+    pub(super) async fn add_standby_disks(
         &self,
         pool: &Pool,
         turn: &Turn,
@@ -108,23 +108,23 @@ impl Node {
         if !pool.takes_into(turn.group()) {
             return Ok(not_taken);
         }
-        for spare in &pool.spares {
+        for standby in &pool.standby_disks {
             let group = turn.read().await?;
             if layout::largest(&group, layout) >= extents || !group.changeable() {
                 break;
             }
-            let added = caught("disks", self.add_spare(pool, turn, &group, spare)).await;
+            let added = caught("disks", self.add_standby_disk(pool, turn, &group, standby)).await;
             let added = added.unwrap_or_else(|panicked| {
-                let what = spare.path.display().to_string();
+                let what = standby.path.display().to_string();
                 Err(Obstacle::OfDisk(SetupError::Fault { what, panicked }))
             });
             let error = match added {
-                Ok(Spare::Used) => continue,
-                Ok(Spare::Joined) => {
+                Ok(Standby::Used) => continue,
+                Ok(Standby::Joined) => {
                     tracing::info!(
                         pool = %pool.name,
                         group = turn.group().name(),
-                        disk = %spare.path.display(),
+                        disk = %standby.path.display(),
                         "a standby disk joined the volume group"
                     );
                     continue;
@@ -136,30 +136,31 @@ impl Node {
                     error
                 }
             };
-            let (disk, why) = (spare.path.display(), causes::in_full(&error));
+            let (disk, why) = (standby.path.display(), causes::in_full(&error));
             not_taken.reasons.push(format!("standby disk {disk} was not used: {why}"));
         }
         Ok(not_taken)
     }
 
-    async fn add_spare(
+    async fn add_standby_disk(
         &self,
         pool: &Pool,
         turn: &Turn,
         group: &Group,
-        spare: &NewDisk,
-    ) -> Result<Spare, Obstacle> {
+        standby: &NewDisk,
+    ) -> Result<Standby, Obstacle> {
         let host = self.host.as_ref();
         let disks = host.disks().await.map_err(SetupError::from)?;
-        let scan = scan_disks(&self.host, disks.clone(), &self.named(&pool.spares).await).await;
-        let located = spare.locate(host, &scan).await?;
+        let scan =
+            scan_disks(&self.host, disks.clone(), &self.named(&pool.standby_disks).await).await;
+        let located = standby.locate(host, &scan).await?;
         if pool.group_on(&scan, &located.device).is_some() {
-            return Ok(Spare::Used);
+            return Ok(Standby::Used);
         }
         located.refuse_if_taken(&scan, |group| self.holder(group))?;
         let disk = disks.iter().find(|disk| disk.path == located.device);
         if let Some(reason) = misfit(disk, turn.group(), group) {
-            let (disk, group) = (spare.path.clone(), group.name.clone());
+            let (disk, group) = (standby.path.clone(), group.name.clone());
             return Err(Obstacle::OfGroup(SetupError::Misfit { disk, group, reason }));
         }
         located.make_free(host, &scan).await?;
@@ -169,12 +170,12 @@ impl Node {
         };
         match joined {
             Ok(()) => {
-                self.refused_spares.all().remove(&located.device);
-                Ok(Spare::Joined)
+                self.refused_disks.all().remove(&located.device);
+                Ok(Standby::Joined)
             }
             Err(error) if is_of_disk(&error) => {
                 if let Some(disk) = disk {
-                    self.refused_spares.note(host, disk, causes::in_full(&error)).await;
+                    self.refused_disks.note(host, disk, causes::in_full(&error)).await;
                 }
                 Err(Obstacle::OfGroup(error.into()))
             }
@@ -184,26 +185,26 @@ impl Node {
 
     /// Returns the space that the standby disks would add to the pool's volume group with the most
     /// free space.
-    pub(super) async fn spare_room(&self, seen: &Seen<'_>) -> Bytes {
+    pub(super) async fn standby_room(&self, seen: &Seen<'_>) -> Bytes {
         let Some((handle, group)) = roomiest(seen) else { return Bytes::ZERO };
-        if seen.pool.spares.is_empty() {
+        if seen.pool.standby_disks.is_empty() {
             return Bytes::ZERO;
         }
         let host = self.host.as_ref();
         let Ok(disks) = host.disks().await else { return Bytes::ZERO };
-        self.refused_spares.forget_changed(host, &disks).await;
-        let named = self.named(&seen.pool.spares).await;
+        self.refused_disks.forget_changed(host, &disks).await;
+        let named = self.named(&seen.pool.standby_disks).await;
         let scan = scan_disks(&self.host, disks.clone(), &named).await;
         let mut joining = Vec::new();
-        for spare in &seen.pool.spares {
+        for standby in &seen.pool.standby_disks {
             let looked = async {
-                let located = spare.locate(host, &scan).await?;
+                let located = standby.locate(host, &scan).await?;
                 let disk = disks.iter().find(|disk| disk.path == located.device);
                 let disk = disk.filter(|disk| self.would_take(disk, handle, group));
                 let is_free = disk.is_some() && located.obstacle(host, &scan).await?.is_none();
                 Ok(disk.filter(|_| is_free))
             };
-            joining.extend(spare.alone(looked).await.ok().flatten());
+            joining.extend(standby.alone(looked).await.ok().flatten());
         }
         room_of(joining, group)
     }
@@ -211,7 +212,7 @@ impl Node {
     /// Returns whether nothing that is known without reading the disk prevents it from joining the
     /// volume group.
     pub(super) fn would_take(&self, disk: &Disk, handle: &VolumeGroup, group: &Group) -> bool {
-        self.refused_spares.why(&disk.path).is_none() && misfit(Some(disk), handle, group).is_none()
+        self.refused_disks.why(&disk.path).is_none() && misfit(Some(disk), handle, group).is_none()
     }
 }
 
