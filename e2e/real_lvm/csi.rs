@@ -98,7 +98,7 @@ impl Calls {
         Calls { runtime, client }
     }
 
-    /// Makes a volume; the parameters are `"wipe=none pool=fast"`.
+    /// Makes a volume; the parameters are `"wipe=None pool=fast"`.
     pub fn create(
         &mut self,
         name: &str,

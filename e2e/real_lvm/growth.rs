@@ -239,7 +239,7 @@ fn what_another_mount_namespace_shows_is_not_grown_under_it() {
     let disk = Disk::of(1 << 30);
     group("vg0", &[&disk]);
     let mut rig = Rig::with(&["--pool", "default=vg0"]);
-    let volume = rig.calls.create("held", Bytes::mib(64), EXT4, "resizeSnapshot=required");
+    let volume = rig.calls.create("held", Bytes::mib(64), EXT4, "resizeSnapshot=Required");
     let volume = volume.expect("create");
     rig.calls.show(&volume);
     fill(&volume.file("content"), CONTENT);
@@ -365,7 +365,7 @@ fn a_safety_snapshot_is_taken_where_there_is_room_and_gone_afterwards() {
     let disk = Disk::of(256 << 20);
     group("vg0", &[&disk]);
     let mut rig = Rig::with(&["--pool", "default=vg0"]);
-    for (safety, taken) in [("required", true), ("best-effort", true), ("off", false)] {
+    for (safety, taken) in [("Required", true), ("BestEffort", true), ("Off", false)] {
         let parameters = format!("resizeSnapshot={safety}");
         let volume = rig.calls.create(safety, Bytes::mib(64), EXT4, &parameters).expect("create");
         rig.calls.show(&volume);
@@ -391,7 +391,7 @@ fn without_room_for_a_snapshot_only_best_effort_grows() {
     let disk = Disk::of(253 << 20);
     group("vg0", &[&disk]);
     let mut rig = Rig::with(&["--pool", "default=vg0"]);
-    for (safety, node_step) in [("required", true), ("best-effort", false)] {
+    for (safety, node_step) in [("Required", true), ("BestEffort", false)] {
         let parameters = format!("resizeSnapshot={safety}");
         let volume = rig.calls.create(safety, Bytes::mib(64), EXT4, &parameters).expect("create");
         rig.calls.show(&volume);

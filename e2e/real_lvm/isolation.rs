@@ -47,7 +47,7 @@ fn no_byte_of_a_deleted_volume_is_readable_in_another() {
     let mut rig = Rig::with(&["--pool", "default=vg0"]);
     let (raw_disk, mut found) = (Path::new(disk.device()), 0);
 
-    for wipe in ["zero", "discard", "none"] {
+    for wipe in ["Zero", "Discard", "None"] {
         for former in [Mode::Block, EXT4] {
             let class = format!("wipe={wipe}");
             let volume = rig.calls.create("former", Bytes::mib(96), former, &class);
@@ -59,9 +59,9 @@ fn no_byte_of_a_deleted_volume_is_readable_in_another() {
             rig.calls.delete(&volume).expect("delete");
             drop_caches();
             // What is not wiped at the end is still on the disk: the search below can find it.
-            assert_eq!(readable(raw_disk) > 0, wipe == "none", "{wipe} {former}");
+            assert_eq!(readable(raw_disk) > 0, wipe == "None", "{wipe} {former}");
 
-            let next = rig.calls.create("next", Bytes::mib(100), Mode::Block, "wipe=none");
+            let next = rig.calls.create("next", Bytes::mib(100), Mode::Block, "wipe=None");
             let next = next.expect("create");
             rig.calls.show(&next);
             found += readable(&next.target());
@@ -80,7 +80,7 @@ fn no_byte_of_a_deleted_volume_is_readable_in_another() {
 /// and again; says how much of the secret was seen.
 fn what_a_growing_tenant_reads(rig: &mut Rig) -> usize {
     let volume = rig.calls.create("grower", Bytes::mib(32), Mode::Block, "").expect("create");
-    let former = rig.calls.create("former", Bytes::mib(68), Mode::Block, "wipe=none");
+    let former = rig.calls.create("former", Bytes::mib(68), Mode::Block, "wipe=None");
     let former = former.expect("create");
     rig.calls.show(&former);
     keep_secret(&former.file("secret"), 68 << 20);
@@ -209,7 +209,7 @@ fn what_a_former_tenant_has_left_keeps_no_volume_from_being_formatted() {
     rig.calls.hide(&good);
 
     for (what, bytes) in signatures(&disk, &good) {
-        let former = rig.calls.create("former", Bytes::mib(300), Mode::Block, "wipe=none");
+        let former = rig.calls.create("former", Bytes::mib(300), Mode::Block, "wipe=None");
         let former = former.expect("create");
         rig.calls.show(&former);
         let raw = former.file("");
@@ -219,7 +219,7 @@ fn what_a_former_tenant_has_left_keeps_no_volume_from_being_formatted() {
         rig.calls.hide(&former);
         rig.calls.delete(&former).expect("delete");
 
-        let next = rig.calls.create("next", Bytes::mib(300), EXT4, "wipe=none").expect("create");
+        let next = rig.calls.create("next", Bytes::mib(300), EXT4, "wipe=None").expect("create");
         rig.calls.show(&next);
         fill(&next.file("content"), 0..4);
         rig.calls.hide(&next);

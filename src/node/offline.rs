@@ -20,7 +20,7 @@ const SHARE: u64 = 8;
 /// But at least this many extents, since the first metadata block copied takes a chunk of its own.
 const LEAST: u64 = 4;
 /// What helps where one is required and there is not enough space.
-const WHAT_TO_DO: &str = "; free some space, or set resizeSnapshot to best-effort";
+const WHAT_TO_DO: &str = "; free some space, or set resizeSnapshot to BestEffort";
 /// What helps where a shrink needs one and there is not enough space.
 const FREE_SOME: &str = "; free some space, or add a disk to the pool";
 /// How long a merge may take; it copies no more than the snapshot holds.

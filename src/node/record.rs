@@ -132,7 +132,7 @@ impl Record {
             Some(_) => Some(bytes(value(LIMIT))?),
             None => None,
         };
-        let safety = match word("resize-snapshot", &Safety::ALL.map(Safety::as_str)) {
+        let safety = match word("resize-snapshot", &Safety::ALL.map(Safety::tag_value)) {
             Some(at) => Safety::ALL[at],
             // What cannot be read may want one.
             None if tags::find(&lv.tags, "resize-snapshot").is_some() => Safety::Required,
@@ -147,7 +147,8 @@ impl Record {
             mode,
             life: Life::ALL[word(STATE, &Life::ALL.map(Life::as_str))?],
             requested: bytes(value("requested-bytes")),
-            wipe: word("wipe", &Wipe::ALL.map(Wipe::as_str)).map_or(Wipe::Zero, |at| Wipe::ALL[at]),
+            wipe: word("wipe", &Wipe::ALL.map(Wipe::tag_value))
+                .map_or(Wipe::Zero, |at| Wipe::ALL[at]),
             safety,
             mkfs,
             wiped,
@@ -163,8 +164,8 @@ impl Record {
             tags::tag("id", &self.id.to_string()),
             tags::tag("name", &self.name),
             tags::tag("fstype", &self.mode.to_string()),
-            tags::tag("wipe", self.wipe.as_str()),
-            tags::tag("resize-snapshot", self.safety.as_str()),
+            tags::tag("wipe", self.wipe.tag_value()),
+            tags::tag("resize-snapshot", self.safety.tag_value()),
             self.life.tag(),
         ];
         tags.extend(

@@ -12,10 +12,10 @@ pub struct Class {
     pub pool: Option<PoolName>,
     /// `layout`: layout of the volume on its disks. Default: `linear`.
     pub layout: Layout,
-    /// `wipe`: how the bytes of a deleted volume are made unreadable. Default: `zero`.
+    /// `wipe`: how the bytes of a deleted volume are made unreadable. Default: `Zero`.
     pub wipe: Wipe,
     /// `resizeSnapshot`: whether a snapshot is taken before an unmounted file system is checked and
-    /// resized. Default: `best-effort`.
+    /// resized. Default: `BestEffort`.
     pub safety: Safety,
     /// `mkfsOptions`: options for making the file system, from an allow-list.
     pub mkfs_options: MkfsOptions,
@@ -51,8 +51,17 @@ impl Wipe {
     /// All of them.
     pub const ALL: [Wipe; 3] = [Wipe::Zero, Wipe::Discard, Wipe::None];
 
-    /// The word of the class parameter.
+    /// Value of the class parameter.
     pub const fn as_str(self) -> &'static str {
+        match self {
+            Wipe::Zero => "Zero",
+            Wipe::Discard => "Discard",
+            Wipe::None => "None",
+        }
+    }
+
+    /// Value of the tag on the logical volume.
+    pub const fn tag_value(self) -> &'static str {
         match self {
             Wipe::Zero => "zero",
             Wipe::Discard => "discard",
@@ -65,8 +74,17 @@ impl Safety {
     /// All of them.
     pub const ALL: [Safety; 3] = [Safety::Required, Safety::BestEffort, Safety::Off];
 
-    /// The word of the class parameter.
+    /// Value of the class parameter.
     pub const fn as_str(self) -> &'static str {
+        match self {
+            Safety::Required => "Required",
+            Safety::BestEffort => "BestEffort",
+            Safety::Off => "Off",
+        }
+    }
+
+    /// Value of the tag on the logical volume.
+    pub const fn tag_value(self) -> &'static str {
         match self {
             Safety::Required => "required",
             Safety::BestEffort => "best-effort",

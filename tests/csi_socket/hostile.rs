@@ -146,6 +146,8 @@ async fn options_and_parameters_bring_in_nothing() {
         ("csi.storage.k8s.io/fstype", "../../bin/sh"),
         ("layout", "raid1"),
         ("wipe", "never"),
+        ("wipe", "zero"),
+        ("resizeSnapshot", "best-effort"),
         ("vg", "vg0"),
     ] {
         let parameters = BTreeMap::from([(key.to_owned(), value.to_owned())]);

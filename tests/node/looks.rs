@@ -250,11 +250,11 @@ fn a_volume_with_other_promises_is_not_taken_for_this_one() {
         for (class, difference) in [
             (
                 Class { wipe: Wipe::None, ..Class::default() },
-                "its wipe is zero, none was requested",
+                "its wipe is Zero, None was requested",
             ),
             (
                 Class { safety: Safety::Required, ..Class::default() },
-                "its resizeSnapshot is best-effort, required was requested",
+                "its resizeSnapshot is BestEffort, Required was requested",
             ),
         ] {
             let answer = node.ensure(&NewVolume { class, ..asked.clone() }).await;

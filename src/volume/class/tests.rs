@@ -24,8 +24,8 @@ fn each_key_is_understood() {
     let class = parse(&[
         ("pool", "fast"),
         ("layout", "linear"),
-        ("wipe", "discard"),
-        ("resizeSnapshot", "required"),
+        ("wipe", "Discard"),
+        ("resizeSnapshot", "Required"),
         ("mkfsOptions", "-m crc=1"),
         (FS_TYPE, "xfs"),
         ("csi.storage.k8s.io/pvc/name", "db"),
@@ -45,7 +45,7 @@ fn each_key_is_understood() {
 fn a_class_is_written_as_it_is_read() {
     for pairs in [
         &[][..],
-        &[("pool", "fast"), ("wipe", "none"), ("resizeSnapshot", "off")],
+        &[("pool", "fast"), ("wipe", "None"), ("resizeSnapshot", "Off")],
         &[(FS_TYPE, "xfs"), ("mkfsOptions", "-m crc=1,reflink=0 -L data")],
     ] {
         let class = parse(pairs).unwrap();
@@ -83,12 +83,16 @@ fn an_unknown_key_is_answered_with_the_nearest() {
 fn a_bad_value_is_answered_with_the_good_ones() {
     assert_eq!(
         refused(&[("wipe", "shred")]),
-        "class parameter wipe: unknown value `shred`: use zero, discard or none"
+        "class parameter wipe: unknown value `shred`: use Zero, Discard or None"
     );
     assert_eq!(
-        refused(&[("resizeSnapshot", "Required")]),
-        "class parameter resizeSnapshot: unknown value `Required`: use required, best-effort or \
-         off"
+        refused(&[("wipe", "zero")]),
+        "class parameter wipe: unknown value `zero`: use Zero, Discard or None"
+    );
+    assert_eq!(
+        refused(&[("resizeSnapshot", "best-effort")]),
+        "class parameter resizeSnapshot: unknown value `best-effort`: use Required, BestEffort or \
+         Off"
     );
     assert_eq!(
         refused(&[("layout", "raid1")]),
