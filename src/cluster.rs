@@ -74,7 +74,7 @@ pub(crate) use nodes::DEFAULT_POOL;
 pub use nodes::{Nodes, largest, pool_of};
 pub(crate) use nodes::{believe, is_being_copied, is_on, is_restricted, leaves_unnamed, told_of};
 pub(crate) use once::NO_NAMESPACE;
-pub use once::{OnceEvent, TELLS};
+pub use once::{EVENT_KEY, OnceEvent};
 pub use pods::pods;
 pub(crate) use pv::volume_of;
 pub use pv::{ClaimRef, Driver, Pv, PvSpec, PvStatus, Source};

@@ -180,7 +180,7 @@ impl Unreadable {
             reason: self.reason.to_owned(),
             is_warning: true,
             text: OnceEvent::bounded(&self.text()),
-            tells: None,
+            key: None,
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::cluster::Record;
 use crate::volume::DRIVER;
 
 /// Annotation of an event by which its writer recognizes it.
-pub const TELLS: &str = "pliant.io/tells";
+pub const EVENT_KEY: &str = "pliant.io/event-key";
 
 /// Namespace for events of cluster-scoped objects.
 pub(crate) const NO_NAMESPACE: &str = "default";
@@ -39,8 +39,8 @@ pub struct OnceEvent {
     pub is_warning: bool,
     /// A sentence for people.
     pub text: String,
-    /// Data for later readers of the event; see [`TELLS`].
-    pub tells: Option<String>,
+    /// Data for later readers of the event; see [`EVENT_KEY`].
+    pub key: Option<String>,
 }
 
 impl OnceEvent {
@@ -59,7 +59,7 @@ impl OnceEvent {
             reason: reason.to_string(),
             is_warning,
             text: OnceEvent::bounded(text),
-            tells: None,
+            key: None,
         }
     }
 
@@ -113,8 +113,8 @@ impl OnceEvent {
         };
         event.metadata.name = Some(self.name.clone());
         event.metadata.namespace = Some(namespace.to_owned());
-        let tells = self.tells.clone().map(|tells| (TELLS.to_owned(), tells));
-        event.metadata.annotations = tells.map(|one| BTreeMap::from([one]));
+        let key = self.key.clone().map(|key| (EVENT_KEY.to_owned(), key));
+        event.metadata.annotations = key.map(|one| BTreeMap::from([one]));
         event
     }
 }

@@ -290,7 +290,7 @@ async fn an_event_of_a_tenant_that_counts_to_the_end_silences_nothing() {
     let (claim, volume) = ("claim-of-pvc-1", id("alpha", "pvc-1"));
     world.api.put_json::<Event>(json!({
         "metadata": {"name": "forged", "namespace": "shop", "annotations":
-                     {"pliant.io/tells": format!("{} VolumeMissing volume {volume}", u32::MAX)}},
+                     {"pliant.io/event-key": format!("{} VolumeMissing volume {volume}", u32::MAX)}},
         "regarding": {"kind": "PersistentVolumeClaim", "namespace": "shop", "name": claim,
                       "uid": format!("uid-of-{claim}")},
         "reason": "Recovered", "reportingController": DRIVER, "type": "Normal",

@@ -9,7 +9,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use crate::cluster::{NO_NAMESPACE, OnceEvent, TELLS, pages};
+use crate::cluster::{EVENT_KEY, NO_NAMESPACE, OnceEvent, pages};
 use crate::controllers::events::EventReason;
 use crate::controllers::events::fact::About;
 use crate::controllers::events::told::{Key, Step, Told};
@@ -87,8 +87,8 @@ impl FromIterator<(Key, Turn)> for History {
 /// Parses an event; `None` for that of another writer. A user who may write events of a namespace can write
 /// anything there: it is trusted for the objects of that namespace.
 fn parse(event: &Event) -> Option<(Key, Turn)> {
-    let tells = event.metadata.annotations.as_ref()?.get(TELLS)?;
-    let (times, rest) = tells.split_once(' ')?;
+    let event_key = event.metadata.annotations.as_ref()?.get(EVENT_KEY)?;
+    let (times, rest) = event_key.split_once(' ')?;
     let (reason, subject) = rest.split_once(' ')?;
     let is_over = event.reason.as_deref() == Some(&EventReason::Recovered.to_string());
     let key = Key {
@@ -114,7 +114,7 @@ impl Telling {
             reason: reason.to_string(),
             is_warning: reason.is_warning(),
             text: self.text.clone(),
-            tells: Some(format!("{times} {of} {subject}")),
+            key: Some(format!("{times} {of} {subject}")),
         }
     }
 }

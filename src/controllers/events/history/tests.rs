@@ -145,7 +145,7 @@ fn an_event_is_believed_about_the_objects_of_its_namespace() {
         assert_eq!(history.telling(&step).is_none(), is_believed, "{namespace}");
     }
     let mut many = event("default");
-    let tells = format!("{} DiskMissing disk a", u32::MAX);
-    many.metadata.annotations.as_mut().unwrap().insert(TELLS.to_owned(), tells);
+    let key = format!("{} DiskMissing disk a", u32::MAX);
+    many.metadata.annotations.as_mut().unwrap().insert(EVENT_KEY.to_owned(), key);
     assert_eq!(parse(&many), None);
 }
