@@ -28,7 +28,7 @@ const CLAIM: &str = "pliant.io/claim";
 const NODE: &str = "pliant.io/node";
 
 /// Container of a populator pod.
-pub(super) const CONTAINER: &str = "fill";
+pub(super) const CONTAINER: &str = "populator";
 
 /// Returns the name of the temporary claim of a claim, and of its populator pod.
 pub(super) fn prime_name(uid: &str) -> String {
@@ -68,7 +68,7 @@ pub(super) fn metadata(claim: &PersistentVolumeClaim, name: &str, namespace: &st
         "namespace": namespace,
         "labels": {
             LABEL: uid(&claim.metadata),
-            "app.kubernetes.io/name": "pliant-fill",
+            "app.kubernetes.io/name": "pliant-populator",
             "app.kubernetes.io/managed-by": "pliant",
         },
         "annotations": { CLAIM: of },
@@ -462,7 +462,7 @@ pub(super) mod tests {
             ] {
                 let labels = made.labels();
                 assert_eq!(labels["team"], "storage");
-                assert_eq!(labels["app.kubernetes.io/name"], "pliant-fill");
+                assert_eq!(labels["app.kubernetes.io/name"], "pliant-populator");
                 assert_eq!(made.annotations()["sidecar.istio.io/inject"], "false");
                 assert_eq!(made.annotations()[CLAIM], "shop/db");
                 let spec = serde_json::to_value(made).unwrap()["spec"].clone();

@@ -164,7 +164,7 @@ mod tests {
 
     fn pod(phase: &str, ended: &Value) -> Pod {
         let state = json!({"terminated": ended});
-        let container = json!({"name": "fill", "image": "", "imageID": "", "ready": false,
+        let container = json!({"name": "populator", "image": "", "imageID": "", "ready": false,
                                "restartCount": 0, "state": state});
         serde_json::from_value(json!({"metadata": {"name": "p"},
             "status": {"phase": phase, "containerStatuses": [container]}}))

@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_pod_is_ours_only_if_it_does_what_ours_would_do_and_nothing_else() {
-        let container = json!({"name": "fill", "image": "image", "args": ["copy"]});
+        let container = json!({"name": "populator", "image": "image", "args": ["copy"]});
         let pod = |change: &Value| -> Pod {
             let mut pod = json!({
                 "metadata": {"name": "prime-u", "annotations": {"pliant.io/generation": "1"}},

@@ -687,7 +687,7 @@ fn node_of(api: &FakeApi, claim: &PersistentVolumeClaim) -> Option<String> {
 fn put_phase(api: &FakeApi, pod: &Pod, phase: &str, terminated: &Value) {
     let mut changed = serde_json::to_value(pod).unwrap();
     let state = if terminated.is_null() { json!({}) } else { json!({"terminated": terminated}) };
-    let container = json!({"name": "fill", "image": "", "imageID": "", "ready": false,
+    let container = json!({"name": "populator", "image": "", "imageID": "", "ready": false,
                            "restartCount": 0, "state": state});
     changed["status"] = json!({"phase": phase, "containerStatuses": [container]});
     api.put(&object::<Pod>(changed));

@@ -105,7 +105,7 @@ async fn a_pod_of_a_tenant_that_says_it_has_filled_the_volume_is_not_believed() 
     world.claim("new", "fast", "PvcSourcePopulator", "old");
     world.shows("new", "Waiting: SourcePaused").await;
     let said = json!({"outcome": "done", "digest": "forged"}).to_string();
-    let ended = json!({"name": "fill", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+    let ended = json!({"name": "populator", "image": "", "imageID": "", "ready": false, "restartCount": 0,
                        "state": {"terminated": {"exitCode": 0, "message": said}}});
     world.api.put(&object::<Pod>(json!({
         "metadata": {"name": second(&world, "new"), "namespace": SHOP,
@@ -165,8 +165,8 @@ async fn a_pod_of_a_tenant_that_has_the_name_of_the_sender_is_neither_believed_n
 
 /// What the API server says of a pod that the policy of its namespace does not let be made.
 const RESTRICTED: &str = "pods \"prime-u\" is forbidden: violates PodSecurity \"restricted:latest\": unrestricted \
-                          capabilities (container \"fill\" must set securityContext.capabilities.drop=[\"ALL\"]; \
-                          container \"fill\" must not include \"CHOWN\" in securityContext.capabilities.add)";
+                          capabilities (container \"populator\" must set securityContext.capabilities.drop=[\"ALL\"]; \
+                          container \"populator\" must not include \"CHOWN\" in securityContext.capabilities.add)";
 
 #[tokio::test(start_paused = true)]
 async fn where_pods_may_not_run_as_root_a_claim_says_what_lets_its_own_do_so() {

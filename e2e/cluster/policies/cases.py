@@ -42,7 +42,7 @@ FILL = {
         "serviceAccountName": "default",
         "securityContext": {},
         "containers": [{
-            "name": "fill", "image": IMAGE,
+            "name": "populator", "image": IMAGE,
             "env": [{"name": "P", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}, {"name": "Q", "value": "x"}],
             "securityContext": {"runAsUser": 0, "allowPrivilegeEscalation": False,
                                 "capabilities": {"drop": ["ALL"], "add": ["CHOWN"]}},

@@ -49,7 +49,7 @@ fn pv(owner: &str, retained: bool) -> PersistentVolume {
 fn pod(phase: &str, message: &str) -> Pod {
     let state = json!({"terminated": {"exitCode": 1, "message": message}});
     let state = if ["Succeeded", "Failed"].contains(&phase) { state } else { json!({}) };
-    let container = json!({"name": "fill", "image": "", "imageID": "", "ready": false,
+    let container = json!({"name": "populator", "image": "", "imageID": "", "ready": false,
                            "restartCount": 0, "state": state});
     of(json!({
         "metadata": {"name": "prime-u", "uid": "pod", "annotations": {"pliant.io/generation": "1"}},
@@ -598,7 +598,7 @@ fn of_an_image_that_is_not_pulled_it_is_told_which_secrets_have_to_be_there() {
             pod.metadata.namespace = Some("shop".to_owned());
             let message = format!("Back-off: 401 Unauthorized {}", "x".repeat(5000));
             let waiting = json!({"waiting": {"reason": reason, "message": message}});
-            let status = json!([{"name": "fill", "image": "", "imageID": "", "ready": false,
+            let status = json!([{"name": "populator", "image": "", "imageID": "", "ready": false,
                                  "restartCount": 0, "state": waiting}]);
             pod.status.as_mut().unwrap().container_statuses = Some(of(status));
             pod.spec = Some(of(json!({"containers": [], "imagePullSecrets": secrets})));
