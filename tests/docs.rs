@@ -248,6 +248,20 @@ fn every_page_that_the_code_names_is_there() {
 }
 
 #[test]
+fn every_field_manager_is_documented() {
+    let code = sources(Path::new("src")).concat();
+    let manager = |rest: &str| {
+        let (name, value) = rest.lines().next()?.split_once(": &str = \"")?;
+        let is_one = ["WRITER", "EDITOR"].contains(&name);
+        is_one.then(|| value.trim_end_matches("\";").to_owned())
+    };
+    let managers: BTreeSet<String> = code.split("const ").filter_map(manager).collect();
+    let page = read("docs/src/reference/metadata.md");
+    let section = page.split("\n## ").find(|section| section.starts_with("Field managers"));
+    assert_eq!(rows(section.unwrap()), managers);
+}
+
+#[test]
 fn every_field_of_a_policy_is_documented() {
     let definition = serde_json::to_value(PvcAutoscaler::crd()).unwrap();
     let spec =

@@ -27,7 +27,7 @@ use crate::panics::caught;
 use crate::volume::{Fence, Growth, NodeKey, State, Use, VolumeError, VolumeId, Volumes};
 
 /// Field manager of the status, for the API server.
-pub(super) const WRITER: &str = "pliant-agent";
+pub(super) const WRITER: &str = "pliant-node-plugin";
 
 /// What panics and spans of it are under.
 const LOOP: &str = "volumerequests";
