@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
 
+mod conditions;
 mod reasons;
 mod repository;
 
@@ -207,6 +208,29 @@ fn every_reason_of_an_event_has_its_page() {
         assert_eq!(index.matches(&row).count(), 1, "{row}");
     }
     assert_eq!(index.matches("\n| [`").count(), there.len());
+}
+
+/// Rows of the tables of conditions: kind and type, and the reason that the row begins its last cell with.
+fn documented_conditions() -> conditions::Conditions {
+    let page = read("docs/src/reference/events.md");
+    let mut found = conditions::Conditions::new();
+    for section in page.split("\n### Conditions of a").skip(1) {
+        let section = section.split("\n#").next().unwrap();
+        let kind = section.lines().next().unwrap().trim_start_matches('n').trim();
+        for row in section.lines().filter(|line| line.starts_with("| `")) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let type_ = cells[1].trim_matches('`').to_owned();
+            let reasons = found.entry((kind.to_owned(), type_)).or_default();
+            let reason = cells[3].strip_prefix('`').and_then(|rest| rest.split_once('`'));
+            reasons.extend(reason.map(|(reason, _)| reason.to_owned()));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_conditions_of_each_kind_are_the_ones_of_the_code() {
+    assert_eq!(documented_conditions(), conditions::written());
 }
 
 #[test]

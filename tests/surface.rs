@@ -1,5 +1,6 @@
 //! One file lists all that people and programs can name, so that each change of it is a line of a diff.
 
+mod conditions;
 mod reasons;
 mod repository;
 
@@ -273,16 +274,14 @@ fn events() -> BTreeSet<String> {
     nodes.into_iter().chain(populators).chain(autoscalers).chain(of_any).collect()
 }
 
-/// Types and reasons of conditions have no enum: they are the CamelCase literals of these files.
+/// Types of conditions of each kind, and their reasons.
 fn conditions() -> BTreeSet<String> {
-    let files = ["api/condition.rs", "autoscaler/conditions.rs", "controllers/conditions.rs"];
-    let found = files.map(|file| in_quotes(&code(&Path::new("src").join(file))));
-    let is_word = |word: &String| {
-        word.starts_with(|c: char| c.is_ascii_uppercase())
-            && word.chars().all(|c| c.is_ascii_alphabetic())
-            && !["True", "False"].contains(&word.as_str())
-    };
-    found.concat().into_iter().filter(is_word).collect()
+    let mut found = BTreeSet::new();
+    for ((kind, type_), reasons) in conditions::all() {
+        found.extend(reasons.iter().map(|reason| format!("{kind} {type_} reason {reason}")));
+        found.insert(format!("{kind} {type_}"));
+    }
+    found
 }
 
 /// The variants of an enum without a list of them, by its text.
