@@ -50,8 +50,8 @@ const EXAMPLES: [Examples; 25] = [
     (
         "report",
         &[
-            ("Write a report to a file", "report --output report.yaml"),
-            ("Print a report with longer logs", "report --lines 1000"),
+            ("Write a report to a file", "report --output-file report.yaml"),
+            ("Print a report with longer logs", "report --tail 1000"),
         ],
     ),
     (

@@ -161,10 +161,10 @@ pub struct Explain {
 pub struct Report {
     /// Write the report, as YAML, to this file [default: -, standard output]
     #[arg(long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
+    pub output_file: Option<PathBuf>,
     /// Include this many of the last lines of each log
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
-    pub lines: u32,
+    pub tail: u32,
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterFlags,

@@ -339,10 +339,10 @@ pub fn tell(output: Output, findings: &[Finding]) -> Result<ExitCode> {
 /// `pliant report`.
 pub async fn report(args: &Report) -> Result<ExitCode> {
     let parts =
-        ask::report::report(&client_of(&args.cluster).await?, cli::program(), args.lines).await?;
+        ask::report::report(&client_of(&args.cluster).await?, cli::program(), args.tail).await?;
     let text = parts.iter().map(document).collect::<Result<String>>()?;
     let is_file = |file: &&PathBuf| file.as_os_str() != "-";
-    let Some(file) = args.output.as_ref().filter(is_file) else { return print(&text) };
+    let Some(file) = args.output_file.as_ref().filter(is_file) else { return print(&text) };
     let written = std::fs::write(file, &text);
     written.with_context(|| format!("failed to write {}", file.display()))?;
     line(&format!("{}: {} parts; read it before you send it", file.display(), parts.len()))

@@ -238,7 +238,7 @@ async fn what_is_recovered_and_reported_is_printed_as_documents() {
     let first: Value = serde_saphyr::from_str(text.split("---\n").nth(1).unwrap()).unwrap();
     assert_eq!((code, first["section"].as_str()), (Some(0), Some("report")), "{text}");
     let file = desk.place.path().join("report.yaml");
-    let (code, text, _) = desk.types(&["report", "--output", file.to_str().unwrap()]).await;
+    let (code, text, _) = desk.types(&["report", "--output-file", file.to_str().unwrap()]).await;
     assert_eq!(code, Some(0), "{text}");
     assert!(std::fs::read_to_string(file).unwrap().contains(&made));
 }
@@ -246,7 +246,7 @@ async fn what_is_recovered_and_reported_is_printed_as_documents() {
 #[tokio::test(start_paused = true)]
 async fn a_report_to_a_dash_is_standard_output_and_no_file() {
     let desk = Desk::new().await;
-    let mut command = desk.command(&cargo_bin("pliant"), &["report", "--output", "-"]);
+    let mut command = desk.command(&cargo_bin("pliant"), &["report", "--output-file", "-"]);
     command.current_dir(desk.place.path());
     let (code, text, errors) = said(command).await;
     assert_eq!((code, errors.as_str()), (Some(0), ""));
