@@ -155,9 +155,9 @@ pub struct ControllerRole {
     )]
     pub endpoint: SocketPath,
     /// Use this file system if neither the request nor the StorageClass names one
-    #[arg(long, value_name = "FS", env = "PLIANT_DEFAULT_FS", hide_env_values = true,
+    #[arg(long, value_name = "FSTYPE", env = "PLIANT_DEFAULT_FSTYPE", hide_env_values = true,
         default_value_t = FsKind::Ext4)]
-    pub default_fs: FsKind,
+    pub default_fstype: FsKind,
     /// Metrics and logs.
     #[command(flatten)]
     pub tell: TellFlags,
@@ -244,8 +244,8 @@ pub struct MachineFlags {
 
     /// Use this file system if neither the request nor the StorageClass names one [ext4, xfs, btrfs, ext3 or
     /// ext2; default: ext4]
-    #[arg(long, value_name = "FS", env = "PLIANT_DEFAULT_FS", hide_env_values = true)]
-    default_fs: Option<FsKind>,
+    #[arg(long, value_name = "FSTYPE", env = "PLIANT_DEFAULT_FSTYPE", hide_env_values = true)]
+    default_fstype: Option<FsKind>,
 
     /// Limit the number of volumes of this node; 0 reports no limit [default: 0]
     #[arg(long, value_name = "COUNT", env = "PLIANT_MAX_VOLUMES", hide_env_values = true,
@@ -296,7 +296,7 @@ impl From<MachineFlags> for Flags {
                 node_id: flags.node_id,
                 pools: Vec::new(),
                 filesystem_expansion: flags.filesystem_expansion,
-                default_fs: flags.default_fs,
+                default_fstype: flags.default_fstype,
                 max_volumes: flags.max_volumes,
                 state_dir: flags.state_dir,
                 metrics_address: flags.metrics_address,
@@ -321,7 +321,7 @@ pub struct SelfTest {
     #[arg(long, value_name = "NAME")]
     pub pool: Option<PoolName>,
     /// Test this file system: ext4, xfs, btrfs, ext3, ext2, or block for a raw block volume; repeatable
-    #[arg(long = "fs", value_name = "FS", default_values = ["ext4", "xfs", "btrfs", "block"], value_parser = mode)]
+    #[arg(long = "fstype", value_name = "FSTYPE", default_values = ["ext4", "xfs", "btrfs", "block"], value_parser = mode)]
     pub modes: Vec<Mode>,
     /// Create volumes of this size, such as 320Mi
     #[arg(long, value_name = "SIZE", default_value = "320Mi", value_parser = size)]

@@ -33,7 +33,7 @@ pub struct Settings {
     /// Plugin that expands the file system of a volume.
     pub filesystem_expansion: FilesystemExpansion,
     /// The file system where neither request nor class names one.
-    pub default_fs: FsKind,
+    pub default_fstype: FsKind,
     /// Maximum number of volumes on the node; 0: the caller decides.
     pub max_volumes: u32,
     /// Directory for lvm.conf, device links and locks of this driver.
@@ -141,8 +141,8 @@ pub struct Layer {
     pub pools: Vec<PoolLayer>,
     /// `filesystem-expansion`.
     pub filesystem_expansion: Option<FilesystemExpansion>,
-    /// `default-fs`.
-    pub default_fs: Option<FsKind>,
+    /// `default-fstype`.
+    pub default_fstype: Option<FsKind>,
     /// `max-volumes`.
     pub max_volumes: Option<u32>,
     /// `state-dir`.

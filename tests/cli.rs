@@ -387,7 +387,7 @@ fn a_value_of_the_wrong_shape_is_answered_with_a_right_one() {
         (["standalone", "--metrics-address=9808"], "write 127.0.0.1:9808"),
         (["standalone", "--metrics-address=:9808"], "write 127.0.0.1:9808"),
         (["standalone", "--max-volumes=many"], "`many` is not a count: write a whole number"),
-        (["self-test", "--fs=zfs"], "use ext4, xfs, btrfs, ext3, ext2 or block"),
+        (["self-test", "--fstype=zfs"], "use ext4, xfs, btrfs, ext3, ext2 or block"),
         (["self-test", "--size=0"], "the size must be above 0, such as 320Mi"),
         (["self-test", "--expand-to=0"], "the size must be above 0, such as 320Mi"),
     ] {

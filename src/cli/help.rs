@@ -121,7 +121,7 @@ const EXAMPLES: [Examples; 25] = [
             ("Test all file systems and raw block volumes", "self-test"),
             (
                 "Test one file system on a small disk",
-                "self-test --fs ext4 --size 64Mi --expand-to 96Mi",
+                "self-test --fstype ext4 --size 64Mi --expand-to 96Mi",
             ),
         ],
     ),

@@ -13,7 +13,7 @@ use crate::volume::{FsKind, PoolName};
 
 impl Settings {
     /// The file system where neither request nor class names one.
-    pub const DEFAULT_FS: FsKind = FsKind::Ext4;
+    pub const DEFAULT_FSTYPE: FsKind = FsKind::Ext4;
     /// Default path of the socket.
     pub const DEFAULT_ENDPOINT: &'static str = "unix:///run/pliant/csi.sock";
     /// Default directory for lvm.conf, device links and locks of this driver.
@@ -64,7 +64,7 @@ impl Settings {
                 .filesystem_expansion
                 .or(file.filesystem_expansion)
                 .unwrap_or_default(),
-            default_fs: over.default_fs.or(file.default_fs).unwrap_or(Self::DEFAULT_FS),
+            default_fstype: over.default_fstype.or(file.default_fstype).unwrap_or(Self::DEFAULT_FSTYPE),
             max_volumes: over.max_volumes.or(file.max_volumes).unwrap_or_default(),
             metrics_address: over.metrics_address.or(file.metrics_address).map(|at| at.0),
             wipe_rate: over.wipe_rate.or(file.wipe_rate).map(|rate| rate.0),

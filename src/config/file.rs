@@ -41,7 +41,7 @@ fn layer(mut top: Section<'_>) -> Layer {
         node_id: top.take("node-id", text),
         pools: top.tables("pools", pool),
         filesystem_expansion: top.take("filesystem-expansion", text),
-        default_fs: top.take("default-fs", text),
+        default_fstype: top.take("default-fstype", text),
         max_volumes: top.take("max-volumes", number),
         state_dir: top.take("state-dir", text),
         metrics_address: top.take("metrics-address", text),

@@ -9,7 +9,7 @@ impl fmt::Display for Settings {
         text(f, "node-id", &self.node)?;
         text(f, "endpoint", &self.endpoint)?;
         text(f, "filesystem-expansion", &self.filesystem_expansion)?;
-        text(f, "default-fs", &self.default_fs)?;
+        text(f, "default-fstype", &self.default_fstype)?;
         writeln!(f, "max-volumes = {}", self.max_volumes)?;
         text(f, "state-dir", &self.state_dir)?;
         if let Some(address) = self.metrics_address {

@@ -24,7 +24,7 @@ fn settings(words: &[&str], text: &str) -> Settings {
 const WHOLE: &str = r#"node-id = "alpha"
 endpoint = "unix:///run/other/csi.sock"
 filesystem-expansion = "node"
-default-fs = "xfs"
+default-fstype = "xfs"
 max-volumes = 16
 state-dir = "/run/other"
 metrics-address = "127.0.0.1:9808"
@@ -54,7 +54,7 @@ fn yaml_says_the_same() {
 node-id: alpha
 endpoint: unix:///run/other/csi.sock
 filesystem-expansion: node
-default-fs: xfs
+default-fstype: xfs
 max-volumes: 16
 state-dir: /run/other
 metrics-address: 127.0.0.1:9808
@@ -85,7 +85,7 @@ fn two_flags_are_enough() {
     let expected = r#"node-id = "alpha"
 endpoint = "unix:///run/pliant/csi.sock"
 filesystem-expansion = "controller"
-default-fs = "ext4"
+default-fstype = "ext4"
 max-volumes = 0
 state-dir = "/run/pliant"
 wipe-timeout = "20s"
@@ -105,7 +105,7 @@ fn flags_lie_over_the_file() {
         "--node-id=beta",
         "--endpoint=/run/x.sock",
         "--filesystem-expansion=controller",
-        "--default-fs=btrfs",
+        "--default-fstype=btrfs",
         "--max-volumes=1",
         "--state-dir=/run/x",
         "--metrics-address=[::1]:1",
@@ -123,7 +123,7 @@ fn flags_lie_over_the_file() {
     let expected = r#"node-id = "beta"
 endpoint = "unix:///run/x.sock"
 filesystem-expansion = "controller"
-default-fs = "btrfs"
+default-fstype = "btrfs"
 max-volumes = 1
 state-dir = "/run/x"
 metrics-address = "[::1]:1"
@@ -157,7 +157,7 @@ fn every_error_is_told_with_its_line_and_key() {
     let text = r#"nodeid = "alpha"
 endpoint = "tcp://127.0.0.1:1"
 filesystem-expansion = "agent"
-default-fs = "ntfs"
+default-fstype = "ntfs"
 max-volumes = -1
 state-dir = 'run'
 metrics-address = "localhost"
@@ -180,7 +180,7 @@ standby-disks = [{ device = "sdb", wipe-existing = "yes" }, { wipe-existing = tr
         "pliant.toml:1: nodeid: unknown key; did you mean `node-id`?
 pliant.toml:2: endpoint: `tcp://127.0.0.1:1` is not a socket: write unix:// and an absolute path, such as unix:///run/pliant/csi.sock
 pliant.toml:3: filesystem-expansion: `agent` is not a component that expands file systems: use controller or node
-pliant.toml:4: default-fs: `ntfs` is not a supported file system: use ext4, xfs, btrfs, ext3 or ext2
+pliant.toml:4: default-fstype: `ntfs` is not a supported file system: use ext4, xfs, btrfs, ext3 or ext2
 pliant.toml:5: max-volumes: -1 is not between 0 and 4294967295
 pliant.toml:6: state-dir: `run` cannot be the state directory: write an absolute path of A-Z, a-z, 0-9, ., _ and -, such as /run/pliant
 pliant.toml:7: metrics-address: `localhost` is not an IP address and a port: write 127.0.0.1:9808 for this host only, or 0.0.0.0:9808 for all addresses
@@ -216,7 +216,7 @@ fn yaml_errors_have_lines_too() {
         (
             "zebra: 1\nnode-id: a\n",
             "c.yml:1: zebra: unknown key; known keys are endpoint, node-id, pools, filesystem-expansion, \
-             default-fs, max-volumes, state-dir, metrics-address, wipe-rate, wipe-timeout, \
+             default-fstype, max-volumes, state-dir, metrics-address, wipe-rate, wipe-timeout, \
              log-format, log-level",
         ),
     ];

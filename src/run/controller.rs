@@ -42,7 +42,7 @@ pub async fn serve(role: ControllerRole) -> Result<()> {
             )
         })
     };
-    let defaults = Defaults { fs: role.default_fs, ..Defaults::default() };
+    let defaults = Defaults { fs: role.default_fstype, ..Defaults::default() };
     let busy = Busy::new();
     let services = Services {
         identity: Identity,

@@ -30,7 +30,7 @@ pub async fn serve(settings: Settings) -> Result<()> {
         bail!("nothing to serve: {reason}");
     }
     let (busy, leaving) = (Busy::new(), node.clone());
-    let defaults = Defaults { fs: settings.default_fs, ..Defaults::default() };
+    let defaults = Defaults { fs: settings.default_fstype, ..Defaults::default() };
     let services = Services {
         identity: Identity,
         controller: Some(Controller::new(node.clone(), busy.clone(), defaults)),
