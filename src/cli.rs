@@ -248,9 +248,9 @@ pub struct MachineFlags {
     default_fstype: Option<FsKind>,
 
     /// Limit the number of volumes of this node; 0 reports no limit [default: 0]
-    #[arg(long, value_name = "COUNT", env = "PLIANT_MAX_VOLUMES", hide_env_values = true,
+    #[arg(long, value_name = "COUNT", env = "PLIANT_MAX_VOLUMES_PER_NODE", hide_env_values = true,
         value_parser = count)]
-    max_volumes: Option<u32>,
+    max_volumes_per_node: Option<u32>,
 
     /// Store lvm.conf and device links of the driver in this directory; it may be lost at a reboot
     /// [default: /run/pliant]
@@ -297,7 +297,7 @@ impl From<MachineFlags> for Flags {
                 pools: Vec::new(),
                 filesystem_expansion: flags.filesystem_expansion,
                 default_fstype: flags.default_fstype,
-                max_volumes: flags.max_volumes,
+                max_volumes_per_node: flags.max_volumes_per_node,
                 state_dir: flags.state_dir,
                 metrics_address: flags.metrics_address,
                 wipe_rate: flags.wipe_rate,

@@ -35,7 +35,7 @@ pub struct Settings {
     /// The file system where neither request nor class names one.
     pub default_fstype: FsKind,
     /// Maximum number of volumes on the node; 0: the caller decides.
-    pub max_volumes: u32,
+    pub max_volumes_per_node: u32,
     /// Directory for lvm.conf, device links and locks of this driver.
     pub state_dir: StateDir,
     /// Address of the metrics endpoint; `None`: no endpoint.
@@ -143,8 +143,8 @@ pub struct Layer {
     pub filesystem_expansion: Option<FilesystemExpansion>,
     /// `default-fstype`.
     pub default_fstype: Option<FsKind>,
-    /// `max-volumes`.
-    pub max_volumes: Option<u32>,
+    /// `max-volumes-per-node`.
+    pub max_volumes_per_node: Option<u32>,
     /// `state-dir`.
     pub state_dir: Option<StateDir>,
     /// `metrics-address`.

@@ -96,7 +96,7 @@ pub struct NodeSettings {
     /// Its short stable hash, derived from the name.
     pub key: NodeKey,
     /// Maximum number of volumes; 0: the caller decides.
-    pub max_volumes: u32,
+    pub max_volumes_per_node: u32,
     /// True if only the node step expands file systems, and not the growth of a volume.
     pub two_step: bool,
     /// True if the caller enforces read-only access to raw block volumes. A read-only bind mount
@@ -125,7 +125,10 @@ fn device_node(number: DeviceNumber) -> PathBuf {
 impl Node {
     /// Returns the information about the node, from memory.
     pub fn info(&self) -> NodeInfo {
-        NodeInfo { name: self.settings.name.clone(), max_volumes: self.settings.max_volumes }
+        NodeInfo {
+            name: self.settings.name.clone(),
+            max_volumes_per_node: self.settings.max_volumes_per_node,
+        }
     }
 
     /// Ends all waits for a wipe, since the process is about to exit: the callers get the progress

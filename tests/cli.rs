@@ -335,10 +335,10 @@ fn check_config_prints_what_is_in_effect_and_takes_it_back() {
 #[test]
 fn check_config_tells_every_error_and_fails() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("pliant.toml"), "node = \"a\"\nmax-volumes = \"x\"\n").unwrap();
+    std::fs::write(dir.path().join("pliant.toml"), "node = \"a\"\nmax-volumes-per-node = \"x\"\n").unwrap();
     let mut command = pliant(&["check-config", "pliant.toml"]);
     let expected = "pliant.toml:1: node: unknown key; did you mean `node-id`?\npliant.toml:2: \
-                    max-volumes: expected a number, found the string `x`\n";
+                    max-volumes-per-node: expected a number, found the string `x`\n";
     let (code, out, errors) = said(command.current_dir(dir.path()));
     assert_eq!((code, out.as_str(), errors.as_str()), (Some(1), "", expected));
 }
@@ -386,7 +386,10 @@ fn a_value_of_the_wrong_shape_is_answered_with_a_right_one() {
     for (args, words) in [
         (["standalone", "--metrics-address=9808"], "write 127.0.0.1:9808"),
         (["standalone", "--metrics-address=:9808"], "write 127.0.0.1:9808"),
-        (["standalone", "--max-volumes=many"], "`many` is not a count: write a whole number"),
+        (
+            ["standalone", "--max-volumes-per-node=many"],
+            "`many` is not a count: write a whole number",
+        ),
         (["self-test", "--fstype=zfs"], "use ext4, xfs, btrfs, ext3, ext2 or block"),
         (["self-test", "--size=0"], "the size must be above 0, such as 320Mi"),
         (["self-test", "--expand-to=0"], "the size must be above 0, such as 320Mi"),

@@ -64,8 +64,14 @@ impl Settings {
                 .filesystem_expansion
                 .or(file.filesystem_expansion)
                 .unwrap_or_default(),
-            default_fstype: over.default_fstype.or(file.default_fstype).unwrap_or(Self::DEFAULT_FSTYPE),
-            max_volumes: over.max_volumes.or(file.max_volumes).unwrap_or_default(),
+            default_fstype: over
+                .default_fstype
+                .or(file.default_fstype)
+                .unwrap_or(Self::DEFAULT_FSTYPE),
+            max_volumes_per_node: over
+                .max_volumes_per_node
+                .or(file.max_volumes_per_node)
+                .unwrap_or_default(),
             metrics_address: over.metrics_address.or(file.metrics_address).map(|at| at.0),
             wipe_rate: over.wipe_rate.or(file.wipe_rate).map(|rate| rate.0),
             wipe_timeout: over

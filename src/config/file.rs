@@ -42,7 +42,7 @@ fn layer(mut top: Section<'_>) -> Layer {
         pools: top.tables("pools", pool),
         filesystem_expansion: top.take("filesystem-expansion", text),
         default_fstype: top.take("default-fstype", text),
-        max_volumes: top.take("max-volumes", number),
+        max_volumes_per_node: top.take("max-volumes-per-node", number),
         state_dir: top.take("state-dir", text),
         metrics_address: top.take("metrics-address", text),
         wipe_rate: top.take("wipe-rate", text_or_number),

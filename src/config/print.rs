@@ -10,7 +10,7 @@ impl fmt::Display for Settings {
         text(f, "endpoint", &self.endpoint)?;
         text(f, "filesystem-expansion", &self.filesystem_expansion)?;
         text(f, "default-fstype", &self.default_fstype)?;
-        writeln!(f, "max-volumes = {}", self.max_volumes)?;
+        writeln!(f, "max-volumes-per-node = {}", self.max_volumes_per_node)?;
         text(f, "state-dir", &self.state_dir)?;
         if let Some(address) = self.metrics_address {
             text(f, "metrics-address", &address)?;

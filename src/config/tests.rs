@@ -25,7 +25,7 @@ const WHOLE: &str = r#"node-id = "alpha"
 endpoint = "unix:///run/other/csi.sock"
 filesystem-expansion = "node"
 default-fstype = "xfs"
-max-volumes = 16
+max-volumes-per-node = 16
 state-dir = "/run/other"
 metrics-address = "127.0.0.1:9808"
 wipe-rate = "100Mi"
@@ -55,7 +55,7 @@ node-id: alpha
 endpoint: unix:///run/other/csi.sock
 filesystem-expansion: node
 default-fstype: xfs
-max-volumes: 16
+max-volumes-per-node: 16
 state-dir: /run/other
 metrics-address: 127.0.0.1:9808
 wipe-rate: 100Mi
@@ -86,7 +86,7 @@ fn two_flags_are_enough() {
 endpoint = "unix:///run/pliant/csi.sock"
 filesystem-expansion = "controller"
 default-fstype = "ext4"
-max-volumes = 0
+max-volumes-per-node = 0
 state-dir = "/run/pliant"
 wipe-timeout = "20s"
 log-format = "text"
@@ -106,7 +106,7 @@ fn flags_lie_over_the_file() {
         "--endpoint=/run/x.sock",
         "--filesystem-expansion=controller",
         "--default-fstype=btrfs",
-        "--max-volumes=1",
+        "--max-volumes-per-node=1",
         "--state-dir=/run/x",
         "--metrics-address=[::1]:1",
         "--wipe-rate=1Ki",
@@ -124,7 +124,7 @@ fn flags_lie_over_the_file() {
 endpoint = "unix:///run/x.sock"
 filesystem-expansion = "controller"
 default-fstype = "btrfs"
-max-volumes = 1
+max-volumes-per-node = 1
 state-dir = "/run/x"
 metrics-address = "[::1]:1"
 wipe-rate = "1Ki"
@@ -158,7 +158,7 @@ fn every_error_is_told_with_its_line_and_key() {
 endpoint = "tcp://127.0.0.1:1"
 filesystem-expansion = "agent"
 default-fstype = "ntfs"
-max-volumes = -1
+max-volumes-per-node = -1
 state-dir = 'run'
 metrics-address = "localhost"
 wipe-rate = 0
@@ -181,7 +181,7 @@ standby-disks = [{ device = "sdb", wipe-existing = "yes" }, { wipe-existing = tr
 pliant.toml:2: endpoint: `tcp://127.0.0.1:1` is not a socket: write unix:// and an absolute path, such as unix:///run/pliant/csi.sock
 pliant.toml:3: filesystem-expansion: `agent` is not a component that expands file systems: use controller or node
 pliant.toml:4: default-fstype: `ntfs` is not a supported file system: use ext4, xfs, btrfs, ext3 or ext2
-pliant.toml:5: max-volumes: -1 is not between 0 and 4294967295
+pliant.toml:5: max-volumes-per-node: -1 is not between 0 and 4294967295
 pliant.toml:6: state-dir: `run` cannot be the state directory: write an absolute path of A-Z, a-z, 0-9, ., _ and -, such as /run/pliant
 pliant.toml:7: metrics-address: `localhost` is not an IP address and a port: write 127.0.0.1:9808 for this host only, or 0.0.0.0:9808 for all addresses
 pliant.toml:8: wipe-rate: a rate of 0 would never finish: leave it out for no limit
@@ -209,14 +209,14 @@ fn yaml_errors_have_lines_too() {
         ),
         ("node-id: 12\n", "c.yml:1: node-id: expected a quoted string, found the number 12"),
         (
-            "node-id: alpha\nmax-volumes: 1.5\n",
-            "c.yml:2: max-volumes: expected a number, found a number with a fraction",
+            "node-id: alpha\nmax-volumes-per-node: 1.5\n",
+            "c.yml:2: max-volumes-per-node: expected a number, found a number with a fraction",
         ),
         ("- a\n", "c.yml:1: expected a table with keys, found a list"),
         (
             "zebra: 1\nnode-id: a\n",
             "c.yml:1: zebra: unknown key; known keys are endpoint, node-id, pools, filesystem-expansion, \
-             default-fstype, max-volumes, state-dir, metrics-address, wipe-rate, wipe-timeout, \
+             default-fstype, max-volumes-per-node, state-dir, metrics-address, wipe-rate, wipe-timeout, \
              log-format, log-level",
         ),
     ];

@@ -247,7 +247,7 @@ pub(super) fn storage_health(ailments: &[PoolAilment]) -> pb::NodeGetStorageHeal
 pub(super) fn node_info(info: NodeInfo) -> pb::NodeGetInfoResponse {
     pb::NodeGetInfoResponse {
         accessible_topology: Some(topology(&info.name)),
-        max_volumes_per_node: info.max_volumes.into(),
+        max_volumes_per_node: info.max_volumes_per_node.into(),
         node_id: info.name,
     }
 }
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_node_says_how_many_volumes_it_takes() {
-        let told = node_info(NodeInfo { name: "alpha".to_owned(), max_volumes: 16 });
+        let told = node_info(NodeInfo { name: "alpha".to_owned(), max_volumes_per_node: 16 });
         assert_eq!((told.node_id.as_str(), told.max_volumes_per_node), ("alpha", 16));
         assert_eq!(told.accessible_topology, Some(topology("alpha")));
     }

@@ -141,7 +141,7 @@ fn node_settings(settings: &Settings) -> NodeSettings {
     NodeSettings {
         name: settings.node.as_str().to_owned(),
         key: NodeKey::of(settings.node.as_str()),
-        max_volumes: settings.max_volumes,
+        max_volumes_per_node: settings.max_volumes_per_node,
         two_step: settings.filesystem_expansion == FilesystemExpansion::Node,
         guarded_devices: false,
         wipe_rate: settings.wipe_rate,

@@ -11,7 +11,7 @@ pub fn node_settings(name: &str) -> NodeSettings {
     NodeSettings {
         name: name.to_owned(),
         key: NodeKey::of(name),
-        max_volumes: 0,
+        max_volumes_per_node: 0,
         two_step: false,
         guarded_devices: false,
         wipe_rate: None,

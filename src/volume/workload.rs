@@ -11,7 +11,7 @@ pub struct NodeInfo {
     /// The node's name.
     pub name: String,
     /// Maximum number of volumes; 0: the caller decides.
-    pub max_volumes: u32,
+    pub max_volumes_per_node: u32,
 }
 
 /// A volume to be staged: activated, formatted once, mounted, grown to its device.
