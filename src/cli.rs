@@ -121,11 +121,11 @@ pub struct NodeRole {
     #[arg(
         long,
         value_name = "SOCKET",
-        env = "PLIANT_REGISTRATION",
+        env = "PLIANT_REGISTRATION_SOCKET",
         hide_env_values = true,
         default_value = "/var/lib/kubelet/plugins_registry/node@lvm.csi.pliant.io-reg.sock"
     )]
-    pub registration: SocketPath,
+    pub registration_socket: SocketPath,
     /// Leave registration to another process, such as node-driver-registrar
     #[arg(long, env = "PLIANT_NO_REGISTRATION")]
     pub no_registration: bool,

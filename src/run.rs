@@ -62,7 +62,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
             let flags = args.settings.into();
             match Settings::read(flags, args.config.as_deref(), PoolsFrom::Cluster) {
                 Ok(settings) => {
-                    let registration = (!args.no_registration).then_some(args.registration);
+                    let registration = (!args.no_registration).then_some(args.registration_socket);
                     on_this_machine("node", &settings, |settings| {
                         let rules = args.udev_rules_dir.as_deref();
                         node::serve(settings, registration, args.volume_stats_interval.0, rules)
