@@ -236,7 +236,7 @@ fn cannot(address: &Address, proxy: Option<&Proxy>, error: ureq::Error) -> CopyE
             return CopyError::Refused(format!(
                 "{address} does not resolve to a public address: archives are fetched only from \
                  public addresses and from those that the administrator allows \
-                 (operator.allowedArchiveCidrs)"
+                 (populator.allowedArchiveCIDRs)"
             ));
         }
         _ if is_unknown_authority(&error) => {

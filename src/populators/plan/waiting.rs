@@ -57,7 +57,7 @@ fn pull_secrets(pod: &Pod, reason: &str) -> String {
     let names: Vec<&str> = secrets.map(|one| one.name.as_str()).collect();
     if names.is_empty() {
         return format!(
-            "; if its registry requires a password: neither the value operator.populatorImagePullSecrets nor \
+            "; if its registry requires a password: neither the value populator.imagePullSecrets nor \
              ServiceAccount default of namespace {namespace} names a Secret with one"
         );
     }
