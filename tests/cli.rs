@@ -335,7 +335,8 @@ fn check_config_prints_what_is_in_effect_and_takes_it_back() {
 #[test]
 fn check_config_tells_every_error_and_fails() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("pliant.toml"), "node = \"a\"\nmax-volumes-per-node = \"x\"\n").unwrap();
+    std::fs::write(dir.path().join("pliant.toml"), "node = \"a\"\nmax-volumes-per-node = \"x\"\n")
+        .unwrap();
     let mut command = pliant(&["check-config", "pliant.toml"]);
     let expected = "pliant.toml:1: node: unknown key; did you mean `node-id`?\npliant.toml:2: \
                     max-volumes-per-node: expected a number, found the string `x`\n";

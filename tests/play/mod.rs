@@ -500,7 +500,7 @@ fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
             play.reads.insert(uid, source(api, play, pod));
             play.contents.insert(pv, Content::Half);
             let log = "{\"bytes\":536870912,\"of\":1073741824,\"rate\":1048576,\"left\":512}\n";
-            let place = format!("{}/{}/fill", pod.namespace().unwrap(), pod.name_any());
+            let place = format!("{}/{}/populator", pod.namespace().unwrap(), pod.name_any());
             api.put_log(&place, log);
             put_phase(api, pod, "Running", &Value::Null);
         }

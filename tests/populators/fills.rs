@@ -213,7 +213,7 @@ async fn progress_is_told_every_few_seconds_and_no_more_often() {
     let pod = fill_pods(&world.api).remove(0).name_any();
     for second in 1..=60 {
         let line = json!({"bytes": (512 << 20) + second, "bytesTotal": 1 << 30});
-        world.api.put_log(&format!("shop/{pod}/fill"), &format!("{line}\n"));
+        world.api.put_log(&format!("shop/{pod}/populator"), &format!("{line}\n"));
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     let writes = world.api.writes();
