@@ -48,7 +48,8 @@ pub const MOST_RETAINED: usize = 16;
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Ready")].status"#
     ),
-    printcolumn(name = "Claims", type_ = "string", json_path = ".status.claims"),
+    printcolumn(name = "Ready Claims", type_ = "integer", json_path = ".status.readyClaimCount"),
+    printcolumn(name = "Claims", type_ = "integer", json_path = ".status.claimCount"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
@@ -283,10 +284,14 @@ pub struct PvcAutoscalerStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub workload: Option<String>,
-    /// Number of claims that match the desired state, of all claims, such as `2/3`.
+    /// Number of claims that the workload has or is to get.
     #[serde(default)]
-    #[schemars(length(max = 32))]
-    pub claims: String,
+    #[schemars(range(min = 0))]
+    pub claim_count: i32,
+    /// Number of those claims that match the desired state.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub ready_claim_count: i32,
     /// Current phase: `Waiting`, `InSync` (all claims match), `Growing`, `Shrinking`, `Swapping`, `DryRun` (something
     /// would be changed if the mode were `Enforce`) or `Failed`. Default: `Waiting`.
     #[serde(default)]
@@ -307,7 +312,8 @@ pub struct PvcAutoscalerStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
-    /// Conditions. `Ready`: all claims match the desired state. `Stalled`: a problem prevents that until someone acts.
+    /// Conditions. `Ready`: all claims match the desired state. `Reconciling`: a change is in progress, or waits for
+    /// something that comes without anyone's help. `Stalled`: a problem prevents the change until someone acts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 16),
@@ -324,6 +330,11 @@ pub struct PvcAutoscalerStatus {
 }
 
 impl PvcAutoscalerStatus {
+    /// Returns how many of the claims match the desired state, for people: `2/3`.
+    pub fn ready_claims(&self) -> String {
+        format!("{}/{}", self.ready_claim_count, self.claim_count)
+    }
+
     /// What is told of the pod with this ordinal.
     pub fn of(&self, ordinal: i32) -> Option<&OrdinalStatus> {
         self.ordinals.iter().find(|one| one.ordinal == ordinal)

@@ -51,8 +51,10 @@ pub struct Plan {
     pub is_observed: bool,
     /// Phase of the PvcAutoscaler.
     pub phase: AutoscalerPhase,
-    /// Number of claims that are up to date, of all.
-    pub claims: String,
+    /// Number of claims.
+    pub claim_count: i32,
+    /// Number of claims that are up to date.
+    pub ready_claim_count: i32,
     /// Progress of the operation.
     pub progress: Option<String>,
     /// Next action.
@@ -386,7 +388,8 @@ pub(super) fn plan_of(around: &Around, autoscaler: &PvcAutoscaler) -> Plan {
         is_observed: autoscaler.metadata.generation.unwrap_or_default()
             == status.observed_generation,
         phase: status.phase,
-        claims: status.claims,
+        claim_count: status.claim_count,
+        ready_claim_count: status.ready_claim_count,
         progress: status.progress,
         next: status.next,
         reason: status.reason,

@@ -2,14 +2,20 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use super::reason::AutoscalerReason;
 use crate::api::{AutoscalerPhase, Judged, PvcAutoscalerStatus, READY};
 
-/// Something prevents the claims from reaching the desired state.
+/// A change is in progress, or waits for what comes without anyone's help.
+const RECONCILING: &str = "Reconciling";
+
+/// Something prevents the claims from reaching the desired state until someone acts. Tools that wait for a rollout by
+/// kstatus give up on it.
 const STALLED: &str = "Stalled";
 
 /// Returns the conditions of a status; an unchanged condition retains its time.
 pub(super) fn conditions(status: &PvcAutoscalerStatus, now: &Time) -> Vec<Condition> {
-    let judged = [(READY, ready(status)), (STALLED, stalled(status))];
+    let judged =
+        [(READY, ready(status)), (RECONCILING, reconciling(status)), (STALLED, stalled(status))];
     let told = judged.into_iter().map(|(kind, judged)| Condition {
         observed_generation: Some(status.observed_generation),
         ..judged.condition(kind, &status.conditions, now)
@@ -19,30 +25,47 @@ pub(super) fn conditions(status: &PvcAutoscalerStatus, now: &Time) -> Vec<Condit
 
 fn ready(status: &PvcAutoscalerStatus) -> Judged {
     if status.phase == AutoscalerPhase::InSync {
-        let message = format!("{} claims match the template", status.claims);
+        let message = format!("{} claims match the template", status.ready_claims());
         return Judged { is_so: true, reason: "InSync".to_owned(), message };
     }
     let phase = format!("{:?}", status.phase);
     let told = [&status.progress, &status.message, &status.next].into_iter().flatten().next();
     let message = told.cloned().unwrap_or_else(|| {
-        format!("{} claims match the template, the others do not yet", status.claims)
+        format!("{} claims match the template, the others do not yet", status.ready_claims())
     });
     Judged { is_so: false, reason: phase, message }
 }
 
+fn reconciling(status: &PvcAutoscalerStatus) -> Judged {
+    let rests = matches!(status.phase, AutoscalerPhase::InSync | AutoscalerPhase::DryRun);
+    if rests || needs_action(status) {
+        let message = "nothing is in progress".to_owned();
+        return Judged { is_so: false, reason: "NotReconciling".to_owned(), message };
+    }
+    let Judged { reason, message, .. } = ready(status);
+    Judged { is_so: true, reason: status.reason.clone().unwrap_or(reason), message }
+}
+
 fn stalled(status: &PvcAutoscalerStatus) -> Judged {
-    match (&status.reason, &status.message) {
-        (Some(reason), message) => Judged {
+    match &status.reason {
+        Some(reason) if needs_action(status) => Judged {
             is_so: true,
             reason: reason.clone(),
-            message: message.clone().unwrap_or_default(),
+            message: status.message.clone().unwrap_or_default(),
         },
-        (None, _) => Judged {
+        _ => Judged {
             is_so: false,
             reason: "NotStalled".to_owned(),
             message: "nothing prevents the claims from reaching the desired state".to_owned(),
         },
     }
+}
+
+/// Returns true if a status has a reason that only a person can end, or one that is not known here.
+fn needs_action(status: &PvcAutoscalerStatus) -> bool {
+    let Some(told) = &status.reason else { return false };
+    let known = AutoscalerReason::ALL.into_iter().find(|reason| reason.to_string() == *told);
+    known.is_none_or(AutoscalerReason::needs_action)
 }
 
 #[cfg(test)]
@@ -64,9 +87,11 @@ mod tests {
         let told = |text: &str| Some(text.to_owned());
         let free =
             "Stalled=False NotStalled: nothing prevents the claims from reaching the desired state";
+        let rests = "Reconciling=False NotReconciling: nothing is in progress";
         let settled = PvcAutoscalerStatus {
             phase: AutoscalerPhase::InSync,
-            claims: "3/3".to_owned(),
+            claim_count: 3,
+            ready_claim_count: 3,
             ..PvcAutoscalerStatus::default()
         };
         let grows = PvcAutoscalerStatus {
@@ -81,17 +106,51 @@ mod tests {
             next: told("pod db-0 is stopped"),
             ..settled.clone()
         };
-        for (status, ready, stalled) in [
-            (settled, "Ready=True InSync: 3/3 claims match the template", free),
-            (grows, "Ready=False Growing: claim data-db-0 grows from 1Gi to 2Gi", free),
+        let lacks = PvcAutoscalerStatus {
+            reason: told("InsufficientCapacity"),
+            message: told("1Gi is missing"),
+            ..waits.clone()
+        };
+        let would = PvcAutoscalerStatus { phase: AutoscalerPhase::DryRun, ..grows.clone() };
+        let foreign = PvcAutoscalerStatus { reason: told("OfAnotherVersion"), ..lacks.clone() };
+        for (status, expected) in [
+            (settled, ["Ready=True InSync: 3/3 claims match the template", rests, free]),
+            (
+                grows,
+                [
+                    "Ready=False Growing: claim data-db-0 grows from 1Gi to 2Gi",
+                    "Reconciling=True Growing: claim data-db-0 grows from 1Gi to 2Gi",
+                    free,
+                ],
+            ),
             (
                 waits,
-                "Ready=False Waiting: pod db-1 is not ready",
-                "Stalled=True PodNotReady: pod db-1 is not ready",
+                [
+                    "Ready=False Waiting: pod db-1 is not ready",
+                    "Reconciling=True PodNotReady: pod db-1 is not ready",
+                    free,
+                ],
+            ),
+            (
+                lacks,
+                [
+                    "Ready=False Waiting: 1Gi is missing",
+                    rests,
+                    "Stalled=True InsufficientCapacity: 1Gi is missing",
+                ],
+            ),
+            (would, ["Ready=False DryRun: claim data-db-0 grows from 1Gi to 2Gi", rests, free]),
+            (
+                foreign,
+                [
+                    "Ready=False Waiting: 1Gi is missing",
+                    rests,
+                    "Stalled=True OfAnotherVersion: 1Gi is missing",
+                ],
             ),
         ] {
             let told: Vec<String> = conditions(&status, &at(1)).iter().map(short).collect();
-            assert_eq!(told, [ready, stalled]);
+            assert_eq!(told, expected);
         }
     }
 
@@ -100,11 +159,11 @@ mod tests {
         let mut status = PvcAutoscalerStatus { observed_generation: 1, ..Default::default() };
         status.conditions = conditions(&status, &at(1));
         status.observed_generation = 2;
-        status.reason = Some("StorageClassNotFound".to_owned());
+        status.reason = Some("InsufficientCapacity".to_owned());
         status.conditions = conditions(&status, &at(2));
         let times: Vec<i64> =
             status.conditions.iter().map(|one| one.last_transition_time.0.as_second()).collect();
-        assert_eq!(times, [1, 2]);
+        assert_eq!(times, [1, 2, 2]);
         assert!(status.conditions.iter().all(|one| one.observed_generation == Some(2)));
         assert_eq!(conditions(&status, &at(3)), status.conditions, "again changes nothing");
     }

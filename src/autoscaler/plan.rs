@@ -452,7 +452,8 @@ fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
     status.workload = Some(bounded(&seen.autoscaler.spec.workload().to_string()));
     let wanted = seen.workload.as_ref().map_or(0, |set| set.ordinals().len());
     let settled = status.ordinals.iter().filter(|one| is_settled(seen, one)).count();
-    status.claims = format!("{settled}/{wanted}");
+    status.ready_claim_count = i32::try_from(settled).unwrap_or(i32::MAX);
+    status.claim_count = i32::try_from(wanted).unwrap_or(i32::MAX);
     let progress = says.iter().find_map(|one| one.progress.clone());
     status.progress = progress.map(|text| text.chars().take(LONGEST_PROGRESS).collect());
     status.next = says.iter().find_map(|one| one.next.clone()).map(|text| bounded(&text));

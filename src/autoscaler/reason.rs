@@ -145,7 +145,58 @@ impl AutoscalerReason {
         AutoscalerReason::WorkloadNotFound,
     ];
 
-    /// Returns true if a person has to act: the event type is `Warning`.
+    /// Returns true if no change is made until a person acts: the condition `Stalled` is true. What ends without that,
+    /// such as a pod that is not ready or an object that the next command creates, is only waited for.
+    pub fn needs_action(self) -> bool {
+        match self {
+            AutoscalerReason::AmbiguousClaimName
+            | AutoscalerReason::ClaimConflict
+            | AutoscalerReason::ClaimForbidden
+            | AutoscalerReason::SwapUnsupported
+            | AutoscalerReason::ClaimsNotFound
+            | AutoscalerReason::StorageClassTopologyMismatch
+            | AutoscalerReason::ClockSkew
+            | AutoscalerReason::PopulatorCreationError
+            | AutoscalerReason::ExpansionFailed
+            | AutoscalerReason::InsufficientCapacity
+            | AutoscalerReason::ExceedsQuota
+            | AutoscalerReason::ClaimLarger
+            | AutoscalerReason::InvalidSize
+            | AutoscalerReason::ShrinkFailed
+            | AutoscalerReason::RolledBack
+            | AutoscalerReason::SwapAborted
+            | AutoscalerReason::SwapFailed
+            | AutoscalerReason::InvalidStatus
+            | AutoscalerReason::TooManyRetainedClaims
+            | AutoscalerReason::TooManyReplicas
+            | AutoscalerReason::VolumeRetained
+            | AutoscalerReason::VolumeSuperseded
+            | AutoscalerReason::VolumeModeMismatch
+            | AutoscalerReason::ClaimNamePolicyMismatch => true,
+            AutoscalerReason::AutoscaleExpand
+            | AutoscalerReason::AutoscaleShrink
+            | AutoscalerReason::StorageClassNotFound
+            | AutoscalerReason::PopulatorPodPending
+            | AutoscalerReason::PopulatorRescheduled
+            | AutoscalerReason::PopulatorRetrying
+            | AutoscalerReason::PodNotReady
+            | AutoscalerReason::NodeUnavailable
+            | AutoscalerReason::EvictionBlocked
+            | AutoscalerReason::ClaimInUse
+            | AutoscalerReason::SwapSucceeded
+            | AutoscalerReason::ShrinkSucceeded
+            | AutoscalerReason::ShrinkPending
+            | AutoscalerReason::RebindPending
+            | AutoscalerReason::RollbackPending
+            | AutoscalerReason::SwapStarted
+            | AutoscalerReason::StaleUsageMetrics
+            | AutoscalerReason::VolumeNotFenced
+            | AutoscalerReason::WebhookNotReady
+            | AutoscalerReason::WorkloadNotFound => false,
+        }
+    }
+
+    /// Returns true if a person should know: the event type is `Warning`.
     pub fn is_warning(self) -> bool {
         !matches!(
             self,

@@ -338,7 +338,7 @@ fn a_swap_is_given_up_for_a_person_and_nothing_else_is_done() {
                 (&before.active_claim, before.generation)
             );
             assert_eq!((after.swap.clone(), after.retained_claims.len()), (None, 1));
-            assert_eq!(world.status().claims, "0/1", "it is not as the template has it");
+            assert_eq!(world.status().ready_claims(), "0/1", "it is not as the template has it");
             world.write();
             assert_eq!(world.left(), Vec::<String>::new());
             assert_eq!((world.told("SwapAborted"), world.told("SwapFailed")), (1, 0));

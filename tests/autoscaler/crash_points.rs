@@ -228,7 +228,7 @@ impl Case {
             let generation = there.and_then(|one| one.metadata.generation).unwrap_or_default();
             let status = world.status();
             let claims = format!("{0}/{0}", self.pods());
-            let is_whole = phase != AutoscalerPhase::InSync || status.claims == claims;
+            let is_whole = phase != AutoscalerPhase::InSync || status.ready_claims() == claims;
             if (status.phase, status.observed_generation) == (phase, generation) && is_whole {
                 break;
             }

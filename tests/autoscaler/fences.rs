@@ -399,7 +399,7 @@ fn a_volume_that_is_superseded_by_none_that_is_known_is_reported_and_can_be_reop
         world.until("it is told", is_told).await;
         world.rest().await;
         assert_eq!(world.play().fences[&volume], superseded(7, false));
-        assert_eq!(world.status().claims, "0/1", "its pod cannot have it");
+        assert_eq!(world.status().ready_claims(), "0/1", "its pod cannot have it");
         let reopen =
             |generation: i64| json!({"reopen": [{"ordinal": 0, "generation": generation}]});
         world.want("4Gi", "hdd", &reopen(6));

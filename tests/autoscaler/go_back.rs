@@ -218,7 +218,7 @@ fn without_what_was_before_nothing_is_stopped() {
             .await;
         world.rest().await;
         assert_eq!((world.pod("nginx-0"), world.ordinal(0).generation), (pod, 1));
-        assert_eq!(world.status().claims, "0/1", "it waits");
+        assert_eq!(world.status().ready_claims(), "0/1", "it waits");
         // Another number is of no swap.
         world.want("2Gi", "ssd", &back(7));
         world.settled("1/1").await;

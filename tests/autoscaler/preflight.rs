@@ -233,7 +233,7 @@ fn a_swap_waits_until_the_pod_may_be_stopped() {
         world.want("2Gi", "hdd", &json!({}));
         waits_for(&world, "EvictionBlocked", "PodDisruptionBudget web allows no disruption now")
             .await;
-        assert_eq!(world.status().claims, "0/1", "it is larger than the template has it");
+        assert_eq!(world.status().ready_claims(), "0/1", "it is larger than the template has it");
         budget(&world, 1);
         world.settled("1/1").await;
         world.write();

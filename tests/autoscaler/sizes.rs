@@ -135,7 +135,10 @@ fn a_claim_of_a_part_of_a_gibibyte_grows_by_itself() {
         claim.status.as_mut().unwrap().capacity = object(size);
         world.api.put(&claim);
         world.rest().await;
-        assert_eq!((world.status().claims, world.ordinal(0).generation), ("1/1".to_owned(), 0));
+        assert_eq!(
+            (world.status().ready_claims(), world.ordinal(0).generation),
+            ("1/1".to_owned(), 0)
+        );
         world.fill(0, 85, 0);
         until(&world, "it grows", |one| one.autoscaled_size.is_some()).await;
         world.rest().await;

@@ -100,7 +100,7 @@ fn the_pod_of_a_deployment_is_stopped_by_hand_where_its_volume_needs_that() {
         let message = world.status().message.unwrap_or_default();
         assert!(message.contains("stop pod web-x"), "{message}");
         assert!(message.contains("`kubectl scale deployment web --replicas=0`"), "{message}");
-        assert_eq!(world.status().claims, "0/1", "it is larger than the template has it");
+        assert_eq!(world.status().ready_claims(), "0/1", "it is larger than the template has it");
         world.api.delete::<Pod>(&format!("{SHOP}/web-x"));
         world.settled("1/1").await;
         assert_eq!(world.size("files"), "2Gi");
@@ -156,7 +156,7 @@ fn claims_are_found_by_the_labels_of_pods_and_by_their_names() {
         world.api.delete::<Pod>(&format!("{SHOP}/a"));
         world.api.delete::<Pod>(&format!("{SHOP}/c"));
         world.labelled("c", "kafka", "data-c");
-        world.until("it is found", |status| status.claims == "3/3").await;
+        world.until("it is found", |status| status.ready_claims() == "3/3").await;
         world.rest().await;
         assert_eq!(world.size("data-c"), "6Gi");
         let claims = world.status().ordinals.into_iter().map(|one| one.active_claim);

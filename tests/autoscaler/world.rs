@@ -258,7 +258,7 @@ impl World {
         self.until(&format!("{claims} are settled"), |status| {
             status.observed_generation == generation
                 && status.phase == AutoscalerPhase::InSync
-                && status.claims == claims
+                && status.ready_claims() == claims
         })
         .await;
         self.rest().await;

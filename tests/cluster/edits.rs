@@ -26,7 +26,7 @@ async fn desk() -> Desk {
             "metadata": {"name": "data"},
             "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast",
                      "resources": {"requests": {"storage": "8Gi"}}}}},
-        "status": {"observedGeneration": 1, "phase": "InSync", "claims": "1/1",
+        "status": {"observedGeneration": 1, "phase": "InSync", "claimCount": 1, "readyClaimCount": 1,
                    "ordinals": [{"ordinal": 0, "activeClaim": "data-db-0"}]},
     })));
     desk

@@ -173,7 +173,7 @@ impl World {
     pub async fn settled(&self, claims: &str) -> PvcAutoscalerStatus {
         let status = self
             .until_status(&format!("has {claims} claims settled"), |status| {
-                status.phase == AutoscalerPhase::InSync && status.claims == claims
+                status.phase == AutoscalerPhase::InSync && status.ready_claims() == claims
             })
             .await;
         self.until::<StatefulSet>("db", "is ready", |set| {

@@ -47,7 +47,7 @@ impl World {
     async fn both_settled(&self) {
         for name in VOLUMES {
             self.until_status_of(name, "has both claims settled", |status| {
-                status.phase == AutoscalerPhase::InSync && status.claims == "2/2"
+                status.phase == AutoscalerPhase::InSync && status.ready_claims() == "2/2"
             })
             .await;
         }

@@ -56,7 +56,7 @@ fn the_claim_of_a_deployment_is_grown_and_shrunk_under_its_pod() {
         world.deployment().await;
         world.autoscaler(&class, "300Mi", of_web()).await;
         let settled = |status: &PvcAutoscalerStatus| {
-            status.phase == AutoscalerPhase::InSync && status.claims == "1/1"
+            status.phase == AutoscalerPhase::InSync && status.ready_claims() == "1/1"
         };
         world.until_status("has its claim", settled).await;
         let pod = world.only_pod().await;

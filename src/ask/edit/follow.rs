@@ -101,9 +101,11 @@ pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> News {
     let says = says.unwrap_or_default();
     match status.phase {
         AutoscalerPhase::Waiting if is_back(&status) => {
-            News::Done(format!("claims      {} as before", status.claims))
+            News::Done(format!("claims      {} as before", status.ready_claims()))
         }
-        AutoscalerPhase::InSync => News::Done(format!("claims      {} up to date", status.claims)),
+        AutoscalerPhase::InSync => {
+            News::Done(format!("claims      {} up to date", status.ready_claims()))
+        }
         AutoscalerPhase::Failed if !goes_on(autoscaler) => {
             News::Stopped(status.message.unwrap_or(says))
         }

@@ -6,7 +6,7 @@ use super::follow::{News, news};
 use super::*;
 use crate::ask::plan::tests::{around, autoscaler, claim, swapping, typed};
 
-const IDLE: &str = r#"{"phase": "InSync", "claims": "2/2", "ordinals": [
+const IDLE: &str = r#"{"phase": "InSync", "claimCount": 2, "readyClaimCount": 2, "ordinals": [
     {"ordinal": 0, "activeClaim": "data-db-0"},
     {"ordinal": 1, "activeClaim": "data-db-1", "autoscaledSize": {"size": "8Gi", "templateSize": "6Gi"}}]}"#;
 
@@ -229,7 +229,7 @@ fn an_edit_is_followed_from_the_moment_the_operator_has_seen_it() {
     let said = |status| news(&autoscaler(json!({}), status), 3);
     assert_eq!(said(json!({"observedGeneration": 2, "phase": "InSync"})), News::None);
     assert_eq!(
-        said(json!({"phase": "InSync", "claims": "2/2"})),
+        said(json!({"phase": "InSync", "claimCount": 2, "readyClaimCount": 2})),
         News::Done("claims      2/2 up to date".to_owned())
     );
     assert_eq!(
@@ -248,7 +248,7 @@ fn an_edit_is_followed_from_the_moment_the_operator_has_seen_it() {
 fn what_a_roll_back_leaves_behind_is_told() {
     let mut swapped = seen();
     let old = json!({"claim": "data-db-0-0a1b2", "uid": "u", "usedTime": "2026-11-01T10:00:00Z"});
-    let status = json!({"phase": "InSync", "claims": "2/2", "ordinals": [
+    let status = json!({"phase": "InSync", "claimCount": 2, "readyClaimCount": 2, "ordinals": [
         {"ordinal": 0, "activeClaim": "data-db-0", "generation": 3, "retainedClaims": [old],
          "lastSwap": {"claim": "data-db-0", "completionTime": "2026-11-01T10:00:00Z"}},
         {"ordinal": 1, "activeClaim": "data-db-1"}]});
@@ -289,7 +289,7 @@ fn swapping_at(phase: &str) -> Seen {
     let swap = json!({"phase": phase, "claim": "data-db-1-0c0de", "generation": 7,
                       "summary": "8Gi → 6Gi", "podStopTime": "2026-11-01T10:00:00Z"});
     let retained = json!([{"claim": "data-db-1-0a1b2", "uid": "v"}]);
-    let status = json!({"phase": "Swapping", "claims": "1/2", "observedGeneration": 7, "ordinals": [
+    let status = json!({"phase": "Swapping", "claimCount": 2, "readyClaimCount": 1, "observedGeneration": 7, "ordinals": [
         {"ordinal": 0, "activeClaim": "data-db-0", "generation": 3, "retainedClaims": [old]},
         {"ordinal": 1, "activeClaim": "data-db-1", "generation": 1, "swap": swap,
          "retainedClaims": retained}]});

@@ -42,8 +42,11 @@ pub fn resource_names(plans: &[Plan]) -> String {
 /// Headline of a plan: the workload and the phase.
 fn head(plan: &Plan) -> String {
     // Of an edit that was not seen yet it is not known how many are.
-    let is_known = plan.is_observed && !plan.claims.is_empty();
-    let claims = if is_known { format!(", {} up to date", plan.claims) } else { String::new() };
+    let claims = if plan.is_observed && plan.claim_count > 0 {
+        format!(", {}/{} up to date", plan.ready_claim_count, plan.claim_count)
+    } else {
+        String::new()
+    };
     let mut head = format!(
         "{}/{} manages the claims of {}: {:?}{claims}.",
         plan.namespace, plan.name, plan.workload, plan.phase
@@ -191,6 +194,7 @@ pub fn claims_of(
     let mut rows = vec![head.map(str::to_owned)];
     rows.extend(autoscalers.iter().map(|one| {
         let status = one.status.clone().unwrap_or_default();
+        let counted = status.ready_claims();
         let decided = decision(one);
         let says = status.message.or(status.progress).or(status.next).or(decided);
         let template = &one.spec.volume_claim_template.spec;
@@ -199,7 +203,7 @@ pub fn claims_of(
             one.namespace().unwrap_or_default(),
             one.name_any(),
             one.spec.workload().to_string(),
-            status.claims,
+            counted,
             of_class(
                 template.resources.requests.storage.to_string(),
                 template.storage_class_name.as_ref(),

@@ -48,7 +48,7 @@ pub fn swapping() -> PvcAutoscaler {
                       "progress": "62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left"});
     let old = json!({"claim": "data-db-2", "uid": "u", "usedTime": "2026-11-24T10:00:00Z"});
     let status = json!({
-        "phase": "Swapping", "claims": "1/3",
+        "phase": "Swapping", "claimCount": 3, "readyClaimCount": 1,
         "progress": "pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left",
         "next": "pod db-0 is stopped, its claim data-db-0 is copied to a new one (8Gi → 2Gi, class hdd → \
                  ssd) and kept for 7d",
@@ -117,7 +117,7 @@ fn a_rollout_under_way_is_told_pod_by_pod() {
 #[test]
 fn what_holds_a_plan_back_stands_beside_it() {
     let status = json!({
-        "observedGeneration": 2, "phase": "DryRun", "claims": "0/1", "reason": "StorageClassNotFound",
+        "observedGeneration": 2, "phase": "DryRun", "claimCount": 1, "readyClaimCount": 0, "reason": "StorageClassNotFound",
         "message": "there is no StorageClass ssd: create it, or choose one of `kubectl get storageclass`",
         "ordinals": [{"ordinal": 0, "activeClaim": "data-db-0"}],
     });
@@ -149,7 +149,8 @@ fn sizing() -> PvcAutoscaler {
     let shrink = json!({"minSize": "1Gi", "maintenanceWindow": {"start": "01:00", "end": "05:00", "days": ["Sat", "Sun"]}});
     let policy = json!({"growBy": "10Gi", "growBeforeFull": "6h", "maxStep": "20Gi", "maxSize": "1Ti",
                         "shrink": shrink});
-    let status = json!({"phase": "InSync", "claims": "3/3", "ordinals": ordinals});
+    let status =
+        json!({"phase": "InSync", "claimCount": 3, "readyClaimCount": 3, "ordinals": ordinals});
     let template = json!({"metadata": {"name": "data"}, "spec": {
         "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}});
     autoscaler(json!({"autoscale": policy, "volumeClaimTemplate": template}), status)
@@ -224,7 +225,7 @@ fn the_volume_of_a_claim_is_the_one_with_its_id() {
 fn a_swap_that_waits_says_why_beside_how_far_it_is() {
     let swap = json!({"phase": "FinalCopy", "claim": "new", "generation": 3, "summary": "8Gi → 2Gi",
                       "progress": "62 %", "message": "its node does not respond"});
-    let status = json!({"phase": "Swapping", "claims": "0/1", "ordinals": [
+    let status = json!({"phase": "Swapping", "claimCount": 1, "readyClaimCount": 0, "ordinals": [
         {"ordinal": 0, "activeClaim": "data-db-0", "generation": 0, "swap": swap}]});
     let text = said(&around(autoscaler(json!({}), status)), true);
     assert!(text.contains("8Gi → 2Gi; 62 %; its node does not respond"), "{text}");

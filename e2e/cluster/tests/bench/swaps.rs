@@ -262,7 +262,7 @@ async fn make(world: &World, workloads: Workloads) -> f64 {
         .await;
     let wanted = format!("{0}/{0}", workloads.replicas);
     let is_settled = |status: &PvcAutoscalerStatus| {
-        status.phase == AutoscalerPhase::InSync && status.claims == wanted
+        status.phase == AutoscalerPhase::InSync && status.ready_claims() == wanted
     };
     until_all(&world.api(), workloads.count, is_settled).await;
     took
