@@ -15,6 +15,7 @@ mod condition;
 mod dns_name;
 mod elder;
 mod filling;
+mod fs_type;
 mod gate;
 mod maintenance_window;
 #[allow(clippy::duplicated_attributes)] // As above.
@@ -39,6 +40,7 @@ mod workload;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
+use schemars::Schema;
 use serde_json::{Value, json};
 
 pub use archive::{ArchivePopulator, ArchivePopulatorSpec, ConfigMapRef};
@@ -51,12 +53,15 @@ pub(crate) use condition::{Judged, READY};
 pub use dns_name::{DnsName, NoDnsName};
 pub use elder::Rival;
 pub use filling::{Filling, FillingPhase, PopulatorStatus, PreCopy};
+pub use fs_type::FsType;
 pub use gate::{GATE, controlling_stateful_set, holds_at_gate, is_gated, ordinal_of};
 pub use maintenance_window::{MaintenanceWindow, TimeOfDay, UtcOffset, Weekday, WindowError};
+#[cfg(any(test, feature = "testing"))]
+pub use node_storage::ready_condition;
 pub use node_storage::{
     DiskState, DiskStatus, GroupStatus, Health, INVENTORY_COMPLETE, LayoutRoom, NodeStorage,
-    NodeStorageSpec, NodeStorageStatus, PoolStatus as PoolOnNode, UsageBefore, VolumeHealthStatus,
-    VolumeOnNode, VolumeState, VolumeUsage, WorkStatus,
+    NodeStorageSpec, NodeStorageStatus, OperationStatus, OperationType, PoolStatus as PoolOnNode,
+    UsageBefore, VolumeHealthStatus, VolumeOnNode, VolumeState, VolumeUsage,
 };
 pub use pool::{PoolDisk, PoolNode, StoragePool, StoragePoolSpec, StoragePoolStatus};
 pub use pvc_autoscaler::{
@@ -105,6 +110,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
 fn as_the_server_keeps_it(definition: &CustomResourceDefinition) -> CustomResourceDefinition {
     let mut definition = json!(definition);
     tidy(&mut definition);
+    bound_conditions(&mut definition);
     definition["metadata"]["annotations"] = json!({DEFINITION_VERSION: env!("CARGO_PKG_VERSION")});
     serde_json::from_value(definition).expect("a definition")
 }
@@ -121,6 +127,47 @@ fn tidy(value: &mut Value) {
         Value::Array(values) => values.iter_mut().for_each(tidy),
         _ => {}
     }
+}
+
+/// Give each condition the limits that the API has in every definition of other projects: k8s-openapi has only the
+/// types of its fields.
+fn bound_conditions(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let is_condition = ["lastTransitionTime", "reason", "status", "type"]
+                .iter()
+                .all(|name| fields.contains_key(*name));
+            if is_condition {
+                limit(&mut fields["type"], &json!({"pattern": CONDITION_TYPE, "maxLength": 316}));
+                limit(&mut fields["status"], &json!({"enum": ["True", "False", "Unknown"]}));
+                let reason = json!({"pattern": REASON, "minLength": 1, "maxLength": 1024});
+                limit(&mut fields["reason"], &reason);
+                limit(&mut fields["message"], &json!({"maxLength": 32768}));
+                limit(&mut fields["observedGeneration"], &json!({"minimum": 0}));
+            }
+            fields.values_mut().for_each(bound_conditions);
+        }
+        Value::Array(values) => values.iter_mut().for_each(bound_conditions),
+        _ => {}
+    }
+}
+
+/// What the type of a condition may be.
+const CONDITION_TYPE: &str = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
+
+/// What the reason of a condition may be.
+const REASON: &str = "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$";
+
+/// Add limits to the schema of a field.
+fn limit(field: &mut Value, limits: &Value) {
+    if let (Value::Object(field), Value::Object(limits)) = (field, limits) {
+        field.extend(limits.clone());
+    }
+}
+
+/// Leave out the default of a field of a status: absent means that nobody has observed it yet.
+fn without_default(schema: &mut Schema) {
+    schema.remove("default");
 }
 
 /// A text whose only line breaks are those between paragraphs.

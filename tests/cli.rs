@@ -320,7 +320,7 @@ fn the_definitions_are_yaml_documents_that_kubectl_takes() {
 fn check_config_prints_what_is_in_effect_and_takes_it_back() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pliant.yaml");
-    std::fs::write(&file, "pools: [{name: fast, groups: [vg0]}]\n").unwrap();
+    std::fs::write(&file, "pools: [{name: fast, volume-groups: [vg0]}]\n").unwrap();
     let args = ["check-config", file.to_str().unwrap()];
     let (code, printed, errors) = said(pliant(&args).env("PLIANT_NODE_ID", "alpha"));
     assert_eq!((code, errors.as_str()), (Some(0), ""));

@@ -5,16 +5,23 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{FenceStatus, Quantity, UsageStatus, VolumeMode};
+#[cfg(any(test, feature = "testing"))]
+use crate::api::condition::Judged;
+use crate::api::condition::READY;
+use crate::api::{FenceStatus, FsType, Quantity, UsageStatus, VolumeMode, without_default};
 
 mod bounded;
 
-use bounded::OF_UNLISTED;
+use bounded::MOST_UNLISTED;
 
 /// The longest sentence, in characters.
 const LONGEST_SENTENCE: usize = 1024;
+/// The longest name of a pool, in characters.
+pub(super) const LONGEST_POOL: usize = 63;
 /// The longest version, in characters.
 const LONGEST_VERSION: usize = 64;
+/// The most conditions of a pool or a volume group.
+const MOST_CONDITIONS: usize = 4;
 /// The most planned actions of a pool.
 const MOST_LINES: usize = 64;
 /// The most pools and the most volume groups of a node.
@@ -69,7 +76,7 @@ pub const INVENTORY_COMPLETE: &str = "InventoryComplete";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStorageSpec {
-    /// Hash of the node's name, 8 characters, with which the ids of the node's volumes begin. Immutable.
+    /// Hash of the node's name, 8 characters, with which the handles of the node's volumes begin. Immutable.
     #[schemars(regex(pattern = r"^[a-z2-7]{8}$"), length(max = 8))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("nodeHash cannot change"))]
     pub node_hash: String,
@@ -79,9 +86,9 @@ pub struct NodeStorageSpec {
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStorageStatus {
-    /// Version of the node plugin, at most 64 characters.
+    /// Version of the node plugin, at most 64 characters. Absent until the node plugin has reported.
     #[serde(default)]
-    #[schemars(length(max = LONGEST_VERSION))]
+    #[schemars(length(max = LONGEST_VERSION), transform = without_default)]
     pub version: String,
     /// Version of LVM that the node plugin runs, such as `2.03.16`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,17 +98,23 @@ pub struct NodeStorageStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_VERSION))]
     pub kernel_version: Option<String>,
-    /// Total size of the volume groups of all pools.
+    /// Total size of the volume groups of all pools. Absent until the node plugin has reported.
     #[serde(default)]
+    #[schemars(transform = without_default)]
     pub capacity: Quantity,
-    /// Free space in the volume groups of all pools that new volumes and expansions can use.
+    /// Free space in the volume groups of all pools that new volumes and expansions can use. Absent until the node plugin
+    /// has reported.
     #[serde(default)]
+    #[schemars(transform = without_default)]
     pub available: Quantity,
     /// Number of volumes on the node, including those that `volumes` does not list.
     #[serde(default)]
+    #[schemars(range(min = 0))]
     pub volume_count: i32,
-    /// Worst health of the pools: `Healthy`, `Degraded` or `Unavailable`; at most `Degraded` while one pool is usable.
+    /// Worst health of the pools: `Healthy`, `Degraded` or `Unavailable`; at most `Degraded` while one pool is
+    /// usable. Absent until the node plugin has reported.
     #[serde(default)]
+    #[schemars(transform = without_default)]
     pub health: Health,
     /// Pools of this node, at most 256.
     #[serde(default)]
@@ -112,29 +125,36 @@ pub struct NodeStorageStatus {
     pub pools: Vec<PoolStatus>,
     /// Volume groups of the pools, at most 256.
     #[serde(default)]
-    #[schemars(length(max = MOST_GROUPS))]
+    #[schemars(
+        length(max = MOST_GROUPS),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
     pub volume_groups: Vec<GroupStatus>,
     /// Physical volumes of the volume groups, and standby disks; at most 1024.
     #[serde(default)]
-    #[schemars(length(max = MOST_DISKS))]
+    #[schemars(length(max = MOST_DISKS), extend("x-kubernetes-list-type" = "atomic"))]
     pub disks: Vec<DiskStatus>,
-    /// Volumes of the node in the order of their ids, at most 4096. `unlisted` names the others.
+    /// Volumes of the node in the order of their handles, at most 4096. `unlistedVolumes` names the others.
     #[serde(default)]
-    #[schemars(length(max = MOST_VOLUMES))]
+    #[schemars(length(max = MOST_VOLUMES), extend("x-kubernetes-list-type" = "atomic"))]
     pub volumes: Vec<VolumeOnNode>,
-    /// Volumes that `volumes` does not list because the object would become too large: of each the first twelve
-    /// characters after the hyphen of its id, separated by spaces.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    #[schemars(length(max = OF_UNLISTED))]
-    pub unlisted: String,
+    /// Volumes that `volumes` does not list because the object would become too large, at most 12603: of each the first
+    /// twelve characters after the hyphen of its handle.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = MOST_UNLISTED),
+        inner(regex(pattern = r"^[a-z2-7]{12}$"), length(max = 12)),
+        extend("x-kubernetes-list-type" = "atomic")
+    )]
+    pub unlisted_volumes: Vec<String>,
     /// Long operations that are running, such as erasing a deleted volume.
     #[serde(default)]
-    #[schemars(length(max = MOST_VOLUMES))]
-    pub work: Vec<WorkStatus>,
-    /// Usage of the mounted file systems, in the order of the volume ids. Each entry is updated when the usage changes
+    #[schemars(length(max = MOST_VOLUMES), extend("x-kubernetes-list-type" = "atomic"))]
+    pub operations: Vec<OperationStatus>,
+    /// Usage of the mounted file systems, in the order of the volume handles. Each entry is updated when the usage changes
     /// significantly. A file system that does not respond has no entry.
     #[serde(default)]
-    #[schemars(length(max = MOST_USAGES))]
+    #[schemars(length(max = MOST_USAGES), extend("x-kubernetes-list-type" = "atomic"))]
     pub usage: Vec<VolumeUsage>,
     /// Conditions of the node. `Ready`: volumes can be used. `PrerequisitesMet`: programs, kernel modules and rights
     /// are present. `DisksHealthy`: all disks respond. `InventoryComplete`: `volumes` lists all volumes.
@@ -206,7 +226,7 @@ impl Health {
 #[serde(rename_all = "camelCase")]
 pub struct PoolStatus {
     /// Name of the pool, which is that of its StoragePool.
-    #[schemars(length(max = 128))]
+    #[schemars(length(max = LONGEST_POOL))]
     pub name: String,
     /// True if a StoragePool defines the pool for this node. A pool without one stays listed while it has volumes.
     pub configured: bool,
@@ -220,27 +240,45 @@ pub struct PoolStatus {
     pub available: Quantity,
     /// Size of the largest volume that can be created now, for each layout.
     #[serde(default)]
-    #[schemars(length(max = 16))]
+    #[schemars(
+        length(max = 16),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["layout"])
+    )]
     pub maximum_volume_size: Vec<LayoutRoom>,
-    /// Extent size of the pool's volume groups: volume sizes are multiples of it.
+    /// Extent size of the pool's volume groups: volume sizes are multiples of it. Absent until the node plugin has
+    /// reported.
     #[serde(default)]
-    pub extent: Quantity,
+    #[schemars(transform = without_default)]
+    pub extent_size: Quantity,
     /// Number of volumes in the pool.
-    pub volumes: i32,
-    /// Health of the pool: `Healthy`, `Degraded` (usable, with a fault) or `Unavailable`. Default: `Healthy`.
-    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub volume_count: i32,
+    /// Health of the pool: `Healthy`, `Degraded` (usable, with a fault) or `Unavailable`. It summarizes the condition
+    /// `Ready`.
     pub health: Health,
-    /// Why the pool is not healthy, and the commands to run. Absent for a healthy pool.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_SENTENCE))]
-    pub message: Option<String>,
+    /// Condition `Ready` of the pool: true if its volumes can be used. Its reason and its message are those of the worst
+    /// fault, with the commands to run.
+    #[serde(default)]
+    #[schemars(
+        length(max = MOST_CONDITIONS),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
+    pub conditions: Vec<Condition>,
     /// Actions that `createVolumeGroups: true` in the StoragePool would start, in order; at most 64.
     #[serde(default)]
-    #[schemars(length(max = MOST_LINES), inner(length(max = LONGEST_SENTENCE)))]
+    #[schemars(
+        length(max = MOST_LINES),
+        inner(length(max = LONGEST_SENTENCE)),
+        extend("x-kubernetes-list-type" = "atomic")
+    )]
     pub planned_actions: Vec<String>,
     /// Disks that the node does not initialize, each with the reason and the commands to run; at most 64.
     #[serde(default)]
-    #[schemars(length(max = MOST_LINES), inner(length(max = LONGEST_SENTENCE)))]
+    #[schemars(
+        length(max = MOST_LINES),
+        inner(length(max = LONGEST_SENTENCE)),
+        extend("x-kubernetes-list-type" = "atomic")
+    )]
     pub rejected_disks: Vec<String>,
 }
 
@@ -252,6 +290,35 @@ impl PoolStatus {
             && self.rejected_disks.is_empty()
             && self.capacity == Quantity::default()
     }
+
+    /// Returns its condition `Ready`, if it is not healthy.
+    pub fn fault(&self) -> Option<&Condition> {
+        fault_of(self.health, &self.conditions)
+    }
+
+    /// Returns why it is not healthy, and the commands to run; nothing for a healthy one.
+    pub fn problem(&self) -> Option<&str> {
+        self.fault().map(|fault| fault.message.as_str())
+    }
+
+    /// Make it unhealthy for a reason.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn set_fault(&mut self, health: Health, reason: &str, message: &str) {
+        (self.health, self.conditions) = (health, vec![ready_condition(health, reason, message)]);
+    }
+}
+
+/// The condition `Ready` of what has this health, if it is not healthy.
+fn fault_of(health: Health, conditions: &[Condition]) -> Option<&Condition> {
+    conditions.iter().find(|one| health != Health::Healthy && one.type_ == READY)
+}
+
+/// The condition `Ready` of a pool or a volume group of this health.
+#[cfg(any(test, feature = "testing"))]
+pub fn ready_condition(health: Health, reason: &str, message: &str) -> Condition {
+    let is_so = health != Health::Unavailable;
+    let judged = Judged { is_so, reason: reason.to_owned(), message: message.to_owned() };
+    judged.condition(READY, &[], &Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH))
 }
 
 /// Size of the largest volume of one layout.
@@ -266,26 +333,41 @@ pub struct LayoutRoom {
 }
 
 /// A volume group of this node.
-#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GroupStatus {
     /// Name of the volume group.
     #[schemars(length(max = 128))]
     pub name: String,
     /// Name of the pool that uses the volume group.
-    #[schemars(length(max = 128))]
+    #[schemars(length(max = LONGEST_POOL))]
     pub pool: String,
     /// Size of the volume group: all of its extents.
     pub size: Quantity,
     /// Free space of the volume group: its extents that no logical volume uses.
     pub free: Quantity,
-    /// Health of the volume group: `Healthy`, `Degraded` (usable, with a fault) or `Unavailable`. Default: `Healthy`.
-    #[serde(default)]
+    /// Health of the volume group: `Healthy`, `Degraded` (usable, with a fault) or `Unavailable`. It summarizes the
+    /// condition `Ready`.
     pub health: Health,
-    /// Why the volume group is not healthy, and the commands to run. Absent for a healthy one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = LONGEST_SENTENCE))]
-    pub message: Option<String>,
+    /// Condition `Ready` of the volume group: true if its volumes can be used. Its message has the commands to run.
+    #[serde(default)]
+    #[schemars(
+        length(max = MOST_CONDITIONS),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
+    pub conditions: Vec<Condition>,
+}
+
+impl GroupStatus {
+    /// Returns its condition `Ready`, if it is not healthy.
+    pub fn fault(&self) -> Option<&Condition> {
+        fault_of(self.health, &self.conditions)
+    }
+
+    /// Returns why it is not healthy, and the commands to run; nothing for a healthy one.
+    pub fn problem(&self) -> Option<&str> {
+        self.fault().map(|fault| fault.message.as_str())
+    }
 }
 
 /// A disk of this node.
@@ -301,7 +383,7 @@ pub struct DiskStatus {
     /// Volume group of which the disk is a physical volume. Absent for other disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
-    pub group: Option<String>,
+    pub volume_group: Option<String>,
     /// State of the disk. `Used`: in a volume group. `Standby`: blank, and ready to extend a volume group. `Rejected`:
     /// named by a StoragePool, but not blank. `Missing`: not present.
     pub state: DiskState,
@@ -332,14 +414,14 @@ pub enum DiskState {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeOnNode {
-    /// Id of the volume, which is the CSI volume handle of its PersistentVolume.
+    /// CSI volume handle of the volume, which is that of its PersistentVolume.
     #[schemars(length(max = 35))]
-    pub id: String,
+    pub volume_handle: String,
     /// Name that the external provisioner gave, which is that of the volume's first PersistentVolume.
     #[schemars(length(max = 128))]
     pub name: String,
     /// Name of the pool that has the volume.
-    #[schemars(length(max = 128))]
+    #[schemars(length(max = LONGEST_POOL))]
     pub pool: String,
     /// Real size of the volume, in whole extents.
     pub size: Quantity,
@@ -347,10 +429,9 @@ pub struct VolumeOnNode {
     pub requested_size: Quantity,
     /// How the workload sees the volume: `Filesystem` or `Block`.
     pub volume_mode: VolumeMode,
-    /// File system of the volume: `ext4`, `xfs` or `btrfs`. Absent for `Block`.
+    /// File system of the volume: `ext2`, `ext3`, `ext4`, `xfs` or `btrfs`. Absent for `Block`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 16))]
-    pub fs_type: Option<String>,
+    pub fs_type: Option<FsType>,
     /// State of the volume. `Creating`: not yet erased, so not usable. `Ready`: usable. `Resizing`: the file system
     /// follows the logical volume. `Resized`: the last expansion has ended. `Deleting`: it is being erased.
     pub state: VolumeState,
@@ -363,14 +444,14 @@ pub struct VolumeOnNode {
     pub max_size: Option<Quantity>,
     /// Health of the volume as CSI reports it, at most 16 entries. Empty for a healthy volume.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
     pub health_statuses: Vec<VolumeHealthStatus>,
 }
 
 impl VolumeOnNode {
     /// Returns what the workload sees, in a word: the file system, or `block`.
     pub fn format(&self) -> &str {
-        self.fs_type.as_deref().unwrap_or("block")
+        self.fs_type.map_or("block", FsType::as_str)
     }
 }
 
@@ -408,9 +489,9 @@ impl std::fmt::Display for VolumeState {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeUsage {
-    /// Id of the volume that the sample is of.
+    /// CSI volume handle of the volume that the sample is of.
     #[schemars(length(max = 35))]
-    pub volume: String,
+    pub volume_handle: String,
     /// Time of this sample. While the entry exists, the file system responds and has nearly this usage.
     pub observed_time: Time,
     /// Usage of the file system at that time.
@@ -452,14 +533,34 @@ pub struct VolumeHealthStatus {
 /// A long operation on one volume.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct WorkStatus {
-    /// Id of the volume that is being changed.
+pub struct OperationStatus {
+    /// CSI volume handle of the volume that is being changed.
     #[schemars(length(max = 35))]
-    pub volume: String,
-    /// Name of the operation, such as `wiping`.
-    #[schemars(length(max = 32))]
-    pub what: String,
+    pub volume_handle: String,
+    /// Type of the operation. `Wipe`: the node erases a deleted volume.
+    pub r#type: OperationType,
     /// Progress of the operation, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
     #[schemars(length(max = 256))]
     pub progress: String,
+}
+
+/// Type of a long operation.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+pub enum OperationType {
+    /// The node erases a deleted volume.
+    Wipe,
+    /// A value of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
+}
+
+impl OperationType {
+    /// Returns the words for it in a sentence about a volume.
+    pub const fn words(self) -> &'static str {
+        match self {
+            OperationType::Wipe => "wiping",
+            OperationType::Unknown => "an operation that this version does not know, on",
+        }
+    }
 }

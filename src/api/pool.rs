@@ -9,6 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::Quantity;
 use crate::api::quantity::as_written;
+use crate::api::swap::LONGEST_SENTENCE;
+
+/// The most nodes of a pool in its status; Kubernetes supports no more.
+pub(super) const MOST_NODES: usize = 5000;
+
+/// The most planned actions, and rejected disks, of a node in the status of a pool.
+pub(super) const MOST_LINES: usize = 64;
 
 /// Volume groups of some nodes, under one name that StorageClasses use.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
@@ -22,6 +29,7 @@ use crate::api::quantity::as_written;
     doc = "Volume groups of selected nodes, under the name that the `pool` parameter of a StorageClass uses. The status shows what each node would do with the disks before anything is written to them.",
     status = "StoragePoolStatus",
     derive = "PartialEq",
+    validation = Rule::new("self.metadata.name.size() <= 63 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message("the name of a StoragePool has 1 to 63 lower-case letters, digits and hyphens, with a letter or digit at both ends: volumes carry it as a label"),
     printcolumn(
         name = "Ready",
         type_ = "string",
@@ -30,30 +38,57 @@ use crate::api::quantity::as_written;
     printcolumn(name = "Capacity", type_ = "string", json_path = ".status.capacity"),
     printcolumn(name = "Available", type_ = "string", json_path = ".status.available"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.ready", priority = "1"),
-    printcolumn(name = "Message", type_ = "string", json_path = ".status.message", priority = "1")
+    printcolumn(
+        name = "Ready-Nodes",
+        type_ = "integer",
+        json_path = ".status.readyNodeCount",
+        priority = "1"
+    ),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodeCount", priority = "1"),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].message"#,
+        priority = "1"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new(
-    "size(self.groups) + size(self.disks) > 0"
-).message("name at least one of groups (existing volume groups) and disks (to create volume groups on)"))]
+    "size(self.volumeGroups) + size(self.disks) > 0"
+).message("name at least one of volumeGroups (existing volume groups) and disks (to create volume groups on)"))]
+#[x_kube(validation = Rule::new(
+    "self.disks.all(disk, !self.standbyDisks.exists(standby, standby.device == disk.device))"
+).message("a device is either in disks or in standbyDisks"))]
 pub struct StoragePoolSpec {
     /// Labels of the nodes that have the pool, at most 16. Default: empty, which selects every node.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 16))]
     pub node_selector: BTreeMap<String, String>,
-    /// Names of existing volume groups that the pool uses, at most 64. A node without a group of that name is skipped.
+    /// Names of existing volume groups that the pool uses, at most 64. A node without a volume group of that name is skipped.
     #[serde(default)]
-    #[schemars(length(max = 64), inner(length(min = 1, max = 127)))]
-    pub groups: Vec<String>,
+    #[schemars(
+        length(max = 64),
+        inner(length(min = 1, max = 127), regex(pattern = r"^[a-zA-Z0-9+_.][a-zA-Z0-9+_.-]*$")),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    #[x_kube(validation = Rule::new(
+        "self.all(group, group != '.' && group != '..')"
+    ).message("LVM takes neither . nor .. as the name of a volume group"))]
+    pub volume_groups: Vec<String>,
     /// Disks on each of which the node creates a volume group, if `createVolumeGroups` is true; at most 64. Use device
     /// paths that persist over a reboot, such as those in /dev/disk/by-id.
     #[serde(default)]
-    #[schemars(length(max = 64))]
+    #[schemars(
+        length(max = 64),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["device"])
+    )]
     pub disks: Vec<PoolDisk>,
     /// Blank disks that extend a volume group when a new volume or an expansion needs more free space; at most 64.
     #[serde(default)]
-    #[schemars(length(max = 64))]
+    #[schemars(
+        length(max = 64),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["device"])
+    )]
     pub standby_disks: Vec<PoolDisk>,
     /// True if the nodes may initialize the disks. Default: false; the nodes then only report in `plannedActions` what
     /// they would do.
@@ -87,26 +122,32 @@ pub struct StoragePoolStatus {
     pub observed_generation: i64,
     /// Number of nodes on which the pool is usable.
     #[serde(default)]
-    pub ready: i32,
+    #[schemars(range(min = 0))]
+    pub ready_node_count: i32,
+    /// Number of nodes that `nodeSelector` selects.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub node_count: i32,
     /// Total size of the pool's volume groups on all nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Quantity>,
     /// Free space in the pool's volume groups on all nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available: Option<Quantity>,
-    /// Most important problem of the pool, such as a rejected disk. Absent without one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// Condition `Ready`: true if the pool is usable on all nodes that it selects.
+    /// Condition `Ready`: true if the pool is usable on all nodes that it selects. Its message is the most important
+    /// problem of the pool, such as a rejected disk.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = 16),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
     )]
     pub conditions: Vec<Condition>,
-    /// Planned actions and rejected disks of each node that the pool selects.
+    /// Planned actions and rejected disks of each node that the pool selects, at most 5000 nodes.
     #[serde(default)]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["node"]))]
+    #[schemars(
+        length(max = MOST_NODES),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"])
+    )]
     pub nodes: Vec<PoolNode>,
 }
 
@@ -115,11 +156,22 @@ pub struct StoragePoolStatus {
 #[serde(rename_all = "camelCase")]
 pub struct PoolNode {
     /// Name of the node that reports this.
-    pub node: String,
-    /// Actions that `createVolumeGroups: true` would start on the node, in order.
+    #[schemars(length(max = 253))]
+    pub name: String,
+    /// Actions that `createVolumeGroups: true` would start on the node, in order; at most 64.
     #[serde(default)]
+    #[schemars(
+        length(max = MOST_LINES),
+        inner(length(max = LONGEST_SENTENCE)),
+        extend("x-kubernetes-list-type" = "atomic")
+    )]
     pub planned_actions: Vec<String>,
-    /// Disks that the node does not initialize, each with the reason and the commands to run.
+    /// Disks that the node does not initialize, each with the reason and the commands to run; at most 64.
     #[serde(default)]
+    #[schemars(
+        length(max = MOST_LINES),
+        inner(length(max = LONGEST_SENTENCE)),
+        extend("x-kubernetes-list-type" = "atomic")
+    )]
     pub rejected_disks: Vec<String>,
 }

@@ -1,5 +1,6 @@
 //! Statuses that the API server takes: one that it refuses stops all that is done for its object.
 
+use super::pool::{MOST_LINES, MOST_NODES};
 use super::swap::LONGEST_SENTENCE;
 use super::{
     Filling, InPlace, OrdinalStatus, PvcAutoscalerStatus, StoragePoolStatus, Swap, VolumeOnNode,
@@ -87,13 +88,15 @@ impl Filling {
 }
 
 impl StoragePoolStatus {
-    /// Cut what all nodes say of a pool to what one object may have. No node is left out: an agent makes of a pool
-    /// what is for the nodes that are listed. The records of the nodes have all of it.
+    /// Cut what all nodes say of a pool to what one object may have. No node is left out of as many as Kubernetes
+    /// supports: an agent makes of a pool what is for the nodes that are listed. The records of the nodes have all of it.
     pub fn bound(&mut self) {
-        cut(&mut self.message, LONGEST_SENTENCE);
+        self.nodes.truncate(MOST_NODES);
         let mut left = MOST_OF_NODES;
         for node in &mut self.nodes {
             for lines in [&mut node.rejected_disks, &mut node.planned_actions] {
+                lines.truncate(MOST_LINES);
+                cut(lines.iter_mut(), LONGEST_SENTENCE);
                 lines.retain(|line| {
                     let rest = left.checked_sub(line.len());
                     left = rest.unwrap_or(0); // What comes after it is left out, too.

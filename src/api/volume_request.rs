@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::api::{Quantity, VolumeMode, VolumeOnNode};
+use crate::api::{FsType, Quantity, VolumeMode, VolumeOnNode};
 
 /// One operation on one volume of one node: written by the controller, executed by the node plugin, and
 /// deleted soon after it has ended. It describes an operation, not a volume: a volume that does not change has none.
 ///
-/// Its name consists of the operation and the volume id, so a repeated call joins the operation that is running.
+/// Its name consists of the operation and the volume handle, so a repeated call joins the operation that is running.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[kube(
     group = "pliant.io",
@@ -23,9 +23,9 @@ use crate::api::{Quantity, VolumeMode, VolumeOnNode};
     doc = "One operation on one volume of one node. The controller writes it, the node plugin executes it, and the controller deletes it soon after it has ended.",
     status = "VolumeRequestStatus",
     derive = "PartialEq",
-    selectable = ".spec.node",
+    selectable = ".spec.nodeName",
     selectable = ".status.phase",
-    printcolumn(name = "Node", type_ = "string", json_path = ".spec.node"),
+    printcolumn(name = "Node", type_ = "string", json_path = ".spec.nodeName"),
     printcolumn(name = "Size", type_ = "string", json_path = ".status.size"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -46,17 +46,17 @@ use crate::api::{Quantity, VolumeMode, VolumeOnNode};
 pub struct VolumeRequestSpec {
     /// Name of the node that executes the operation, 1 to 63 characters. Immutable.
     #[schemars(length(min = 1, max = 63))]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("node cannot change"))]
-    pub node: String,
-    /// Id of the volume, which is its CSI volume handle: the hash of the node's name, a hyphen, and the hash of the
+    #[x_kube(validation = Rule::new("self == oldSelf").message("nodeName cannot change"))]
+    pub node_name: String,
+    /// CSI volume handle of the volume: the hash of the node's name, a hyphen, and the hash of the
     /// volume's name. Immutable.
     #[schemars(regex(pattern = r"^[a-z2-7]{8}-[a-z2-7]{26}$"), length(max = 35))]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("volume cannot change"))]
-    pub volume: String,
+    #[x_kube(validation = Rule::new("self == oldSelf").message("volumeHandle cannot change"))]
+    pub volume_handle: String,
     /// Operation to execute: exactly one of the fields below is set. Only the sizes of `expand` can change later; a
     /// newer size replaces an older one.
     #[x_kube(validation = Rule::new(
-        "has(self.expand) ? has(oldSelf.expand) : self == oldSelf"
+        "has(self.expand) ? has(oldSelf.expand) && has(self.expand.volumeMode) == has(oldSelf.expand.volumeMode) && (!has(self.expand.volumeMode) || self.expand.volumeMode == oldSelf.expand.volumeMode) : self == oldSelf"
     ).message("only the size of an expansion can change"))]
     pub operation: Operation,
 }
@@ -160,10 +160,13 @@ impl Operation {
 }
 
 /// Creation of a volume.
-#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new(
+    "has(self.fsType) == (self.volumeMode == 'Filesystem')"
+).message("fsType is for volumeMode: Filesystem, and required there"))]
 pub struct Create {
-    /// Name that the external provisioner gave, 1 to 128 characters. The volume id contains its hash.
+    /// Name that the external provisioner gave, 1 to 128 characters. The volume handle contains its hash.
     #[schemars(length(min = 1, max = 128))]
     pub name: String,
     /// Minimum size of the volume. The node uses the next multiple of the extent size.
@@ -173,12 +176,16 @@ pub struct Create {
     pub max_size: Option<Quantity>,
     /// How the workload sees the volume: `Filesystem` or `Block`.
     pub volume_mode: VolumeMode,
-    /// File system of the volume: `ext4`, `xfs` or `btrfs`. Absent for `Block`.
+    /// File system of the volume: `ext2`, `ext3`, `ext4`, `xfs` or `btrfs`. Absent for `Block`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 16))]
-    pub fs_type: Option<String>,
-    /// Parameters of the StorageClass, as docs/src/reference/storage-class.md lists them. Default: none.
+    pub fs_type: Option<FsType>,
+    /// Parameters of the StorageClass, at most 64 with values of at most 1024 characters; see "StorageClass parameters" in
+    /// the documentation. Default: none.
     #[serde(default)]
+    #[schemars(extend(
+        "maxProperties" = 64,
+        "additionalProperties" = {"type": "string", "maxLength": 1024}
+    ))]
     pub parameters: std::collections::BTreeMap<String, String>,
 }
 
@@ -191,9 +198,10 @@ pub struct Expand {
     /// Maximum size of the volume after the expansion. Absent means no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_size: Option<Quantity>,
-    /// True if the caller expects a raw block volume, false for a file system. Absent if the caller does not know.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub block: Option<bool>,
+    /// How the workload sees the volume: `Filesystem` or `Block`. The node rejects a volume of the other mode. Absent if
+    /// the caller does not know. Immutable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume_mode: Option<VolumeMode>,
 }
 
 /// Shrink of a volume.
@@ -201,7 +209,7 @@ pub struct Expand {
 #[serde(rename_all = "camelCase")]
 pub struct ShrinkTo {
     /// Size of the volume after the shrink. The node uses the next multiple of the extent size.
-    pub to: Quantity,
+    pub size: Quantity,
 }
 
 /// End of a shrink. It has no settings.
@@ -219,7 +227,7 @@ pub struct Inspect {
     /// True if the node waits up to 10 s until the device of the volume is no longer open, before it inspects the volume.
     /// Default: false, which inspects the volume at once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub until_unused: bool,
+    pub wait_until_unused: bool,
 }
 
 /// Fence of a volume: who can use it. The node writes it to the tags of the logical volume, where a PVC swap
@@ -321,7 +329,7 @@ pub struct InspectionStatus {
     /// Smallest size that the file system supports, where the node knows it without a program: that of xfs, which cannot
     /// shrink.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub smallest: Option<Quantity>,
+    pub min_size: Option<Quantity>,
 }
 
 /// Usage of a mounted file system.

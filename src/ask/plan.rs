@@ -228,8 +228,9 @@ impl Around {
         claim: &PersistentVolumeClaim,
     ) -> Option<&'a VolumeOnNode> {
         let (id, name) = (self.ids.get(&claim.name_any()), volume_name(claim));
-        let is_it =
-            |volume: &&VolumeOnNode| id.map_or(Some(&*volume.name) == name, |id| volume.id == *id);
+        let is_it = |volume: &&VolumeOnNode| {
+            id.map_or(Some(&*volume.name) == name, |id| volume.volume_handle == *id)
+        };
         node.status.as_ref()?.volumes.iter().find(is_it)
     }
 

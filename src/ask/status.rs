@@ -210,10 +210,9 @@ fn below(nodes: &[NodeStorage], retained: &BTreeMap<String, String>) -> String {
 
 fn work_on(node: &NodeStorage) -> impl Iterator<Item = String> {
     let name = node.metadata.name.as_deref().unwrap_or_default();
-    node.status
-        .iter()
-        .flat_map(|status| &status.work)
-        .map(move |work| format!("{name}: {} volume {}: {}", work.what, work.volume, work.progress))
+    node.status.iter().flat_map(|status| &status.operations).map(move |one| {
+        format!("{name}: {} volume {}: {}", one.r#type.words(), one.volume_handle, one.progress)
+    })
 }
 
 /// True if a swap has replaced a volume of the node.
@@ -230,12 +229,13 @@ fn fenced_on<'a>(
     node.status.iter().flat_map(|status| &status.volumes).filter_map(move |volume| {
         let fence = volume.fence.filter(|fence| fence.state != FenceState::Active)?;
         // What is retained on purpose is no trouble.
-        let words = retained.get(&volume.id).filter(|_| fence.state == FenceState::Superseded);
+        let words =
+            retained.get(&volume.volume_handle).filter(|_| fence.state == FenceState::Superseded);
         Some(match words {
             Some(words) => format!("{name}: {words}"),
             None => format!(
                 "{name}: volume {} ({}) is {} since generation {}",
-                volume.id,
+                volume.volume_handle,
                 volume.name,
                 fence.state.words(),
                 fence.generation
@@ -273,10 +273,10 @@ fn row(
     is_gone: bool,
 ) -> [String; 10] {
     let (size, free) = (pool.capacity.0, pool.available.0);
-    let health = match (&pool.health, &pool.message) {
+    let health = match (&pool.health, pool.problem()) {
         _ if is_gone => GONE.to_owned(),
         (Health::Healthy, _) => "ok".to_owned(),
-        (_, Some(message)) => message.clone(),
+        (_, Some(message)) => message.to_owned(),
         (health, None) => format!("{health:?}").to_lowercase(),
     };
     let used = if size == Bytes::ZERO { "–".to_owned() } else { bar(size, free) };
@@ -288,7 +288,7 @@ fn row(
         free.to_string(),
         largest(pool),
         groups,
-        pool.volumes.to_string(),
+        pool.volume_count.to_string(),
         version.to_owned(),
         health,
     ]
@@ -305,7 +305,10 @@ fn bar(size: Bytes, free: Bytes) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{NodeStorageSpec, NodeStorageStatus, Quantity, WorkStatus};
+    use crate::api::{
+        NodeStorageSpec, NodeStorageStatus, OperationStatus, OperationType, Quantity,
+        ready_condition,
+    };
 
     fn node(name: &str, pools: &[(&str, u64, u64, Health, Option<&str>)]) -> NodeStorage {
         let mut node = NodeStorage::new(name, NodeStorageSpec::default());
@@ -318,10 +321,13 @@ mod tests {
                     capacity: Quantity(Bytes::gib(*size)),
                     available: Quantity(Bytes::gib(*free)),
                     maximum_volume_size: Vec::new(),
-                    extent: Quantity(Bytes::mib(4)),
-                    volumes: 3,
+                    extent_size: Quantity(Bytes::mib(4)),
+                    volume_count: 3,
                     health: *health,
-                    message: message.map(str::to_owned),
+                    conditions: message
+                        .map(|words| ready_condition(*health, "PoolIncomplete", words))
+                        .into_iter()
+                        .collect(),
                     planned_actions: Vec::new(),
                     rejected_disks: Vec::new(),
                 }
@@ -355,7 +361,7 @@ mod tests {
     #[test]
     fn volumes_that_pods_are_kept_from_are_named() {
         let volume = |id: &str, state: &str| {
-            serde_json::json!({"id": id, "name": "pvc-1", "pool": "fast", "size": "1Gi",
+            serde_json::json!({"volumeHandle": id, "name": "pvc-1", "pool": "fast", "size": "1Gi",
                 "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready",
                 "fence": {"state": state, "generation": 3}})
         };
@@ -382,9 +388,12 @@ mod tests {
         let mut alpha = node("alpha", &[("fa\tst", 4, 3, Health::Degraded, Some(forged))]);
         let status = alpha.status.as_mut().unwrap();
         status.version = "0.1.0\r".to_owned();
-        let (volume, what, progress) = (forged.to_owned(), forged.to_owned(), forged.to_owned());
-        status.work = vec![WorkStatus { volume, what, progress }];
-        let fenced = serde_json::json!({"id": forged, "name": forged, "pool": "fast", "size": "1Gi",
+        status.operations = vec![OperationStatus {
+            volume_handle: forged.to_owned(),
+            r#type: OperationType::Wipe,
+            progress: forged.to_owned(),
+        }];
+        let fenced = serde_json::json!({"volumeHandle": forged, "name": forged, "pool": "fast", "size": "1Gi",
             "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready",
             "fence": {"state": "Superseded", "generation": 3}});
         status.volumes = vec![serde_json::from_value(fenced).unwrap()];
@@ -398,9 +407,9 @@ mod tests {
     fn long_work_is_told_with_how_far_it_is_and_an_older_agent_by_its_version() {
         let mut alpha = node("alpha", &[("fast", 4, 3, Health::Healthy, None)]);
         let status = alpha.status.as_mut().unwrap();
-        status.work = vec![WorkStatus {
-            volume: "a-b".to_owned(),
-            what: "wiping".to_owned(),
+        status.operations = vec![OperationStatus {
+            volume_handle: "a-b".to_owned(),
+            r#type: OperationType::Wipe,
             progress: "62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left".to_owned(),
         }];
         let mut beta = node("beta", &[("fast", 4, 3, Health::Healthy, None)]);

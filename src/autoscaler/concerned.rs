@@ -87,7 +87,8 @@ impl Keeper {
     /// Returns the usage of a volume that its node reported last.
     pub(super) fn usage_of_volume(&self, handle: &str) -> Option<(Arc<NodeStorage>, VolumeUsage)> {
         let node = self.cluster.nodes().record_of(&handle.parse().ok()?)?;
-        let told = node.status.as_ref()?.usage.iter().find(|one| one.volume == handle)?.clone();
+        let told =
+            node.status.as_ref()?.usage.iter().find(|one| one.volume_handle == handle)?.clone();
         Some((node, told))
     }
 
@@ -213,7 +214,7 @@ impl News {
             let record = keeper.cluster.nodes().watched().get(&node);
             let status = record.as_ref().and_then(|record| record.status.as_ref());
             for told in status.into_iter().flat_map(|status| &status.usage) {
-                concerned.add(keeper.of_volume(&told.volume));
+                concerned.add(keeper.of_volume(&told.volume_handle));
             }
         }
     }
@@ -239,7 +240,7 @@ fn told_otherwise(change: &Change<NodeStorage>) -> Vec<String> {
     let told = |record: &Option<Arc<NodeStorage>>| -> BTreeMap<String, VolumeUsage> {
         let status = record.as_ref().and_then(|record| record.status.as_ref());
         let usage = status.into_iter().flat_map(|status| &status.usage);
-        usage.map(|one| (one.volume.clone(), one.clone())).collect()
+        usage.map(|one| (one.volume_handle.clone(), one.clone())).collect()
     };
     let (mut before, now) = (told(&change.before), told(&change.now));
     let mut volumes: Vec<String> = now

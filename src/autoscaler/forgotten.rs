@@ -239,7 +239,7 @@ fn told_otherwise(change: &Change<NodeStorage>) -> BTreeSet<String> {
         let volumes = status.into_iter().flat_map(|status| &status.volumes);
         let restricted = volumes.filter(|volume| is_restricted(volume));
         restricted
-            .map(|one| (one.id.clone(), format!("{:?} {:?}", one.fence, one.max_size)))
+            .map(|one| (one.volume_handle.clone(), format!("{:?} {:?}", one.fence, one.max_size)))
             .collect()
     };
     let (before, now) = (told(&change.before), told(&change.now));
@@ -444,7 +444,8 @@ impl Keeper {
             return false;
         };
         let mut volumes = record.status.iter().flat_map(|status| &status.volumes);
-        let Some(volume) = volumes.find(|one| one.id == volume && is_restricted(one)) else {
+        let Some(volume) = volumes.find(|one| one.volume_handle == volume && is_restricted(one))
+        else {
             return false;
         };
         match Box::pin(caught_in_time("volumes", self.give_back_volume(volume))).await {
@@ -518,7 +519,7 @@ impl Keeper {
         volume: &VolumeOnNode,
         is_its: fn(&[OrdinalStatus], &str) -> bool,
     ) -> Result<Option<Forgotten>, kube::Error> {
-        let Some((namespace, claim, keeper)) = self.claim_of(&volume.id) else {
+        let Some((namespace, claim, keeper)) = self.claim_of(&volume.volume_handle) else {
             return Ok(None);
         };
         let known = self.autoscalers.get_in(&namespace, &keeper);
@@ -529,12 +530,12 @@ impl Keeper {
         let keeper = self.of::<PvcAutoscaler>(&namespace).get_opt(&keeper).await?;
         let status = keeper.and_then(|keeper| keeper.status);
         let there = self.of::<PersistentVolumeClaim>(&namespace).get_opt(&claim).await?;
-        let (Some(there), Ok(id)) = (there, volume.id.parse()) else { return Ok(None) };
+        let (Some(there), Ok(id)) = (there, volume.volume_handle.parse()) else { return Ok(None) };
         if is_its(told(status.as_ref()), &claim) {
             return Ok(None);
         }
         // Read after the status: an exchange checks that again after it has annotated the volume.
-        if !self.holds(&there, &volume.id).await? {
+        if !self.holds(&there, &volume.volume_handle).await? {
             return Ok(None);
         }
         let seen = self.asks.see(uid(&there.metadata), id);

@@ -154,7 +154,7 @@ fn changes(request: &VolumeRequest) -> Option<&str> {
     match request.spec.operation {
         // What is not known may do either.
         Operation::Create(_) | Operation::Delete(_) | Operation::Unknown => {
-            Some(&request.spec.volume)
+            Some(&request.spec.volume_handle)
         }
         Operation::Expand(_)
         | Operation::Shrink(_)
@@ -165,10 +165,10 @@ fn changes(request: &VolumeRequest) -> Option<&str> {
 }
 
 fn without_pv(node: &NodeStorage, status: &NodeStorageStatus, named: &Named) -> Vec<Difference> {
-    let leaked = status.volumes.iter().filter(|one| named.get(&one.id).is_none());
+    let leaked = status.volumes.iter().filter(|one| named.get(&one.volume_handle).is_none());
     let told = leaked.map(|one| Difference::VolumeWithoutPv {
         node: name(node),
-        volume: one.id.clone(),
+        volume: one.volume_handle.clone(),
         name: one.name.clone(),
         pool: one.pool.clone(),
         size: one.size.0,
@@ -199,7 +199,8 @@ pub(crate) fn not_listed<'a>(
     status: &NodeStorageStatus,
     named: &Named<'a>,
 ) -> Vec<(&'a str, &'a Pv)> {
-    let listed: HashSet<&str> = status.volumes.iter().map(|one| one.id.as_str()).collect();
+    let listed: HashSet<&str> =
+        status.volumes.iter().map(|one| one.volume_handle.as_str()).collect();
     let missing = named
         .on(node)
         .filter(|(id, pv)| !listed.contains(id) && pv.metadata.deletion_timestamp.is_none());

@@ -50,7 +50,7 @@ impl Waiting {
     }
 
     fn note(&mut self, request: &VolumeRequest, now: Instant) {
-        let (uid, node) = (uid(request), &request.spec.node);
+        let (uid, node) = (uid(request), &request.spec.node_name);
         if self.nodes.get(uid) != Some(node) {
             self.remove(uid);
             self.nodes.insert(uid.to_owned(), node.clone());

@@ -37,7 +37,10 @@ impl Nodes {
         let nodes = self.watched.with_key(RESTRICTED);
         let volumes = nodes.iter().filter_map(|node| node.status.as_ref());
         let volumes = volumes.flat_map(|status| &status.volumes);
-        volumes.filter(|volume| is_restricted(volume)).map(|volume| volume.id.clone()).collect()
+        volumes
+            .filter(|volume| is_restricted(volume))
+            .map(|volume| volume.volume_handle.clone())
+            .collect()
     }
 
     /// Returns true if there are restricted volumes.
@@ -114,7 +117,7 @@ impl Nodes {
         let status = record.as_ref().and_then(|record| record.status.as_ref());
         status.is_some_and(|status| {
             let text = id.to_string();
-            let lists_it = || status.volumes.iter().any(|one| one.id == text);
+            let lists_it = || status.volumes.iter().any(|one| one.volume_handle == text);
             status.leaves_unnamed() && !status.names_unlisted(id.key().as_str()) && !lists_it()
         })
     }
@@ -194,7 +197,7 @@ impl Nodes {
         let node = self.of(id)?;
         let Some(record) = self.record_of(id) else { return Ok(None) };
         let status = record.status.clone().unwrap_or_default();
-        let found = status.volumes.iter().find(|one| one.id == id.to_string());
+        let found = status.volumes.iter().find(|one| one.volume_handle == id.to_string());
         match (found, status.inventory_gap()) {
             (Some(volume), _) => words::volume_status(&node, volume).map(Some),
             (None, Some(reason)) => Err(VolumeError::Unavailable { reason: reason.to_owned() }),
@@ -246,7 +249,7 @@ impl Nodes {
         let text = id.to_string();
         let is_told = || {
             let status = self.record_of(id)?.status.clone()?;
-            status.volumes.iter().any(|one| one.id == text).then_some(())
+            status.volumes.iter().any(|one| one.volume_handle == text).then_some(())
         };
         self.watched.until(|_| is_told().is_none().then_some(())).await;
     }
@@ -280,7 +283,9 @@ fn restricted(volume: &str) -> String {
 fn keys(record: &NodeStorage) -> Vec<String> {
     let mut keys = vec![format!("node {}", key(record).as_str())];
     let volumes = record.status.iter().flat_map(|status| &status.volumes);
-    let ids = volumes.filter(|volume| is_restricted(volume)).map(|volume| restricted(&volume.id));
+    let ids = volumes
+        .filter(|volume| is_restricted(volume))
+        .map(|volume| restricted(&volume.volume_handle));
     keys.extend(ids);
     if keys.len() > 1 {
         keys.push(RESTRICTED.to_owned());
@@ -316,15 +321,15 @@ pub(crate) fn believe(record: &mut NodeStorage) {
     let is_own = |id: &str| id.parse::<VolumeId>().is_ok_and(|id| *id.node() == node);
     let Some(status) = &mut record.status else { return };
     let told = status.volumes.len();
-    status.volumes.retain(|one| is_own(&one.id));
+    status.volumes.retain(|one| is_own(&one.volume_handle));
     // The NodeStorage does not leave these out.
     let foreign = i32::try_from(told - status.volumes.len()).unwrap_or(i32::MAX);
     status.volume_count = status.volume_count.saturating_sub(foreign);
     for one in &mut status.volumes {
         one.fence.take_if(|fence| !FENCES.contains(&fence.generation));
     }
-    status.usage.retain(|one| is_own(&one.volume));
-    status.work.retain(|one| is_own(&one.volume));
+    status.usage.retain(|one| is_own(&one.volume_handle));
+    status.operations.retain(|one| is_own(&one.volume_handle));
 }
 
 /// Returns the entry of a volume in the NodeStorages.
@@ -334,7 +339,7 @@ pub(crate) fn told_of<'a>(
 ) -> Option<&'a VolumeOnNode> {
     let node = nodes.into_iter().find(|node| is_on(node, id))?;
     let id = id.to_string();
-    node.status.as_ref()?.volumes.iter().find(|one| one.id == id)
+    node.status.as_ref()?.volumes.iter().find(|one| one.volume_handle == id)
 }
 
 /// Returns true if a volume belongs to the node of a NodeStorage, by its name.
@@ -357,7 +362,8 @@ fn holder(nodes: &[Arc<NodeStorage>], want: &NewVolume) -> Option<String> {
     let has_it = |node: &&Arc<NodeStorage>| {
         let id = VolumeId::new(NodeKey::of(name(node)), key.clone()).to_string();
         node.status.as_ref().is_some_and(|status| {
-            status.volumes.iter().any(|one| one.id == id) || status.names_unlisted(key.as_str())
+            status.volumes.iter().any(|one| one.volume_handle == id)
+                || status.names_unlisted(key.as_str())
         })
     };
     let holders: Vec<&str> = nodes.iter().filter(has_it).map(|node| name(node)).collect();
@@ -416,7 +422,7 @@ pub(super) fn capacity_on(status: &NodeStorageStatus, query: &CapacityQuery) -> 
         Some(Mode::Filesystem(kind)) => kind.smallest(),
         Some(Mode::Block) | None => Bytes::new(1),
     };
-    let extent = pool.extent.0;
+    let extent = pool.extent_size.0;
     let smallest = if extent == Bytes::ZERO {
         Bytes::ZERO
     } else {
@@ -471,7 +477,7 @@ mod tests {
     fn a_class_takes_the_pool_that_it_names_else_the_one_that_the_node_says() {
         let pool = |name: &str, configured: bool, default: bool| {
             json!({"name": name, "configured": configured, "default": default, "capacity": "1Gi",
-                   "available": "1Gi", "volumes": 0})
+                   "available": "1Gi", "volumeCount": 0, "health": "Healthy"})
         };
         let chosen = |named: Option<&str>, pools: &serde_json::Value| {
             let class = Class { pool: named.map(|name| name.parse().unwrap()), ..Class::default() };
@@ -491,30 +497,32 @@ mod tests {
         let id = |node: &str, name: &str| VolumeId::new(NodeKey::of(node), VolumeKey::of(name));
         let (own, foreign) = (id("beta", "own").to_string(), id("alpha", "foreign").to_string());
         let volume = |id: &str| {
-            json!({"id": id, "name": "n", "pool": "p", "size": "1Gi", "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4",
+            json!({"volumeHandle": id, "name": "n", "pool": "p", "size": "1Gi", "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4",
                    "state": "Ready"})
         };
         let usage = |id: &str| {
-            json!({"volume": id, "observedTime": "2026-01-01T00:00:00Z", "capacity": "100", "used": "99",
+            json!({"volumeHandle": id, "observedTime": "2026-01-01T00:00:00Z", "capacity": "100", "used": "99",
                    "available": "1"})
         };
-        let work = |id: &str| json!({"volume": id, "what": "grow", "progress": "half"});
+        let work = |id: &str| json!({"volumeHandle": id, "type": "Wipe", "progress": "half"});
         let all = [own.as_str(), foreign.as_str(), "nonsense"];
         let mut record: NodeStorage = serde_json::from_value(json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "beta"},
             // The key of another node changes nothing: the name decides.
             "spec": {"nodeHash": NodeKey::of("alpha").as_str()},
             "status": {"volumeCount": 4, "volumes": all.map(volume), "usage": all.map(usage),
-                       "work": all.map(work)},
+                       "operations": all.map(work)},
         }))
         .unwrap();
         believe(&mut record);
         let status = record.status.unwrap();
         assert_eq!(status.left_out(), 1, "of four, of which two are not its own");
-        let volumes: Vec<&str> = status.volumes.iter().map(|one| one.id.as_str()).collect();
-        let usages: Vec<&str> = status.usage.iter().map(|one| one.volume.as_str()).collect();
-        let work: Vec<&str> = status.work.iter().map(|one| one.volume.as_str()).collect();
-        assert_eq!((volumes, usages, work), (vec![&*own], vec![&*own], vec![&*own]));
+        let volumes: Vec<&str> =
+            status.volumes.iter().map(|one| one.volume_handle.as_str()).collect();
+        let usages: Vec<&str> = status.usage.iter().map(|one| one.volume_handle.as_str()).collect();
+        let operations: Vec<&str> =
+            status.operations.iter().map(|one| one.volume_handle.as_str()).collect();
+        assert_eq!((volumes, usages, operations), (vec![&*own], vec![&*own], vec![&*own]));
     }
     /// The next number has to be higher, and is one of a PvcAutoscaler with claims on other nodes.
     #[test]
@@ -522,7 +530,7 @@ mod tests {
         let id = VolumeId::new(NodeKey::of("beta"), VolumeKey::of("own"));
         let told = |generation: i64| {
             let fence = json!({"state": "Superseded", "generation": generation});
-            let volume = json!({"id": id.to_string(), "name": "n", "pool": "p", "size": "1Gi",
+            let volume = json!({"volumeHandle": id.to_string(), "name": "n", "pool": "p", "size": "1Gi",
                                 "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready", "fence": fence});
             let mut record: NodeStorage = serde_json::from_value(json!({
                 "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "beta"},

@@ -134,7 +134,7 @@ impl Requests {
         let (node, volume) = (node.to_owned(), id.to_string());
         let wanted = VolumeRequest::new(
             &name_of(&work, id),
-            VolumeRequestSpec { node, volume, operation: work },
+            VolumeRequestSpec { node_name: node, volume_handle: volume, operation: work },
         );
         let late = Instant::now() + PATIENCE;
         loop {
@@ -197,7 +197,8 @@ impl Requests {
     /// sees its own writes late. The node has no such volume, and nothing is to create one; both are read
     /// again, because a watch may be older than the volume.
     async fn is_still_gone(&self, there: &VolumeRequest) -> Result<bool, kube::Error> {
-        let VolumeRequestSpec { node, volume, operation: work } = &there.spec;
+        let VolumeRequestSpec { node_name: node, volume_handle: volume, operation: work } =
+            &there.spec;
         let is_done = there.status.as_ref().is_some_and(|status| status.phase == Phase::Succeeded);
         let (Operation::Delete(_), true, Ok(id)) = (work, is_done, volume.parse::<VolumeId>())
         else {
@@ -210,7 +211,8 @@ impl Requests {
         }
         let told = self.nodes.get_opt(node).await?.and_then(|node| node.status);
         Ok(told.is_some_and(|told| {
-            told.inventory_gap().is_none() && told.volumes.iter().all(|one| one.id != *volume)
+            told.inventory_gap().is_none()
+                && told.volumes.iter().all(|one| one.volume_handle != *volume)
         }))
     }
 
@@ -260,15 +262,16 @@ impl Requests {
         late: Instant,
     ) -> Result<Option<VolumeRequestStatus>, VolumeError> {
         let soon = late.min(Instant::now() + TAKE_UP);
-        let (mut seen, before) = (wish.is_seen, self.told_by(&spec.node));
+        let (mut seen, before) = (wish.is_seen, self.told_by(&spec.node_name));
         let answered = self.watched.until(|all| wish.answer(all, &mut seen, |_| true));
-        if timeout_at(soon, answered).await.is_err() && !self.told_by(&spec.node).has_news(&before)
+        if timeout_at(soon, answered).await.is_err()
+            && !self.told_by(&spec.node_name).has_news(&before)
         {
             match self.asked_for(wish).await? {
                 Some(Answer::Told(status)) if status.phase.is_final() => return Ok(Some(status)),
                 Some(Answer::Told(_)) => {}
                 Some(Answer::Gone) => return Ok(None),
-                None => return Err(not_taken_up(&spec.node)),
+                None => return Err(not_taken_up(&spec.node_name)),
             }
         }
         let ended = self.watched.until(|all| wish.answer(all, &mut seen, Phase::is_final));
@@ -299,7 +302,12 @@ impl Requests {
         let request = self.watched.get(&wish.name);
         let status = request.and_then(|request| request.status.clone()).unwrap_or_default();
         VolumeError::InProgress {
-            what: format!("{} volume {} on node {}", verb(&spec.operation), spec.volume, spec.node),
+            what: format!(
+                "{} volume {} on node {}",
+                verb(&spec.operation),
+                spec.volume_handle,
+                spec.node_name
+            ),
             progress: status.progress.unwrap_or_else(|| format!("{:?}", status.phase)),
         }
     }
@@ -308,7 +316,7 @@ impl Requests {
     /// shows that.
     pub(super) fn node_that_made(&self, key: &VolumeKey) -> Option<String> {
         let request = self.watched.get(&name_of_create(key))?;
-        may_have_made(&request).then(|| request.spec.node.clone())
+        may_have_made(&request).then(|| request.spec.node_name.clone())
     }
 
     /// Deletes the request that created a deleted volume.
@@ -318,7 +326,7 @@ impl Requests {
     pub(super) async fn forget_making(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let request = self.watched.get(&name_of_create(id.key()));
         let made_it = |request: &Arc<VolumeRequest>| {
-            request.spec.volume == id.to_string() && may_have_made(request)
+            request.spec.volume_handle == id.to_string() && may_have_made(request)
         };
         let Some(request) = request.filter(made_it) else { return Ok(()) };
         let removed = self.take_away(&request).await;
@@ -360,11 +368,11 @@ fn renewed(phase: Phase) -> String {
 
 /// The keys by which a request is found.
 fn keys(request: &VolumeRequest) -> Vec<String> {
-    let volume = request.spec.volume.parse::<VolumeId>().ok();
+    let volume = request.spec.volume_handle.parse::<VolumeId>().ok();
     let phase = request.status.as_ref().map(|status| status.phase);
     let earlier = phase.filter(|_| !request.has_ended());
     let keys = [volume.map(|id| of_volumes_on(id.node())), earlier.map(renewed)];
-    keys.into_iter().flatten().chain([on_node(&request.spec.node)]).collect()
+    keys.into_iter().flatten().chain([on_node(&request.spec.node_name)]).collect()
 }
 
 impl ToldBy {
@@ -424,7 +432,7 @@ impl Wish {
 /// Decides about an existing request of the same name.
 fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> Step {
     let phase = there.status.as_ref().map(|status| status.phase);
-    let same_node = there.spec.node == wanted.node;
+    let same_node = there.spec.node_name == wanted.node_name;
     match (&there.spec.operation, &wanted.operation) {
         _ if there.metadata.deletion_timestamp.is_some() => Step::Wait,
         // It exists, and the NodeStorage of its node will show that: a second one must not be
@@ -434,7 +442,10 @@ fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> Step {
         {
             Step::Wait
         }
-        (Operation::Expand(_), Operation::Expand(_)) if same_node && there.spec != *wanted => {
+        // Nothing but the sizes of an expansion can change.
+        (Operation::Expand(before), Operation::Expand(now))
+            if same_node && before.volume_mode == now.volume_mode && before != now =>
+        {
             Step::Renew
         }
         _ if there.has_ended() => Step::Replace,
@@ -454,7 +465,7 @@ fn not_taken_up(node: &str) -> VolumeError {
 }
 
 fn in_the_way(there: &VolumeRequest) -> VolumeError {
-    let VolumeRequestSpec { node, volume, operation: work } = &there.spec;
+    let VolumeRequestSpec { node_name: node, volume_handle: volume, operation: work } = &there.spec;
     VolumeError::InProgress {
         what: format!("{} volume {volume} on node {node}, as requested before,", verb(work)),
         progress: "and this request differs".to_owned(),
@@ -515,14 +526,26 @@ mod tests {
     use crate::bytes::Bytes;
 
     fn spec(node: &str, work: Operation) -> VolumeRequestSpec {
-        VolumeRequestSpec { node: node.to_owned(), volume: "v".to_owned(), operation: work }
+        VolumeRequestSpec {
+            node_name: node.to_owned(),
+            volume_handle: "v".to_owned(),
+            operation: work,
+        }
     }
 
     fn grow(gib: u64) -> Operation {
         Operation::Expand(Expand {
             min_size: Quantity(Bytes::gib(gib)),
             max_size: None,
-            block: None,
+            volume_mode: None,
+        })
+    }
+
+    fn grow_block(gib: u64) -> Operation {
+        Operation::Expand(Expand {
+            min_size: Quantity(Bytes::gib(gib)),
+            max_size: None,
+            volume_mode: Some(crate::api::VolumeMode::Block),
         })
     }
 
@@ -569,6 +592,8 @@ mod tests {
             // Nothing of it changes, so that nobody would do it again.
             (there(grow(2), Phase::Failed, 2), spec("a", grow(2)), Step::Replace),
             (there(grow(2), Phase::Failed, 2), spec("b", grow(3)), Step::Replace),
+            (there(grow(2), Phase::Running, 2), spec("a", grow_block(3)), Step::Wait),
+            (there(grow(2), Phase::Failed, 2), spec("a", grow_block(3)), Step::Replace),
         ] {
             assert_eq!(plan(&there, &wanted), step, "{there:?}");
         }

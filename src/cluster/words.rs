@@ -1,9 +1,9 @@
 //! Conversions between the types of volumes and those of the API.
 
 use crate::api::{
-    Create, Delete, Expand, Failure, FenceState, FenceStatus, Inspect, InspectionStatus, Operation,
-    Quantity, ShrinkTo, Unpin, UsageStatus, VolumeHealthStatus, VolumeMode, VolumeOnNode,
-    VolumeRequestStatus, VolumeState,
+    Create, Delete, Expand, Failure, FenceState, FenceStatus, FsType, Inspect, InspectionStatus,
+    Operation, Quantity, ShrinkTo, Unpin, UsageStatus, VolumeHealthStatus, VolumeMode,
+    VolumeOnNode, VolumeRequestStatus, VolumeState,
 };
 use crate::bytes::Bytes;
 use crate::volume::{
@@ -27,12 +27,14 @@ pub(super) fn expand(growth: Growth) -> Operation {
     Operation::Expand(Expand {
         min_size: Quantity(growth.size.at_least),
         max_size: growth.size.at_most.map(Quantity),
-        block: growth.block,
+        volume_mode: growth
+            .block
+            .map(|is_block| if is_block { VolumeMode::Block } else { VolumeMode::Filesystem }),
     })
 }
 
 pub(super) fn shrink(to: Bytes) -> Operation {
-    Operation::Shrink(ShrinkTo { to: Quantity(to) })
+    Operation::Shrink(ShrinkTo { size: Quantity(to) })
 }
 
 pub(super) fn unpin() -> Operation {
@@ -76,8 +78,8 @@ impl From<&FenceStatus> for Fence {
     }
 }
 
-pub(super) fn inspect(until_unused: bool) -> Operation {
-    Operation::Inspect(Inspect { until_unused })
+pub(super) fn inspect(wait_until_unused: bool) -> Operation {
+    Operation::Inspect(Inspect { wait_until_unused })
 }
 
 /// Converts a request into the volume to create on this node.
@@ -87,7 +89,7 @@ pub(super) fn inspect(until_unused: bool) -> Operation {
 pub fn new_volume(node: &str, create: &Create) -> Result<NewVolume, VolumeError> {
     let invalid =
         |field: &str, reason| VolumeError::InvalidArgument { field: field.to_owned(), reason };
-    let mode = mode_of(create.volume_mode, create.fs_type.as_deref());
+    let mode = mode_of(create.volume_mode, create.fs_type);
     let mode = mode.map_err(|reason| invalid("volumeMode", reason))?;
     let fs = match mode {
         Mode::Filesystem(kind) => kind,
@@ -105,15 +107,20 @@ pub fn new_volume(node: &str, create: &Create) -> Result<NewVolume, VolumeError>
 
 impl From<&Expand> for Growth {
     fn from(expand: &Expand) -> Growth {
-        Growth { size: wanted(expand.min_size, expand.max_size), block: expand.block }
+        let block = match expand.volume_mode {
+            Some(VolumeMode::Block) => Some(true),
+            Some(VolumeMode::Filesystem) => Some(false),
+            Some(VolumeMode::Unknown) | None => None,
+        };
+        Growth { size: wanted(expand.min_size, expand.max_size), block }
     }
 }
 
 /// Converts a volume mode into the fields of the API: volume mode and file system.
-fn fields_of(mode: Mode) -> (VolumeMode, Option<String>) {
+fn fields_of(mode: Mode) -> (VolumeMode, Option<FsType>) {
     match mode {
         Mode::Block => (VolumeMode::Block, None),
-        Mode::Filesystem(kind) => (VolumeMode::Filesystem, Some(kind.to_string())),
+        Mode::Filesystem(kind) => (VolumeMode::Filesystem, Some(kind.into())),
     }
 }
 
@@ -121,12 +128,35 @@ fn fields_of(mode: Mode) -> (VolumeMode, Option<String>) {
 ///
 /// # Errors
 /// Reason why it is unknown: another version wrote them.
-pub fn mode_of(volume_mode: VolumeMode, fs_type: Option<&str>) -> Result<Mode, String> {
+pub fn mode_of(volume_mode: VolumeMode, fs_type: Option<FsType>) -> Result<Mode, String> {
     match (volume_mode, fs_type) {
         (VolumeMode::Block, _) => Ok(Mode::Block),
-        (VolumeMode::Filesystem, Some(kind)) => kind.parse().map(Mode::Filesystem),
+        (VolumeMode::Filesystem, Some(kind)) => kind_of(kind).map(Mode::Filesystem),
         (VolumeMode::Filesystem, None) => Err("fsType is missing".to_owned()),
         (VolumeMode::Unknown, _) => Err("this version does not know the volume mode".to_owned()),
+    }
+}
+
+impl From<FsKind> for FsType {
+    fn from(kind: FsKind) -> FsType {
+        match kind {
+            FsKind::Ext2 => FsType::Ext2,
+            FsKind::Ext3 => FsType::Ext3,
+            FsKind::Ext4 => FsType::Ext4,
+            FsKind::Xfs => FsType::Xfs,
+            FsKind::Btrfs => FsType::Btrfs,
+        }
+    }
+}
+
+fn kind_of(fs_type: FsType) -> Result<FsKind, String> {
+    match fs_type {
+        FsType::Ext2 => Ok(FsKind::Ext2),
+        FsType::Ext3 => Ok(FsKind::Ext3),
+        FsType::Ext4 => Ok(FsKind::Ext4),
+        FsType::Xfs => Ok(FsKind::Xfs),
+        FsType::Btrfs => Ok(FsKind::Btrfs),
+        FsType::Unknown => Err("this version does not know the file system".to_owned()),
     }
 }
 
@@ -182,7 +212,7 @@ pub fn inspection_status(seen: Option<&Inspection>) -> InspectionStatus {
         mounted: seen.map(|seen| seen.status.published),
         open_count: seen.map(|seen| i64::from(seen.open_count)),
         usage: seen.and_then(|seen| seen.usage.as_ref()).map(usage_status),
-        smallest: seen.and_then(|seen| seen.smallest).map(Quantity),
+        min_size: seen.and_then(|seen| seen.smallest).map(Quantity),
     }
 }
 
@@ -240,7 +270,7 @@ pub(super) fn inspection(
         status: VolumeStatus { published, ..volume_status(node, volume)? },
         open_count: open_count.ok_or_else(silent)?,
         usage: told.usage.as_ref().map(usage),
-        smallest: told.smallest.map(|smallest| smallest.0),
+        smallest: told.min_size.map(|size| size.0),
     }))
 }
 
@@ -297,7 +327,7 @@ pub fn volume_on_node(one: &VolumeStatus) -> VolumeOnNode {
     };
     let (volume_mode, fs_type) = fields_of(volume.mode);
     VolumeOnNode {
-        id: volume.id.to_string(),
+        volume_handle: volume.id.to_string(),
         name: volume.name.clone(),
         pool: volume.pool.to_string(),
         size: Quantity(volume.size),
@@ -320,13 +350,13 @@ pub(super) fn volume_status(node: &str, told: &VolumeOnNode) -> Result<VolumeSta
     let parsed = || -> Result<VolumeStatus, String> {
         Ok(VolumeStatus {
             volume: Volume {
-                id: told.id.parse().map_err(|error| format!("{error}"))?,
+                id: told.volume_handle.parse().map_err(|error| format!("{error}"))?,
                 name: told.name.clone(),
                 pool: told.pool.parse()?,
                 node: node.to_owned(),
                 size: told.size.0,
                 requested: told.requested_size.0,
-                mode: mode_of(told.volume_mode, told.fs_type.as_deref())?,
+                mode: mode_of(told.volume_mode, told.fs_type)?,
             },
             state: state_of(told.state)?,
             published: false,
@@ -336,7 +366,10 @@ pub(super) fn volume_status(node: &str, told: &VolumeOnNode) -> Result<VolumeSta
         })
     };
     parsed().map_err(|reason| VolumeError::Unavailable {
-        reason: format!("the report of node {node} about volume {} is invalid: {reason}", told.id),
+        reason: format!(
+            "the report of node {node} about volume {} is invalid: {reason}",
+            told.volume_handle
+        ),
     })
 }
 

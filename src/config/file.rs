@@ -57,7 +57,7 @@ fn layer(mut top: Section<'_>) -> Layer {
 fn pool(mut section: Section<'_>) -> Option<PoolLayer> {
     let place = section.place();
     let name = section.take("name", text);
-    let groups = section.list("groups", text);
+    let groups = section.list("volume-groups", text);
     let disks = section.tables("disks", disk);
     let standby_disks = section.tables("standby-disks", disk);
     if name.is_none() && !section.has("name") {

@@ -25,7 +25,7 @@ impl fmt::Display for Settings {
             writeln!(f, "\n[[pools]]")?;
             text(f, "name", name)?;
             let groups: Vec<String> = pool.groups.iter().map(quoted).collect();
-            list(f, "groups", &groups)?;
+            list(f, "volume-groups", &groups)?;
             list(f, "disks", &pool.disks.iter().map(disk).collect::<Vec<_>>())?;
             list(f, "standby-disks", &pool.standby_disks.iter().map(disk).collect::<Vec<_>>())?;
         }

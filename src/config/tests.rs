@@ -35,7 +35,7 @@ log-level = "warn,pliant::lvm=debug"
 
 [[pools]]
 name = "fast"
-groups = ["vg0", "vg1"]
+volume-groups = ["vg0", "vg1"]
 standby-disks = [{ device = "/dev/sdd" }]
 
 [[pools]]
@@ -64,7 +64,7 @@ log-format: json
 log-level: warn,pliant::lvm=debug
 pools:
   - name: fast
-    groups: [vg0, vg1]
+    volume-groups: [vg0, vg1]
     standby-disks:
       - device: /dev/sdd
   - name: large
@@ -94,7 +94,7 @@ log-level = "info"
 
 [[pools]]
 name = "fast"
-groups = ["vg0"]
+volume-groups = ["vg0"]
 "#;
     assert_eq!(settings.unwrap().to_string(), expected);
 }
@@ -134,7 +134,7 @@ log-level = "trace"
 
 [[pools]]
 name = "a"
-groups = ["vg5", "vg6"]
+volume-groups = ["vg5", "vg6"]
 
 [[pools]]
 name = "b"
@@ -168,10 +168,10 @@ log-level = "loud"
 
 [[pools]]
 name = "Fast"
-groups = ["-f", 7]
+volume-groups = ["-f", 7]
 
 [[pools]]
-grops = ["vg0"]
+volume-grops = ["vg0"]
 disks = "/dev/sdb"
 standby-disks = [{ device = "sdb", wipe-existing = "yes" }, { wipe-existing = true }]
 "#;
@@ -189,10 +189,10 @@ pliant.toml:9: wipe-timeout: expected a quoted string, found the number 20
 pliant.toml:10: log-format: `xml` is not a log format: use text or json
 pliant.toml:11: log-level: `loud` is not a log level: use error, warn, info, debug or trace, or directives such as warn,pliant::lvm=debug
 pliant.toml:14: pools[0].name: `Fast` is not a pool name: use 1 to 63 of a-z, 0-9 and -, with a letter or digit at both ends
-pliant.toml:15: pools[0].groups[0]: `-f` is not a volume group name: LVM allows A-Z, a-z, 0-9, ., _, + and -, not beginning with -; `vgs` lists the volume groups
-pliant.toml:15: pools[0].groups[1]: expected a quoted string, found the number 7
+pliant.toml:15: pools[0].volume-groups[0]: `-f` is not a volume group name: LVM allows A-Z, a-z, 0-9, ., _, + and -, not beginning with -; `vgs` lists the volume groups
+pliant.toml:15: pools[0].volume-groups[1]: expected a quoted string, found the number 7
 pliant.toml:17: pools[1]: a pool needs a name: add `name`
-pliant.toml:18: pools[1].grops: unknown key; did you mean `groups`?
+pliant.toml:18: pools[1].volume-grops: unknown key; did you mean `volume-groups`?
 pliant.toml:19: pools[1].disks: expected a list, found the string `/dev/sdb`
 pliant.toml:20: pools[1].standby-disks[0].device: `sdb` is not the path of a disk: write a path below /dev, such as /dev/sdb or /dev/disk/by-id/…
 pliant.toml:20: pools[1].standby-disks[0].wipe-existing: expected true or false, found the string `yes`
@@ -204,8 +204,8 @@ pliant.toml:20: pools[1].standby-disks[1]: no disk is named: add `device`"
 fn yaml_errors_have_lines_too() {
     let cases = [
         (
-            "node-id: alpha\npools:\n  - name: fast\n    grops: [vg0]\n",
-            "c.yml:4: pools[0].grops: unknown key; did you mean `groups`?",
+            "node-id: alpha\npools:\n  - name: fast\n    volume-grops: [vg0]\n",
+            "c.yml:4: pools[0].volume-grops: unknown key; did you mean `volume-groups`?",
         ),
         ("node-id: 12\n", "c.yml:1: node-id: expected a quoted string, found the number 12"),
         (
@@ -248,15 +248,15 @@ fn what_only_the_whole_shows() {
     );
     let text = r#"node-id = "a"
 pools = [
-  { name = "p", groups = ["vg0"], standby-disks = [{ device = "/dev/sdb" }] },
-  { name = "q", groups = ["vg0"], disks = [{ device = "/dev/sdb" }] },
-  { name = "q", groups = ["vg1"] },
+  { name = "p", volume-groups = ["vg0"], standby-disks = [{ device = "/dev/sdb" }] },
+  { name = "q", volume-groups = ["vg0"], disks = [{ device = "/dev/sdb" }] },
+  { name = "q", volume-groups = ["vg1"] },
   { name = "r" },
 ]
 "#;
     assert_eq!(
         error("c.toml", text),
-        "c.toml:4: pools[1].groups[0]: group `vg0` is already in pool `p`
+        "c.toml:4: pools[1].volume-groups[0]: group `vg0` is already in pool `p`
 c.toml:4: pools[1].disks[0]: disk `/dev/sdb` is already in pool `p`
 c.toml:5: pools[2]: pool `q` is defined twice
 c.toml:6: pools[3]: pool `r` is empty: it has neither volume groups nor disks to create them on: add `groups` or `disks`"

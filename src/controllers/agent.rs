@@ -108,7 +108,7 @@ impl Agent {
         if stop.run_until_cancelled(self.storage.told()).await.is_none() {
             return;
         }
-        let ours = every().fields(&format!("spec.node={}", self.node));
+        let ours = every().fields(&format!("spec.nodeName={}", self.node));
         let work = Controller::new(guarded(self.requests.clone()), ours)
             .trigger_backoff(cluster::Pauses::default())
             .graceful_shutdown_on(stop.clone().cancelled_owned())
@@ -180,10 +180,11 @@ impl Agent {
 
     async fn attempt(&self, request: &VolumeRequest) -> Result<Done, VolumeError> {
         let spec = &request.spec;
-        let id: VolumeId = spec.volume.parse().map_err(|_| VolumeError::InvalidArgument {
-            field: "spec.volume".to_owned(),
-            reason: format!("`{}` is not the id of a volume", spec.volume),
-        })?;
+        let id: VolumeId =
+            spec.volume_handle.parse().map_err(|_| VolumeError::InvalidArgument {
+                field: "spec.volumeHandle".to_owned(),
+                reason: format!("`{}` is not the handle of a volume", spec.volume_handle),
+            })?;
         let mut ends = self.busy.ends(id.key().as_str());
         let latest = Instant::now() + LET_GO;
         loop {
@@ -232,7 +233,7 @@ impl Agent {
 
     /// How a growth that lasts is reported: whether the volume itself has its new size.
     async fn phase_of(&self, request: &VolumeRequest) -> Phase {
-        let Ok(id) = request.spec.volume.parse() else { return Phase::Running };
+        let Ok(id) = request.spec.volume_handle.parse() else { return Phase::Running };
         match self.volumes.find(&id).await {
             Ok(Some(found)) if found.state == State::Resizing => Phase::Resizing,
             _ => Phase::Running,
@@ -341,8 +342,8 @@ async fn do_work(
             if VolumeId::new(NodeKey::of(node), want.key()) != *id {
                 // The volume that is busy would be another one than that which is made.
                 return Err(VolumeError::InvalidArgument {
-                    field: "spec.volume".to_owned(),
-                    reason: format!("{id} is not the id of {:?} on node {node}", want.name),
+                    field: "spec.volumeHandle".to_owned(),
+                    reason: format!("{id} is not the handle of {:?} on node {node}", want.name),
                 });
             }
             volumes.ensure(&want).await?;
@@ -354,7 +355,7 @@ async fn do_work(
             Ok(Done::Grown { size: Quantity(grown.size), node_expansion_required })
         }
         Operation::Shrink(shrink) => {
-            let size = volumes.shrink(id, shrink.to.0).await?;
+            let size = volumes.shrink(id, shrink.size.0).await?;
             Ok(Done::Shrunk { size: Quantity(size) })
         }
         Operation::Unpin(_) => volumes.release(id).await.map(|()| Done::Well),
@@ -394,7 +395,7 @@ fn is_to_be_unused(work: &Operation, done: &Result<Done, VolumeError>) -> bool {
     match (work, done) {
         (Operation::Delete(_), Err(VolumeError::InUse { .. })) => true,
         (Operation::Inspect(inspect), Ok(Done::Inspected(seen))) => {
-            inspect.until_unused && is_open(seen)
+            inspect.wait_until_unused && is_open(seen)
         }
         // Its pod has ended, and its kubelet unmounts what it had.
         (Operation::Fence(fence), Ok(Done::Inspected(seen))) => {
@@ -439,8 +440,10 @@ mod tests {
         let request = |generation, observed_generation, phase| {
             let work = Operation::Delete(Delete {});
             let (node, volume) = ("a".to_owned(), "v".to_owned());
-            let mut request =
-                VolumeRequest::new("r", VolumeRequestSpec { node, volume, operation: work });
+            let mut request = VolumeRequest::new(
+                "r",
+                VolumeRequestSpec { node_name: node, volume_handle: volume, operation: work },
+            );
             request.metadata.generation = Some(generation);
             request.status =
                 Some(VolumeRequestStatus { observed_generation, phase, ..Default::default() });

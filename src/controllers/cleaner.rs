@@ -108,13 +108,13 @@ fn of_changed(changed: Changed<NodeStorage>, requests: &Requests) -> Vec<Arc<Vol
 impl Stays {
     fn of(request: &VolumeRequest, nodes: &Nodes) -> Option<Stays> {
         let is_untold = |request: &VolumeRequest| {
-            let volume = request.spec.volume.parse().ok();
+            let volume = request.spec.volume_handle.parse().ok();
             volume.is_some_and(|volume| nodes.may_leave_unnamed(&volume))
         };
         if may_have_made(request) && is_untold(request) {
             return Some(Stays::Witness);
         }
-        Stays::of_one_that_is_told(request, nodes.watched().get(&request.spec.node).is_some())
+        Stays::of_one_that_is_told(request, nodes.watched().get(&request.spec.node_name).is_some())
     }
 
     fn of_one_that_is_told(request: &VolumeRequest, has_node: bool) -> Option<Stays> {
@@ -219,7 +219,7 @@ async fn apply(requests: &Requests, plan: &Plan) {
         let name = name(request);
         tracing::warn!(
             request = name,
-            node = request.spec.node,
+            node = request.spec.node_name,
             "deleting a VolumeRequest that no \
                                                                   node plugin processes"
         );
@@ -243,8 +243,10 @@ mod tests {
     fn request(uid: &str, generation: i64, told: Option<(Phase, i64)>) -> Arc<VolumeRequest> {
         let (node, volume) = ("a".to_owned(), "v".to_owned());
         let work = Operation::Delete(Delete {});
-        let mut request =
-            VolumeRequest::new("r", VolumeRequestSpec { node, volume, operation: work });
+        let mut request = VolumeRequest::new(
+            "r",
+            VolumeRequestSpec { node_name: node, volume_handle: volume, operation: work },
+        );
         request.metadata.uid = Some(uid.to_owned());
         request.metadata.generation = Some(generation);
         request.status = told.map(|(phase, observed_generation)| VolumeRequestStatus {

@@ -38,9 +38,9 @@ pub(super) fn conditions(
 fn ready(status: &NodeStorageStatus, lacking: &[String]) -> Judged {
     let words = || {
         let unwell = status.pools.iter().filter(|pool| pool.health != Health::Healthy);
-        let why = |message: &Option<String>| message.clone().unwrap_or_default();
-        let words: Vec<String> =
-            unwell.map(|pool| format!("pool {}: {}", pool.name, why(&pool.message))).collect();
+        let words: Vec<String> = unwell
+            .map(|pool| format!("pool {}: {}", pool.name, pool.problem().unwrap_or_default()))
+            .collect();
         words.join("; ")
     };
     let (is_so, reason, message) = match status.health {
@@ -75,9 +75,7 @@ fn disks(status: &NodeStorageStatus) -> Judged {
         .collect();
     let groups = status.volume_groups.iter().filter(|group| group.health == Health::Unavailable);
     let groups: Vec<String> = groups
-        .map(|group| {
-            format!("{}: {}", group.name, group.message.as_deref().unwrap_or("unavailable"))
-        })
+        .map(|group| format!("{}: {}", group.name, group.problem().unwrap_or("unavailable")))
         .collect();
     let (is_so, reason, message) = match (missing.is_empty(), groups.is_empty()) {
         (false, _) => (false, "DiskMissing", missing.join("; ")),
@@ -103,6 +101,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::api::ready_condition;
 
     fn at(second: i64) -> Time {
         Time(Timestamp::from_second(second).unwrap())
@@ -115,21 +114,26 @@ mod tests {
 
     #[test]
     fn what_a_node_has_and_lacks_becomes_conditions() {
+        let ready = |health: &str, why: &str| {
+            let health = serde_json::from_value(json!(health)).unwrap();
+            ready_condition(health, "PoolIncomplete", why)
+        };
         let pool = |health: &str| {
             json!({"health": health, "pools": [{"name": "fast", "configured": true, "capacity": "1Gi",
-                   "available": "1Gi", "volumes": 0, "health": health, "message": "why"}]})
+                   "available": "1Gi", "volumeCount": 0, "health": health, "conditions": [ready(health, "why")]}]})
         };
         let disk =
             json!({"disks": [{"device": "/dev/sdb", "state": "Missing", "message": "gone"}]});
         let group = json!({"volumeGroups": [{"name": "vg0", "pool": "fast", "size": "0", "free": "0",
-                                       "health": "Unavailable", "message": "hung"}]});
+                                       "health": "Unavailable", "conditions": [ready("Unavailable", "hung")]}]});
         let (met, there) =
             ("PrerequisitesMet=True PrerequisitesMet", "DisksHealthy=True DisksHealthy");
         let (empty, lost) = ("Ready=True PoolNotFound", "Ready=False PoolUnavailable");
         let second = json!({"health": "Degraded", "pools": [
-            {"name": "fast", "configured": true, "capacity": "1Gi", "available": "1Gi", "volumes": 0},
-            {"name": "twice", "configured": true, "capacity": "0", "available": "0", "volumes": 0,
-             "health": "Unavailable", "message": "no disk"}]});
+            {"name": "fast", "configured": true, "capacity": "1Gi", "available": "1Gi", "volumeCount": 0,
+             "health": "Healthy"},
+            {"name": "twice", "configured": true, "capacity": "0", "available": "0", "volumeCount": 0,
+             "health": "Unavailable", "conditions": [ready("Unavailable", "no disk")]}]});
         let unmet = [
             "Ready=False PrerequisitesNotMet",
             "PrerequisitesMet=False PrerequisitesNotMet",

@@ -108,7 +108,7 @@ impl News {
             nodes.insert(NodeKey::of(&change.place.1));
         }
         for change in self.requests.take().these(&mut self.is_all) {
-            nodes.extend(change.both().filter_map(|one| of_volume(&one.spec.volume)));
+            nodes.extend(change.both().filter_map(|one| of_volume(&one.spec.volume_handle)));
         }
         for change in self.pvs.take().these(&mut self.is_all) {
             nodes.extend(change.both().filter_map(|one| of_volume(one.handle()?)));

@@ -182,7 +182,7 @@ fn status_of(
         pool.spec.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
     };
     let here = nodes.iter().filter(|(_, labels)| selected(labels)).map(|(node, _)| *node);
-    let before = pool.status.iter().flat_map(|status| &status.nodes).map(|one| &*one.node);
+    let before = pool.status.iter().flat_map(|status| &status.nodes).map(|one| &*one.name);
     let here: BTreeSet<&str> =
         here.chain(before.filter(|node| unreadable.contains(node))).collect();
     let (mut size, mut free, mut ready) = (Bytes::ZERO, Bytes::ZERO, 0);
@@ -192,7 +192,7 @@ fn status_of(
         let on_node =
             storage.get(node).and_then(|status| status.pools.iter().find(|one| one.name == name));
         let mut line = PoolNode {
-            node: node.to_owned(),
+            name: node.to_owned(),
             planned_actions: Vec::new(),
             rejected_disks: Vec::new(),
         };
@@ -203,7 +203,7 @@ fn status_of(
             );
             line.planned_actions.clone_from(&on_node.planned_actions);
             line.rejected_disks.clone_from(&on_node.rejected_disks);
-            let first = on_node.rejected_disks.first().or(on_node.message.as_ref());
+            let first = on_node.rejected_disks.first().map(String::as_str).or(on_node.problem());
             message = message.or_else(|| first.map(|words| format!("{node}: {words}")));
         }
         told.push(line);
@@ -220,10 +220,10 @@ fn status_of(
     is_ready.observed_generation = Some(generation);
     let mut status = StoragePoolStatus {
         observed_generation: generation,
-        ready,
+        ready_node_count: ready,
+        node_count: i32::try_from(told.len()).unwrap_or(i32::MAX),
         capacity: Some(Quantity(size)),
         available: Some(Quantity(free)),
-        message,
         conditions: vec![is_ready],
         nodes: told,
     };
@@ -299,7 +299,7 @@ pub async fn follow(
 fn plans(node: &str, pools: &[Arc<StoragePool>], made: &[PoolPlan]) -> Vec<PoolPlan> {
     let ours = |pool: &&Arc<StoragePool>| {
         let nodes = pool.status.iter().flat_map(|status| &status.nodes);
-        nodes.into_iter().any(|one| one.node == node)
+        nodes.into_iter().any(|one| one.name == node)
     };
     let mut ours: Vec<&Arc<StoragePool>> = pools.iter().filter(ours).collect();
     ours.sort_by(|one, other| age(one).cmp(&age(other)));
@@ -325,7 +325,7 @@ fn plan_of(pool: &StoragePool) -> Option<PoolPlan> {
     let name = name.parse().map_err(|error| tracing::warn!(pool = name, error, "no pool")).ok()?;
     let disk =
         |disk: &PoolDisk| NewDisk { path: disk.device.clone().into(), wipe: disk.wipe_existing };
-    let existing = pool.spec.groups.iter().cloned().map(GroupSource::Existing);
+    let existing = pool.spec.volume_groups.iter().cloned().map(GroupSource::Existing);
     let made = pool.spec.disks.iter().map(disk).map(GroupSource::Create);
     Some(PoolPlan {
         name,

@@ -15,8 +15,8 @@ use tokio::sync::{Mutex, Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
-    DiskState, DiskStatus, GroupStatus, Health, LayoutRoom, NodeStorage, NodeStorageSpec,
-    NodeStorageStatus, PoolOnNode, Quantity, VolumeUsage, WorkStatus,
+    DiskState, DiskStatus, GroupStatus, Health, Judged, LayoutRoom, NodeStorage, NodeStorageSpec,
+    NodeStorageStatus, OperationStatus, OperationType, PoolOnNode, Quantity, READY, VolumeUsage,
 };
 use crate::causes;
 use crate::cluster;
@@ -80,10 +80,31 @@ struct Last {
     written: Option<Written>,
     /// The conditions that the record has, once they are known: a node plugin before this one wrote
     /// them.
-    conditions: Option<Vec<Condition>>,
+    conditions: Option<Conditions>,
     /// How full volumes are, as the record tells it or is to tell it next.
     usage: Vec<VolumeUsage>,
     found: Found,
+}
+
+/// The conditions of a record, so that one that stays keeps its time.
+#[derive(Debug, Default)]
+struct Conditions {
+    node: Vec<Condition>,
+    pools: BTreeMap<String, Vec<Condition>>,
+    groups: BTreeMap<String, Vec<Condition>>,
+}
+
+impl Conditions {
+    fn of(status: &NodeStorageStatus) -> Self {
+        let pools = status.pools.iter().map(|pool| (pool.name.clone(), pool.conditions.clone()));
+        let groups = status.volume_groups.iter();
+        let groups = groups.map(|group| (group.name.clone(), group.conditions.clone()));
+        Conditions {
+            node: status.conditions.clone(),
+            pools: pools.collect(),
+            groups: groups.collect(),
+        }
+    }
 }
 
 /// What was written, and the version that the API server made of it.
@@ -185,7 +206,7 @@ impl StorageRecord {
             }
             done => done?,
         };
-        last.conditions = Some(seen.conditions.clone());
+        last.conditions = Some(Conditions::of(&seen));
         last.written = Some(Written { status: seen, version });
         self.is_told.send_replace(true);
         Ok(())
@@ -209,11 +230,12 @@ impl StorageRecord {
         if last.conditions.is_none() {
             let record = self.api.get_opt(&self.name).await?;
             let status = record.and_then(|record| record.status).unwrap_or_default();
-            last.conditions = Some(status.conditions);
+            last.conditions = Some(Conditions::of(&status));
             last.usage = status.usage;
         }
-        let before = last.conditions.as_deref().unwrap_or_default();
-        let (seen, gap) = observe(&self.node).await;
+        let (nothing, now) = (Conditions::default(), Time(Timestamp::now()));
+        let before = last.conditions.as_ref().unwrap_or(&nothing);
+        let (seen, gap) = observe(&self.node, before, &now).await;
         let seen = NodeStorageStatus {
             usage: last.usage.clone(),
             lvm_version: last.found.lvm.clone(),
@@ -222,7 +244,7 @@ impl StorageRecord {
         };
         let (seen, gap) = seen.bounded(gap);
         let lacking = Lacking { prerequisites: &last.found.lacking, volumes: gap.as_deref() };
-        let conditions = conditions(&seen, lacking, before, &Time(Timestamp::now()));
+        let conditions = conditions(&seen, lacking, &before.node, &now);
         Ok(NodeStorageStatus { conditions, ..seen })
     }
 
@@ -279,7 +301,11 @@ impl StorageRecord {
 }
 
 /// Read what the node has, and why the list of its volumes may lack some, if it may.
-async fn observe(node: &Node) -> (NodeStorageStatus, Option<String>) {
+async fn observe(
+    node: &Node,
+    before: &Conditions,
+    now: &Time,
+) -> (NodeStorageStatus, Option<String>) {
     // It reads each group anew where that has changed, and what follows tells the last readings.
     let (volumes, gap) = match node.list(&Page::default()).await {
         Ok(listing) => (listing.volumes, None),
@@ -301,12 +327,12 @@ async fn observe(node: &Node) -> (NodeStorageStatus, Option<String>) {
         available: Quantity(storage.free),
         volume_count: count(volumes.len()),
         health: health(storage.health),
-        pools: storage.pools.into_iter().map(pool).collect(),
-        volume_groups: storage.groups.into_iter().map(group).collect(),
+        pools: storage.pools.into_iter().map(|one| pool(one, before, now)).collect(),
+        volume_groups: storage.groups.into_iter().map(|one| group(one, before, now)).collect(),
         disks: storage.disks.into_iter().map(disk).collect(),
         volumes: volumes.iter().map(cluster::volume_on_node).collect(),
-        unlisted: String::new(),
-        work: storage.work.into_iter().map(work).collect(),
+        unlisted_volumes: Vec::new(),
+        operations: storage.operations.into_iter().map(operation).collect(),
         usage: Vec::new(),
         conditions: Vec::new(),
     };
@@ -321,35 +347,59 @@ fn health(health: machine::Health) -> Health {
     }
 }
 
-fn pool(pool: machine::PoolStatus) -> PoolOnNode {
+fn pool(pool: machine::PoolStatus, before: &Conditions, now: &Time) -> PoolOnNode {
+    let name = pool.name.to_string();
+    let ready = ready_of(pool.health, pool.reason, pool.message, "the pool is healthy");
+    let conditions = vec![ready.condition(READY, of(&before.pools, &name), now)];
     let room = |room: machine::LayoutRoom| LayoutRoom {
         layout: room.layout.as_str().to_owned(),
         size: Quantity(room.size),
     };
     PoolOnNode {
-        name: pool.name.to_string(),
+        name,
         configured: pool.configured,
         default: pool.default,
         capacity: Quantity(pool.size),
         available: Quantity(pool.free),
         maximum_volume_size: pool.largest.into_iter().map(room).collect(),
-        extent: Quantity(pool.extent),
-        volumes: count(pool.volumes),
+        extent_size: Quantity(pool.extent),
+        volume_count: count(pool.volumes),
         health: health(pool.health),
-        message: pool.message,
+        conditions,
         planned_actions: pool.plan,
         rejected_disks: pool.refused,
     }
 }
 
-fn group(group: machine::GroupStatus) -> GroupStatus {
+/// Whether a pool or a volume group can be used.
+fn ready_of(
+    health: machine::Health,
+    reason: &str,
+    message: Option<String>,
+    healthy: &str,
+) -> Judged {
+    Judged {
+        is_so: health != machine::Health::Unavailable,
+        reason: reason.to_owned(),
+        message: message.unwrap_or_else(|| healthy.to_owned()),
+    }
+}
+
+fn of<'a>(before: &'a BTreeMap<String, Vec<Condition>>, name: &str) -> &'a [Condition] {
+    before.get(name).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn group(group: machine::GroupStatus, before: &Conditions, now: &Time) -> GroupStatus {
+    let healthy = "the volume group is healthy";
+    let ready = ready_of(group.health, group.reason, group.message, healthy);
+    let conditions = vec![ready.condition(READY, of(&before.groups, &group.name), now)];
     GroupStatus {
         name: group.name,
         pool: group.pool.to_string(),
         size: Quantity(group.size),
         free: Quantity(group.free),
         health: health(group.health),
-        message: group.message,
+        conditions,
     }
 }
 
@@ -357,7 +407,7 @@ fn disk(disk: machine::DiskStatus) -> DiskStatus {
     DiskStatus {
         device: disk.device,
         size: disk.size.map(Quantity),
-        group: disk.group,
+        volume_group: disk.group,
         state: match disk.state {
             machine::DiskState::Used => DiskState::Used,
             machine::DiskState::Standby => DiskState::Standby,
@@ -368,11 +418,59 @@ fn disk(disk: machine::DiskStatus) -> DiskStatus {
     }
 }
 
-fn work(work: machine::WorkStatus) -> WorkStatus {
-    let (volume, what) = (work.volume.to_string(), work.what.to_owned());
-    WorkStatus { volume, what, progress: work.progress }
+fn operation(operation: machine::OperationStatus) -> OperationStatus {
+    OperationStatus {
+        volume_handle: operation.volume.to_string(),
+        r#type: match operation.r#type {
+            machine::OperationType::Wipe => OperationType::Wipe,
+        },
+        progress: operation.progress,
+    }
 }
 
 fn count(many: usize) -> i32 {
     i32::try_from(many).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes::Bytes;
+
+    fn group_of(health: machine::Health, reason: &'static str) -> machine::GroupStatus {
+        machine::GroupStatus {
+            name: "vg0".to_owned(),
+            pool: "fast".parse().unwrap(),
+            size: Bytes::gib(1),
+            free: Bytes::ZERO,
+            health,
+            reason,
+            message: (health != machine::Health::Ok).then(|| "vg0 is missing".to_owned()),
+        }
+    }
+
+    #[test]
+    fn a_volume_group_is_ready_until_it_is_unavailable_and_keeps_its_time_meanwhile() {
+        let at = |second| Time(Timestamp::from_second(second).unwrap());
+        let told = |group: GroupStatus| NodeStorageStatus {
+            volume_groups: vec![group],
+            ..NodeStorageStatus::default()
+        };
+        let mut before = Conditions::default();
+        for (second, health, reason, status, since) in [
+            (1, machine::Health::Ok, machine::HEALTHY, "True", 1),
+            (2, machine::Health::Degraded, "VolumeGroupNotChangeable", "True", 1),
+            (3, machine::Health::Unavailable, "VolumeGroupUnavailable", "False", 3),
+            (4, machine::Health::Unavailable, "VolumeGroupUnavailable", "False", 3),
+            (5, machine::Health::Ok, machine::HEALTHY, "True", 5),
+        ] {
+            let group = group(group_of(health, reason), &before, &at(second));
+            let ready = &group.conditions[0];
+            assert_eq!((&*ready.type_, &*ready.status, &*ready.reason), (READY, status, reason));
+            assert_eq!(ready.last_transition_time, at(since), "in second {second}");
+            let is_well = health == machine::Health::Ok;
+            assert_eq!(group.problem(), (!is_well).then_some("vg0 is missing"));
+            before = Conditions::of(&told(group));
+        }
+    }
 }

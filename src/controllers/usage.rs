@@ -71,11 +71,11 @@ pub(super) fn next(
 ) -> Vec<VolumeUsage> {
     let each = seen.iter().map(|(id, usage)| {
         let (volume, usage) = (id.to_string(), cluster::usage_status(usage));
-        let before = told.iter().find(|one| one.volume == volume);
+        let before = told.iter().find(|one| one.volume_handle == volume);
         match before.filter(|before| !matters(&before.usage, &usage)) {
             Some(same) => same.clone(),
             None => VolumeUsage {
-                volume,
+                volume_handle: volume,
                 observed_time: at.clone(),
                 usage,
                 previous: before.map(earlier),
@@ -279,7 +279,7 @@ mod tests {
         assert!(usage[0].previous.is_some());
         let volume = |name: &String| -> crate::api::VolumeOnNode {
             serde_json::from_value(serde_json::json!({
-                "id": id(name).to_string(), "name": name, "pool": "fast", "size": "4611686018427387904",
+                "volumeHandle": id(name).to_string(), "name": name, "pool": "fast", "size": "4611686018427387904",
                 "requestedSize": "4611686018427387904", "volumeMode": "Filesystem", "fsType": "btrfs", "state": "Resized",
                 "fence": {"state": "Superseded", "generation": 1_000_000, "copyInProgress": true},
             }))

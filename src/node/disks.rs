@@ -324,7 +324,7 @@ impl Located<'_> {
             let take = |group: &Group| {
                 let name = &group.name;
                 format!(
-                    "use the volume group (`--pool NAME={name}`, or `groups: [{name}]` in a \
+                    "use the volume group (`--pool NAME={name}`, or `volumeGroups: [{name}]` in a \
                      StoragePool), "
                 )
             };

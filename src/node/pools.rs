@@ -139,12 +139,16 @@ impl Seen<'_> {
 
     /// Returns why the pool is not complete, for people; `None` if it is.
     pub fn trouble(&self) -> Option<String> {
-        let all = self.groups.iter().chain(&self.leaving);
-        let frozen = all.filter_map(|(handle, group)| {
-            Some(format!("volume group {}: {}", handle.name(), group.frozen()?))
-        });
         let own = self.pool.trouble.iter().cloned();
-        listed(own.chain(self.failures.iter().cloned()).chain(frozen))
+        listed(own.chain(self.failures.iter().cloned()).chain(self.frozen()))
+    }
+
+    /// Why volume groups cannot be changed.
+    fn frozen(&self) -> impl Iterator<Item = String> {
+        let all = self.groups.iter().chain(&self.leaving);
+        all.filter_map(|(handle, group)| {
+            Some(format!("volume group {}: {}", handle.name(), group.frozen()?))
+        })
     }
 
     /// Returns what prevents a new volume besides a lack of free extents; `None` if nothing does.
@@ -169,8 +173,15 @@ impl Seen<'_> {
     /// name.
     pub fn ailments(&self) -> impl Iterator<Item = Ailment> {
         let severity = if self.unreachable() { Severity::Inaccessible } else { Severity::Degraded };
-        let not_whole =
-            self.trouble().map(|message| Ailment { severity, reason: "PoolIncomplete", message });
+        let not_whole = listed(self.pool.trouble.iter().cloned());
+        let not_whole = not_whole.map(|message| (severity, "PoolIncomplete", message));
+        let failed = listed(self.failures.iter().cloned());
+        let failed = failed.map(|message| (severity, "VolumeGroupUnavailable", message));
+        let frozen = listed(self.frozen());
+        let frozen = frozen.map(|message| (severity, "VolumeGroupNotChangeable", message));
+        let troubles = [not_whole, failed, frozen].into_iter().flatten();
+        let troubles =
+            troubles.map(|(severity, reason, message)| Ailment { severity, reason, message });
         let not_configured = self.leaving.iter().filter_map(|(_, group)| {
             let (severity, reason) = (Severity::Degraded, "PoolNotConfigured");
             Some(Ailment { severity, reason, message: not_configured(group)? })
@@ -189,7 +200,7 @@ impl Seen<'_> {
             let message = format!("volume group {}: {}", handle.name(), handle.strangers()?);
             Some(Ailment { severity, reason, message })
         });
-        not_whole.into_iter().chain(not_configured).chain(unreadable).chain(strangers)
+        troubles.chain(not_configured).chain(unreadable).chain(strangers)
     }
 }
 

@@ -13,6 +13,15 @@ use crate::node::standby::room_of;
 use crate::node::{Node, record};
 use crate::volume::{Layout, PoolName, Severity, VolumeId};
 
+/// Reason of a pool or a volume group with which nothing is wrong.
+pub const HEALTHY: &str = "Healthy";
+
+/// Reason of a pool that has no volume group yet.
+pub const NO_VOLUME_GROUP: &str = "NoVolumeGroup";
+
+/// Reason of a pool of which a disk is not initialized, because it is not blank.
+pub const DISK_REJECTED: &str = "DiskRejected";
+
 /// The storage of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Storage {
@@ -30,8 +39,8 @@ pub struct Storage {
     pub groups: Vec<GroupStatus>,
     /// The disks of the groups, and those that the plans name.
     pub disks: Vec<DiskStatus>,
-    /// Long work under way.
-    pub work: Vec<WorkStatus>,
+    /// Long operations that are running.
+    pub operations: Vec<OperationStatus>,
 }
 
 /// Health of a pool or volume group.
@@ -67,6 +76,8 @@ pub struct PoolStatus {
     pub volumes: usize,
     /// Health of the pool.
     pub health: Health,
+    /// The worst that is wrong, in a word for programs; [`HEALTHY`] if nothing is.
+    pub reason: &'static str,
     /// What is wrong, with the commands to run.
     pub message: Option<String>,
     /// Actions that would be done if its plan allowed to initialise disks, in order.
@@ -97,6 +108,8 @@ pub struct GroupStatus {
     pub free: Bytes,
     /// Health of the volume group.
     pub health: Health,
+    /// As [`PoolStatus::reason`].
+    pub reason: &'static str,
     /// What is wrong, with the commands to run.
     pub message: Option<String>,
 }
@@ -131,15 +144,22 @@ pub enum DiskState {
     Missing,
 }
 
-/// Long work.
+/// A long operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkStatus {
+pub struct OperationStatus {
     /// The volume.
     pub volume: VolumeId,
-    /// Kind of the operation, such as `wiping`.
-    pub what: &'static str,
+    /// Type of the operation.
+    pub r#type: OperationType,
     /// Progress, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
     pub progress: String,
+}
+
+/// Type of a long operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperationType {
+    /// The extents of a deleted volume are erased.
+    Wipe,
 }
 
 impl Node {
@@ -155,16 +175,16 @@ impl Node {
         let status =
             |pool: &Arc<Pool>| self.pool_status(pool, default.as_ref() == Some(&pool.name));
         let statuses: Vec<PoolStatus> = pools.iter().map(status).collect();
-        let mut work: Vec<WorkStatus> = self
+        let mut operations: Vec<OperationStatus> = self
             .wipes
             .under_way()
             .into_iter()
             .map(|(key, progress)| {
                 let volume = VolumeId::new(self.settings.key.clone(), key);
-                WorkStatus { volume, what: "wiping", progress }
+                OperationStatus { volume, r#type: OperationType::Wipe, progress }
             })
             .collect();
-        work.sort_by(|a, b| a.volume.cmp(&b.volume));
+        operations.sort_by(|a, b| a.volume.cmp(&b.volume));
         Storage {
             size: statuses.iter().map(|pool| pool.size).sum(),
             free: statuses.iter().map(|pool| pool.free).sum(),
@@ -173,7 +193,7 @@ impl Node {
             pools: statuses,
             groups: served(&pools).map(|(pool, group)| group_status(pool, group)).collect(),
             disks: pools.iter().flat_map(|pool| disk_statuses(pool)).collect(),
-            work,
+            operations,
         }
     }
 
@@ -183,7 +203,7 @@ impl Node {
         let all: Vec<_> = pool.all_groups().filter_map(|group| group.remembered()).collect();
         let open = seen.groups.iter().filter(|(_, group)| group.changeable());
         let room = |layout| LayoutRoom { layout, size: seen.largest(layout, standby) };
-        let (health, message) = how(&seen);
+        let (health, reason, message) = how(&seen);
         PoolStatus {
             name: pool.name.clone(),
             configured: pool.configured,
@@ -194,6 +214,7 @@ impl Node {
             extent: all.iter().map(|group| group.extent_size).min().unwrap_or_default(),
             volumes: all.iter().map(|group| record::volumes(group).count()).sum(),
             health,
+            reason,
             message,
             plan: pool.plan.clone(),
             refused: pool.refused.clone(),
@@ -228,8 +249,8 @@ fn of_all(pools: &[PoolStatus]) -> Health {
     if is_one_usable { worst.min(Health::Degraded) } else { worst }
 }
 
-/// How a pool is, and why.
-fn how(seen: &Seen<'_>) -> (Health, Option<String>) {
+/// How a pool is, and why: the reason of the worst, and a sentence with all.
+fn how(seen: &Seen<'_>) -> (Health, &'static str, Option<String>) {
     let pool = seen.pool;
     let ailments: Vec<_> = seen.ailments().collect();
     let worst = ailments.iter().map(|ailment| match ailment.severity {
@@ -245,8 +266,16 @@ fn how(seen: &Seen<'_>) -> (Health, Option<String>) {
         .chain((!refused.is_empty()).then_some(Health::Degraded))
         .chain((pool.configured && seen.groups.is_empty()).then_some(Health::Unavailable))
         .max();
+    let worst = ailments.iter().rev().max_by_key(|ailment| ailment.severity);
+    let reason = match worst {
+        Some(ailment) => ailment.reason,
+        None if !refused.is_empty() => DISK_REJECTED,
+        None if health.is_some() => NO_VOLUME_GROUP,
+        None => HEALTHY,
+    };
     let told = ailments.into_iter().map(|ailment| ailment.message);
-    (health.unwrap_or_default(), pools::listed(why.into_iter().chain(told).chain(refused)))
+    let message = pools::listed(why.into_iter().chain(told).chain(refused));
+    (health.unwrap_or_default(), reason, message)
 }
 
 fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupStatus {
@@ -261,6 +290,12 @@ fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupStatus {
         (None, true) => Health::Degraded,
         (None, false) => Health::Ok,
     };
+    let reason = match (&away, &frozen, &left) {
+        (Some(_), ..) => "VolumeGroupUnavailable",
+        (None, Some(_), _) => "VolumeGroupNotChangeable",
+        (None, None, Some(_)) => "PoolNotConfigured",
+        (None, None, None) => HEALTHY,
+    };
     let sum = |extents: fn(&Group) -> u64| {
         read.as_ref().map(|group| group.size_of(extents(group))).unwrap_or_default()
     };
@@ -270,6 +305,7 @@ fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupStatus {
         size: sum(Group::extents),
         free: sum(Group::free_extents),
         health,
+        reason,
         message: pools::listed(away.into_iter().chain(frozen).chain(left)),
     }
 }

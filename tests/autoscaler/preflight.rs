@@ -52,13 +52,13 @@ pub fn room(world: &World, largest: Option<&str>) {
     let largest = largest.unwrap_or("1Gi");
     let mut pools = vec![
         json!({"name": name, "configured": true, "default": name == "default", "capacity": "9Gi", "available": largest,
-        "volumes": 1, "health": "Healthy", "extent": "4Mi",
+        "volumeCount": 1, "health": "Healthy", "extentSize": "4Mi",
         "maximumVolumeSize": [{"layout": "linear", "size": largest}]}),
     ];
     if name == "fast" {
         pools.push(
             json!({"name": "slow", "configured": true, "capacity": "9Gi", "available": "1Gi",
-            "volumes": 0, "health": "Healthy", "extent": "4Mi", "maximumVolumeSize": []}),
+            "volumeCount": 0, "health": "Healthy", "extentSize": "4Mi", "maximumVolumeSize": []}),
         );
     }
     let status = node.status.as_mut().unwrap();
@@ -118,7 +118,7 @@ fn a_pool_that_only_plans_takes_no_room_from_a_class_that_names_none() {
         let mut node: NodeStorage = world.api.get("alpha").unwrap();
         let pool = |name: &str, default: bool, size: &str| {
             object(json!({"name": name, "configured": true, "default": default, "capacity": size,
-                "available": size, "volumes": 0, "extent": "4Mi",
+                "available": size, "volumeCount": 0, "health": "Healthy", "extentSize": "4Mi",
                 "maximumVolumeSize": [{"layout": "linear", "size": size}]}))
         };
         node.status.as_mut().unwrap().pools =
@@ -136,7 +136,7 @@ pub fn another_node(world: &World) {
     let labels = json!({"kubernetes.io/hostname": "beta"});
     world.api.put(&object::<Node>(json!({"metadata": {"name": "beta", "labels": labels}})));
     let pool = json!({"name": "default", "configured": true, "default": true, "capacity": "9Gi", "available": "3Gi",
-                      "volumes": 0, "health": "Healthy", "extent": "4Mi",
+                      "volumeCount": 0, "health": "Healthy", "extentSize": "4Mi",
                       "maximumVolumeSize": [{"layout": "linear", "size": "3Gi"}]});
     world.api.put(&object::<NodeStorage>(json!({
         "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": "beta"},

@@ -312,8 +312,8 @@ impl World {
             (volume.size, volume.max_size) = (limit, Some(limit));
             volume.fence = serde_json::from_value(fence.clone()).expect("a fence");
         }
-        let full = |id: &String| json!({"volume": id, "observedTime": Timestamp::now(), "capacity": "100", "used": "99", "available": "1"});
-        let usages: Vec<Value> = told.volumes.iter().map(|one| full(&one.id)).collect();
+        let full = |id: &String| json!({"volumeHandle": id, "observedTime": Timestamp::now(), "capacity": "100", "used": "99", "available": "1"});
+        let usages: Vec<Value> = told.volumes.iter().map(|one| full(&one.volume_handle)).collect();
         told.usage = serde_json::from_value(json!(usages)).expect("usages");
         liar.metadata = ObjectMeta { name: Some("aaa".to_owned()), ..ObjectMeta::default() };
         self.api.put(&liar);
@@ -333,9 +333,9 @@ impl World {
         let mut node: NodeStorage =
             self.api.get("alpha").expect("its agent has told of its volumes");
         let told = node.status.as_mut().unwrap();
-        let id = told.volumes.iter().find(|one| one.name == volume).unwrap().id.clone();
+        let id = told.volumes.iter().find(|one| one.name == volume).unwrap().volume_handle.clone();
         let mut usage = usage.clone();
-        usage["volume"] = json!(id);
+        usage["volumeHandle"] = json!(id);
         told.usage = vec![object(usage)];
         self.api.put(&node);
     }

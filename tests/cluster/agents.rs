@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pliant::api::{
-    Create, Delete, Expand, NodeStorage, NodeStorageStatus, Operation, Phase, Quantity,
+    Create, Delete, Expand, FsType, NodeStorage, NodeStorageStatus, Operation, Phase, Quantity,
     StoragePool, StoragePoolSpec, VolumeMode, VolumeRequest, VolumeRequestSpec,
     VolumeRequestStatus,
 };
@@ -85,8 +85,8 @@ async fn work_that_was_begun_on_a_node_that_is_gone_for_good_is_given_up() {
     drop(machine);
     let volume = id("alpha", "pvc-1").to_string();
     let spec = VolumeRequestSpec {
-        node: "alpha".to_owned(),
-        volume,
+        node_name: "alpha".to_owned(),
+        volume_handle: volume,
         operation: Operation::Delete(Delete {}),
     };
     let mut request = VolumeRequest::new("delete-pvc-1", spec);
@@ -151,7 +151,7 @@ async fn what_has_ended_is_removed_while_another_request_waits() {
     cluster.ensure(&want("pvc-2", 100, &["alpha"])).await.unwrap();
     let one = |api: &FakeApi| api.list::<VolumeRequest>().len() == 1;
     world.api.until("only what waits is left", one).await;
-    assert_eq!(world.request().spec.node, "beta");
+    assert_eq!(world.request().spec.node_name, "beta");
     drop(alpha);
 }
 
@@ -159,17 +159,17 @@ async fn what_has_ended_is_removed_while_another_request_waits() {
 fn rubbish(name: &str, volume: String, work: Operation) -> VolumeRequest {
     VolumeRequest::new(
         name,
-        VolumeRequestSpec { node: "alpha".to_owned(), volume, operation: work },
+        VolumeRequestSpec { node_name: "alpha".to_owned(), volume_handle: volume, operation: work },
     )
 }
 
-fn create(name: &str, fs_type: &str, parameter: Option<&str>) -> Operation {
+fn create(name: &str, fs_type: Option<FsType>, parameter: Option<&str>) -> Operation {
     Operation::Create(Create {
         name: name.to_owned(),
         min_size: Quantity(Bytes::mib(8)),
         max_size: None,
         volume_mode: VolumeMode::Filesystem,
-        fs_type: Some(fs_type.to_owned()),
+        fs_type,
         parameters: parameter.map(|name| (name.to_owned(), "x".to_owned())).into_iter().collect(),
     })
 }
@@ -181,7 +181,7 @@ async fn rubbish_is_refused_by_name_and_stops_nobody() {
     let grow = Operation::Expand(Expand {
         min_size: Quantity(Bytes::mib(8)),
         max_size: Some(Quantity(Bytes::mib(4))),
-        block: None,
+        volume_mode: None,
     });
     let all = [
         (
@@ -191,10 +191,22 @@ async fn rubbish_is_refused_by_name_and_stops_nobody() {
             "InvalidArgument",
             "../../etc",
         ),
-        ("empty-id", String::new(), grow.clone(), "InvalidArgument", "not the id of a volume"),
-        ("bad-mode", ours(), create("pvc-1", "ntfs", None), "InvalidArgument", "ntfs"),
-        ("bad-class", ours(), create("pvc-1", "ext4", Some("colour")), "InvalidArgument", "colour"),
-        ("other-name", ours(), create("pvc-9", "ext4", None), "InvalidArgument", "pvc-9"),
+        ("empty-id", String::new(), grow.clone(), "InvalidArgument", "not the handle of a volume"),
+        ("bad-mode", ours(), create("pvc-1", None, None), "InvalidArgument", "fsType is missing"),
+        (
+            "bad-class",
+            ours(),
+            create("pvc-1", Some(FsType::Ext4), Some("colour")),
+            "InvalidArgument",
+            "colour",
+        ),
+        (
+            "other-name",
+            ours(),
+            create("pvc-9", Some(FsType::Ext4), None),
+            "InvalidArgument",
+            "pvc-9",
+        ),
         ("no-volume", ours(), grow, "NotFound", "does not exist"),
     ];
     for (name, volume, work, _, _) in all.clone() {
@@ -415,13 +427,15 @@ async fn a_panic_while_pools_are_set_up_stops_nothing_else_and_passes() {
     machine.host.add_group("vg1", &[disk]);
     machine.host.panic_at("list disks");
     let groups = vec!["vg1".to_owned()];
-    world
-        .api
-        .put(&StoragePool::new("more", StoragePoolSpec { groups, ..StoragePoolSpec::default() }));
+    world.api.put(&StoragePool::new(
+        "more",
+        StoragePoolSpec { volume_groups: groups, ..StoragePoolSpec::default() },
+    ));
     tokio::time::sleep(Duration::from_secs(300)).await;
     cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
     machine.host.mend();
-    let ready = |api: &FakeApi| api.get::<StoragePool>("more")?.status.map(|told| told.ready);
+    let ready =
+        |api: &FakeApi| api.get::<StoragePool>("more")?.status.map(|told| told.ready_node_count);
     world.api.until("the pool is on the node", |api| ready(api) == Some(1)).await;
 }
 

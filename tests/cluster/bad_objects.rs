@@ -11,12 +11,14 @@ use crate::world::{World, growth, id, want};
 
 /// Put an object of each kind there that no version has ever written.
 fn put_bad_ones(api: &FakeApi) {
-    api.put_json::<StoragePool>(json!({"metadata": {"name": "bad"}, "spec": {"groups": "all"}}));
+    api.put_json::<StoragePool>(
+        json!({"metadata": {"name": "bad"}, "spec": {"volumeGroups": "all"}}),
+    );
     let status = json!({"pools": 7});
     api.put_json::<NodeStorage>(
         json!({"metadata": {"name": "bad"}, "spec": {"nodeHash": ""}, "status": status}),
     );
-    let spec = json!({"node": "alpha", "volume": id("alpha", "pvc-9").to_string(), "operation": 5});
+    let spec = json!({"nodeName": "alpha", "volumeHandle": id("alpha", "pvc-9").to_string(), "operation": 5});
     api.put_json::<VolumeRequest>(json!({"metadata": {"name": "bad"}, "spec": spec}));
 }
 

@@ -31,7 +31,7 @@ struct Played {
 
 fn volume(node: &str, name: &str) -> (String, Value) {
     let id = id(node, name).to_string();
-    let told = json!({"id": id, "name": name, "pool": "fast", "size": "64Mi", "requestedSize": "64Mi",
+    let told = json!({"volumeHandle": id, "name": name, "pool": "fast", "size": "64Mi", "requestedSize": "64Mi",
                       "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready"});
     (id, told)
 }
@@ -48,9 +48,9 @@ impl Played {
 
     fn publish(&self) {
         let volumes: Vec<&Value> = self.volumes.values().collect();
-        let pool = json!({"name": "fast", "configured": true, "default": true, "capacity": "1Ti", "extent": "4Mi",
+        let pool = json!({"name": "fast", "configured": true, "default": true, "capacity": "1Ti", "extentSize": "4Mi",
                           "maximumVolumeSize": [{"layout": "linear", "size": self.free}], "available": self.free,
-                          "volumes": volumes.len(), "health": "Healthy"});
+                          "volumeCount": volumes.len(), "health": "Healthy"});
         let mut record: NodeStorage = serde_json::from_value(json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": self.node},
             "spec": {"nodeHash": NodeKey::of(self.node).as_str()},
@@ -66,7 +66,7 @@ impl Played {
         });
         let mut record = serde_json::to_value(&record).unwrap();
         if self.is_old {
-            record["status"].as_object_mut().unwrap().remove("unlisted");
+            record["status"].as_object_mut().unwrap().remove("unlistedVolumes");
         }
         self.api.put_json::<NodeStorage>(record);
     }
@@ -76,7 +76,7 @@ impl Played {
         loop {
             let changed = self.api.changed();
             for mut request in self.api.list::<VolumeRequest>() {
-                let is_asked = request.spec.node == self.node && !request.has_ended();
+                let is_asked = request.spec.node_name == self.node && !request.has_ended();
                 if !is_asked {
                     continue;
                 }
@@ -88,7 +88,7 @@ impl Played {
                         self.publish();
                     }
                     Operation::Inspect(_) => {
-                        status["inspection"] = match self.volumes.get(&request.spec.volume) {
+                        status["inspection"] = match self.volumes.get(&request.spec.volume_handle) {
                             Some(volume) => {
                                 json!({"volume": volume, "mounted": false, "openCount": 0})
                             }
@@ -96,7 +96,7 @@ impl Played {
                         };
                     }
                     Operation::Delete(_) => {
-                        self.volumes.remove(&request.spec.volume);
+                        self.volumes.remove(&request.spec.volume_handle);
                         self.publish();
                     }
                     work => panic!("{work:?} is not asked for here"),
@@ -135,7 +135,7 @@ fn is_listed(api: &FakeApi, name: &str) -> bool {
 
 fn requests_on(api: &FakeApi, node: &str) -> Vec<String> {
     let all = api.list::<VolumeRequest>().into_iter();
-    let of_node = all.filter(|request| request.spec.node == node);
+    let of_node = all.filter(|request| request.spec.node_name == node);
     of_node.filter_map(|request| request.metadata.name).collect()
 }
 

@@ -119,21 +119,21 @@ async fn a_change_costs_no_loop_of_a_controller_what_has_not_changed() {
     let volume = |at: usize, number: usize| format!("pvc-{at}-{number}");
     let record = |at: usize, used: usize| {
         let volumes = (0..VOLUMES).map(|number| {
-            json!({"id": id(&node(at), &volume(at, number)).to_string(), "name": "n", "pool": "fast",
+            json!({"volumeHandle": id(&node(at), &volume(at, number)).to_string(), "name": "n", "pool": "fast",
                    "size": "1Gi", "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready"})
         });
-        let usage = json!({"volume": id(&node(at), &volume(at, 0)).to_string(),
+        let usage = json!({"volumeHandle": id(&node(at), &volume(at, 0)).to_string(),
                            "observedTime": "2026-01-01T00:00:00Z", "capacity": "100", "used": used.to_string(),
                            "available": "1"});
         let pool = json!({"name": "fast", "configured": true, "default": true, "capacity": "1Gi",
-                          "available": "1Gi", "volumes": VOLUMES, "health": "Healthy"});
+                          "available": "1Gi", "volumeCount": VOLUMES, "health": "Healthy"});
         json!({"metadata": {"name": node(at)}, "spec": {"nodeHash": NodeKey::of(&node(at)).as_str()},
                "status": {"health": "Healthy", "volumes": volumes.collect::<Vec<_>>(),
                           "usage": [usage], "pools": [pool]}})
     };
     let request = |at: usize, progress: &str| {
         json!({"metadata": {"name": format!("fence-{at}"), "generation": 1},
-               "spec": {"node": node(at), "volume": id(&node(at), &volume(at, 0)).to_string(),
+               "spec": {"nodeName": node(at), "volumeHandle": id(&node(at), &volume(at, 0)).to_string(),
                         "operation": {"expand": {"minSize": "2Gi"}}},
                "status": {"observedGeneration": 1, "phase": "Pending", "progress": progress}})
     };

@@ -67,7 +67,7 @@ async fn a_node_whose_object_cannot_be_decoded_keeps_its_pools() {
     let cluster = world.controller().await;
     tokio::time::sleep(LONG).await;
     let pool: StoragePool = world.api.get("fast").unwrap();
-    let nodes: Vec<String> = pool.status.unwrap().nodes.into_iter().map(|one| one.node).collect();
+    let nodes: Vec<String> = pool.status.unwrap().nodes.into_iter().map(|one| one.name).collect();
     assert_eq!(nodes, ["alpha"]);
     cluster.ensure(&want("pvc-1", 100, &["alpha"])).await.unwrap();
     world.api.delete::<Node>("alpha");

@@ -158,7 +158,7 @@ async fn a_record_that_claims_the_volume_of_another_node_does_not_get_it() {
     let beta: NodeStorage = world.api.get("beta").unwrap();
     let mut liar: NodeStorage = world.api.get("alpha").unwrap();
     let mut lie = beta.status.unwrap().volumes[0].clone();
-    lie.id = id("alpha", "pvc-1").to_string();
+    lie.volume_handle = id("alpha", "pvc-1").to_string();
     liar.status.as_mut().unwrap().volumes.push(lie);
     world.api.put(&liar);
     let told = || (!cluster.nodes().all()[0].status.as_ref()?.volumes.is_empty()).then_some(());
@@ -207,11 +207,16 @@ async fn what_a_request_that_is_gone_came_to_is_not_told_to_another_of_its_name(
     world.cleaned().await;
     drop(cluster); // It would ask again by itself.
     let request = |mib| {
-        let grow = Expand { min_size: Quantity(Bytes::mib(mib)), max_size: None, block: None };
+        let grow =
+            Expand { min_size: Quantity(Bytes::mib(mib)), max_size: None, volume_mode: None };
         let (node, volume) = ("alpha".to_owned(), made.id.to_string());
         VolumeRequest::new(
             "grow",
-            VolumeRequestSpec { node, volume, operation: Operation::Expand(grow) },
+            VolumeRequestSpec {
+                node_name: node,
+                volume_handle: volume,
+                operation: Operation::Expand(grow),
+            },
         )
     };
     hold(&machine);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pliant::api::{
-    Create, Operation, Quantity, StoragePool, VolumeMode, VolumeRequest, VolumeRequestSpec,
+    Create, FsType, Operation, Quantity, StoragePool, VolumeMode, VolumeRequest, VolumeRequestSpec,
 };
 use pliant::bytes::Bytes;
 use pliant::volume::{
@@ -187,11 +187,15 @@ async fn a_parameter_of_another_version_is_refused_by_name() {
         min_size: Quantity(Bytes::mib(100)),
         max_size: None,
         volume_mode: VolumeMode::Filesystem,
-        fs_type: Some("ext4".to_owned()),
+        fs_type: Some(FsType::Ext4),
         parameters: [("frobnicate".to_owned(), "yes".to_owned())].into(),
     };
     let (node, volume) = ("alpha".to_owned(), id("alpha", "pvc-1").to_string());
-    let spec = VolumeRequestSpec { node, volume, operation: Operation::Create(create) };
+    let spec = VolumeRequestSpec {
+        node_name: node,
+        volume_handle: volume,
+        operation: Operation::Create(create),
+    };
     world.api.put(&VolumeRequest::new("create-newer", spec));
     world.phase(pliant::api::Phase::Failed).await;
     let failure = world.request().status.unwrap().error.unwrap();
@@ -205,7 +209,7 @@ async fn a_volume_is_removed_while_another_group_of_its_pool_is_away() {
     let other: PathBuf = machine.host.add_disk(Bytes::mib(100));
     machine.host.add_group("vg1", std::slice::from_ref(&other));
     let mut pool: StoragePool = world.api.get("fast").unwrap();
-    pool.spec.groups.push("vg1".to_owned());
+    pool.spec.volume_groups.push("vg1".to_owned());
     world.api.put(&pool);
     let made = cluster.ensure(&want("pvc-1", 200, &[])).await.unwrap();
     let host = machine.host.after_crash();

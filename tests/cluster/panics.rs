@@ -37,8 +37,11 @@ fn run(api: &FakeApi, stop: &CancellationToken) -> tokio::task::JoinHandle<()> {
 
 fn put_all(api: &FakeApi, name: &str) {
     let work = Operation::Delete(Delete {});
-    let spec =
-        VolumeRequestSpec { node: "gone".to_owned(), volume: name.to_owned(), operation: work };
+    let spec = VolumeRequestSpec {
+        node_name: "gone".to_owned(),
+        volume_handle: name.to_owned(),
+        operation: work,
+    };
     api.put(&VolumeRequest::new(name, spec));
     api.put(&NodeStorage::new(name, NodeStorageSpec::default()));
     api.put_json::<StoragePool>(json!({"metadata": {"name": name}, "spec": {"disks": []}}));

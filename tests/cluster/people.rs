@@ -408,7 +408,7 @@ async fn a_volume_that_a_swap_retains_is_one_quiet_line() {
     world.api.put::<NodeStorage>(&typed(json!({
         "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage",
         "metadata": {"name": "alpha"}, "spec": {"nodeHash": NodeKey::of("alpha").as_str()},
-        "status": {"volumes": [{"id": id, "name": "pvc-1", "pool": "fast", "size": "1Gi",
+        "status": {"volumes": [{"volumeHandle": id, "name": "pvc-1", "pool": "fast", "size": "1Gi",
             "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready",
             "fence": {"state": "Superseded", "generation": 2}}]},
     })));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use pliant::api::{
     NodeStorage, NodeStorageStatus, PoolDisk, StoragePool, StoragePoolSpec, StoragePoolStatus,
@@ -36,7 +36,7 @@ fn pool(world: &World, name: &str, spec: StoragePoolSpec) {
 fn of_groups(groups: &[&str]) -> StoragePoolSpec {
     StoragePoolSpec {
         node_selector: BTreeMap::from([("disks".to_owned(), "fast".to_owned())]),
-        groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+        volume_groups: groups.iter().map(|group| (*group).to_owned()).collect(),
         ..StoragePoolSpec::default()
     }
 }
@@ -77,8 +77,13 @@ async fn status(
     told(&world.api).unwrap()
 }
 
+/// The message of the condition `Ready`.
+fn message(status: &StoragePoolStatus) -> &str {
+    status.conditions.first().map_or("", |ready| &ready.message)
+}
+
 fn nodes(status: &StoragePoolStatus) -> Vec<&str> {
-    status.nodes.iter().map(|one| one.node.as_str()).collect()
+    status.nodes.iter().map(|one| one.name.as_str()).collect()
 }
 
 /// Wait until the controller knows that a node is so.
@@ -97,8 +102,9 @@ fn is_configured(status: &NodeStorageStatus) -> bool {
 async fn a_pool_is_on_the_nodes_with_its_labels() {
     let (world, cluster, _machines) = labelled().await;
     pool(&world, "fast", of_groups(&["vg0"]));
-    let told = status(&world, "fast", |told| told.ready == 1).await;
-    assert_eq!((nodes(&told), told.observed_generation, &told.message), (vec!["alpha"], 1, &None));
+    let told = status(&world, "fast", |told| told.ready_node_count == 1).await;
+    assert_eq!((nodes(&told), told.observed_generation, told.node_count), (vec!["alpha"], 1, 1));
+    assert_eq!(message(&told), "usable on 1 of 1 nodes");
     let storage = world.storage("alpha");
     assert_eq!(
         (told.capacity.unwrap(), told.available.unwrap()),
@@ -110,6 +116,12 @@ async fn a_pool_is_on_the_nodes_with_its_labels() {
     assert_eq!(made.node, "alpha");
     let free = told.available;
     status(&world, "fast", |told| told.available < free).await;
+    let ready = |conditions: &[Condition]| {
+        let short = |one: &Condition| format!("{}={} {}", one.type_, one.status, one.reason);
+        conditions.iter().map(short).collect::<Vec<_>>()
+    };
+    assert_eq!(ready(&storage.pools[0].conditions), ["Ready=True Healthy"]);
+    assert_eq!(ready(&storage.volume_groups[0].conditions), ["Ready=True Healthy"]);
     let said =
         refused(cluster.ensure(&want("pvc-2", 100, &["beta"])).await, Reason::TopologyMismatch);
     assert!(said.contains("it is on alpha"), "{said}");
@@ -164,16 +176,16 @@ async fn an_agent_that_starts_anew_takes_no_pool_away() {
 async fn a_label_brings_a_pool_and_takes_it_but_not_the_volumes_in_it() {
     let (world, cluster, [alpha, _beta]) = labelled().await;
     pool(&world, "fast", of_groups(&["vg0"]));
-    let one = status(&world, "fast", |told| told.ready == 1).await;
+    let one = status(&world, "fast", |told| told.ready_node_count == 1).await;
     known(&cluster, "alpha", is_configured).await;
     let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     node(&world, "beta", Some("fast"));
-    let both = status(&world, "fast", |told| told.ready == 2).await;
+    let both = status(&world, "fast", |told| told.ready_node_count == 2).await;
     assert_eq!(nodes(&both), ["alpha", "beta"]);
     assert!(both.capacity > one.capacity);
     node(&world, "alpha", Some("slow"));
     let other = status(&world, "fast", |told| nodes(told) == ["beta"]).await;
-    assert_eq!((other.ready, other.capacity), (1, one.capacity));
+    assert_eq!((other.ready_node_count, other.capacity), (1, one.capacity));
     known(&cluster, "alpha", |told| !is_configured(told)).await;
     // It is served all the same, and no new ones are made beside it.
     cluster.grow(&made.id, growth(200)).await.unwrap();
@@ -190,7 +202,7 @@ async fn a_pool_that_is_edited_or_removed_is_followed() {
     let disk = alpha.host.add_disk(Bytes::mib(300));
     alpha.host.add_group("vg1", &[disk]);
     pool(&world, "fast", of_groups(&["vg0"]));
-    let small = status(&world, "fast", |told| told.ready == 1).await;
+    let small = status(&world, "fast", |told| told.ready_node_count == 1).await;
     known(&cluster, "alpha", is_configured).await;
     let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     pool(&world, "fast", of_groups(&["vg0", "vg1"]));
@@ -220,11 +232,11 @@ async fn what_would_be_done_is_told_before_it_is_done() {
     let told = status(&world, "fast", |told| plan(told).is_some_and(|plan| !plan.is_empty())).await;
     let steps = plan(&told).unwrap().join("; ");
     assert!(steps.contains("/dev/fake0"), "{steps}");
-    assert_eq!(told.ready, 0);
+    assert_eq!(told.ready_node_count, 0);
     assert_eq!(alpha.host.state().groups.len(), 0, "nothing was done");
     refused(cluster.ensure(&want("pvc-1", 100, &["alpha"])).await, Reason::Unavailable);
     pool(&world, "fast", of_disks(&["/dev/fake0"], true));
-    let told = status(&world, "fast", |told| told.ready == 1).await;
+    let told = status(&world, "fast", |told| told.ready_node_count == 1).await;
     assert_eq!(plan(&told), Some(Vec::new()));
     known(&cluster, "alpha", |told| told.capacity.0 > Bytes::ZERO).await;
     cluster.ensure(&want("pvc-1", 100, &["alpha"])).await.unwrap();
@@ -239,11 +251,17 @@ async fn a_refused_disk_is_told_by_its_name() {
     let alpha = bare(&world, "alpha", host).await;
     let _cluster = world.controller().await;
     pool(&world, "fast", of_disks(&["/dev/fake0"], true));
-    let told = status(&world, "fast", |told| told.message.is_some()).await;
-    let message = told.message.unwrap();
-    assert!(message.starts_with("alpha: ") && message.contains("/dev/fake0"), "{message}");
+    let told = status(&world, "fast", |told| message(told).contains("; ")).await;
+    let message = message(&told);
+    assert!(
+        message.starts_with("usable on 0 of 1 nodes; alpha: ") && message.contains("/dev/fake0"),
+        "{message}"
+    );
     assert!(message.contains("zfs_member"), "{message}");
     assert_eq!(told.nodes[0].rejected_disks.len(), 1);
+    let on_node = &world.storage("alpha").pools[0];
+    let fault = on_node.fault().expect("it is not healthy");
+    assert_eq!((fault.status.as_str(), fault.reason.as_str()), ("False", "PoolIncomplete"));
     assert_eq!(alpha.host.state().groups.len(), 0);
 }
 
@@ -254,15 +272,15 @@ async fn a_pool_that_can_be_nowhere_says_why() {
     let _alpha = bare(&world, "alpha", machine()).await;
     let _cluster = world.controller().await;
     pool(&world, "fast", of_groups(&["vg0"]));
-    let told = status(&world, "fast", |told| told.message.is_some()).await;
-    assert_eq!(told.message.as_deref(), Some("no node matches the node selector"));
+    let told = status(&world, "fast", |told| message(told).contains("; ")).await;
+    assert_eq!(message(&told), "usable on 0 of 0 nodes; no node matches the node selector");
     pool(
         &world,
         "fast.ssd",
         StoragePoolSpec { node_selector: BTreeMap::new(), ..of_groups(&["vg0"]) },
     );
-    let told = status(&world, "fast.ssd", |told| told.message.is_some()).await;
-    assert!(told.message.unwrap().contains("is not a pool name"));
+    let told = status(&world, "fast.ssd", |told| message(told).contains("; ")).await;
+    assert!(message(&told).contains("is not a pool name"));
     world.told(1).await;
     assert!(world.storage("alpha").pools.is_empty());
 }
@@ -272,9 +290,13 @@ async fn statuses_settle() {
     let (world, cluster, _machines) = labelled().await;
     node(&world, "beta", Some("fast"));
     pool(&world, "fast", of_groups(&["vg0"]));
-    pool(&world, "slow", StoragePoolSpec { groups: vec!["none".to_owned()], ..of_groups(&[]) });
-    status(&world, "fast", |told| told.ready == 2).await;
-    status(&world, "slow", |told| told.message.is_some()).await;
+    pool(
+        &world,
+        "slow",
+        StoragePoolSpec { volume_groups: vec!["none".to_owned()], ..of_groups(&[]) },
+    );
+    status(&world, "fast", |told| told.ready_node_count == 2).await;
+    status(&world, "slow", |told| message(told).contains("; ")).await;
     known(&cluster, "alpha", is_configured).await;
     let mut want = want("pvc-1", 100, &["alpha"]);
     want.class.pool = Some("fast".parse().unwrap());
@@ -298,9 +320,9 @@ async fn a_pool_waits_for_a_controller_and_a_node_that_come_later() {
     status(&world, "fast", |told| told.nodes.is_empty()).await;
     node(&world, "alpha", Some("fast"));
     let told = status(&world, "fast", |told| nodes(told) == ["alpha"]).await;
-    assert_eq!(told.ready, 0);
+    assert_eq!(told.ready_node_count, 0);
     let _alpha = bare(&world, "alpha", machine()).await;
-    status(&world, "fast", |told| told.ready == 1).await;
+    status(&world, "fast", |told| told.ready_node_count == 1).await;
 }
 
 /// Make a pool that is as old as this.

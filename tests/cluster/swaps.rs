@@ -60,7 +60,7 @@ async fn a_look_at_what_is_gone_is_answered_and_each_look_is_a_new_one() {
         let seen = cluster.inspect(&volume).await.unwrap().unwrap();
         assert_eq!(seen.open_count, u32::from(staged), "not what was seen before");
     }
-    let looks = |one: &VolumeRequest| one.spec.volume == volume.to_string();
+    let looks = |one: &VolumeRequest| one.spec.volume_handle == volume.to_string();
     let requests = world.api.list::<VolumeRequest>();
     let names: Vec<_> = requests.iter().filter(|one| looks(one)).collect();
     assert!(names.iter().any(|one| one.metadata.name == Some(format!("inspect-{volume}"))));

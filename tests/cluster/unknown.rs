@@ -52,10 +52,11 @@ async fn full() -> (World, impl Sized) {
     world.api.put(&claim("100Mi"));
     world.api.put(&user());
     world.api.put_json::<StoragePool>(
-        json!({"metadata": {"name": "fast"}, "spec": {"groups": ["vg0"]}}),
+        json!({"metadata": {"name": "fast"}, "spec": {"volumeGroups": ["vg0"]}}),
     );
     let volume = "aaaaaaaa-aaaaaaaaaaaaaaaaaaaaaaaaaa";
-    let request = json!({"node": "alpha", "volume": volume, "operation": {"inspect": {}}});
+    let request =
+        json!({"nodeName": "alpha", "volumeHandle": volume, "operation": {"inspect": {}}});
     world.api.put_json::<VolumeRequest>(json!({"metadata": {"name": "one"}, "spec": request}));
     let db = json!({"name": "db", "namespace": "default"});
     let template = json!({"spec": {"containers": []}});

@@ -97,7 +97,7 @@ async fn what_does_not_answer_is_not_told_and_the_others_are() {
     alpha.host.fail(&format!("statfs {}", hung.display()), Failing::Always);
     fill(&alpha, "pvc-2", 90);
     world.api.until("the other one is told", |api| used(api) == [90]).await;
-    assert_eq!(told(&world.api)[0].volume, id("alpha", "pvc-2").to_string());
+    assert_eq!(told(&world.api)[0].volume_handle, id("alpha", "pvc-2").to_string());
     alpha.host.mend();
     world.api.until("it answers again", |api| told(api).len() == 2).await;
     alpha.node.unstage(&id("alpha", "pvc-1"), Path::new(&hung)).await.unwrap();

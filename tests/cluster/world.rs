@@ -105,7 +105,7 @@ impl World {
         let groups = vec!["vg0".to_owned()];
         world.api.put(&StoragePool::new(
             "fast",
-            StoragePoolSpec { groups, ..StoragePoolSpec::default() },
+            StoragePoolSpec { volume_groups: groups, ..StoragePoolSpec::default() },
         ));
         world
     }
@@ -183,7 +183,9 @@ impl World {
 
     /// Wait until the pool tells that so many nodes have it.
     async fn pool_is_on(&self, nodes: i32) {
-        let ready = |api: &FakeApi| api.get::<StoragePool>("fast")?.status.map(|told| told.ready);
+        let ready = |api: &FakeApi| {
+            api.get::<StoragePool>("fast")?.status.map(|told| told.ready_node_count)
+        };
         self.api.until("the pool is told", |api| ready(api) == Some(nodes)).await;
     }
 
@@ -226,7 +228,9 @@ impl World {
     pub fn storage(&self, node: &str) -> pliant::api::NodeStorageStatus {
         let record = self.api.get::<NodeStorage>(node);
         let mut status = record.and_then(|one| one.status).expect("it has told");
-        for condition in &mut status.conditions {
+        let of_pools = status.pools.iter_mut().flat_map(|pool| &mut pool.conditions);
+        let of_groups = status.volume_groups.iter_mut().flat_map(|group| &mut group.conditions);
+        for condition in status.conditions.iter_mut().chain(of_pools).chain(of_groups) {
             condition.last_transition_time.0 = Timestamp::UNIX_EPOCH;
         }
         status

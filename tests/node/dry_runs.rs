@@ -79,6 +79,7 @@ fn a_dry_run_says_what_is_then_done_and_changes_nothing() {
             ]
         );
         assert_eq!((pool.refused, pool.health), (Vec::new(), Health::Unavailable));
+        assert_eq!(pool.reason, "NoVolumeGroup");
         assert_eq!(pool.largest[0].size, Bytes::ZERO, "nothing can be made yet");
         assert_eq!(states(&node, &disks), [DiskState::Standby; 4]);
         node.ensure(&want(VOLUME, Mode::Block, 64)).await.expect_err("it has no group");
@@ -91,6 +92,7 @@ fn a_dry_run_says_what_is_then_done_and_changes_nothing() {
         assert_eq!(groups, planned);
         let pool = node.storage().pools.remove(0);
         assert_eq!((pool.plan, pool.refused, pool.health), (vec![], vec![], Health::Ok));
+        assert_eq!(pool.reason, "Healthy");
         let expected = [DiskState::Used, DiskState::Used, DiskState::Standby, DiskState::Standby];
         assert_eq!(states(&node, &disks), expected);
         node.ensure(&want(VOLUME, Mode::Block, 1200)).await.expect("a standby disk joins");
@@ -154,6 +156,7 @@ fn a_refused_standby_disk_is_told_and_taken_when_it_is_free() {
         let node = start(&host, &[plan]).await;
         let pool = node.storage().pools.remove(0);
         assert_eq!((pool.health, pool.refused.len()), (Health::Degraded, 1));
+        assert_eq!(pool.reason, "DiskRejected");
         assert_eq!(state(&node, &standby).state, DiskState::Refused);
         assert!(node.find(&id_of(VOLUME)).await.expect("it hides nothing").is_none());
         host.write_at(&standby, 0, &[0; 4096]);
@@ -185,6 +188,7 @@ fn a_missing_disk_is_told_and_taken_when_it_comes() {
         set(&node, &plans).await;
         assert_eq!(node.storage().health, Health::Unavailable);
         assert_eq!(node.storage().groups[0].health, Health::Unavailable);
+        assert_eq!(node.storage().groups[0].reason, "VolumeGroupUnavailable");
         let told = state(&node, &name);
         assert_eq!((told.state, told.group), (DiskState::Missing, Some(group)));
         assert_eq!(node.storage().disks.len(), 1);

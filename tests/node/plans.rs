@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pliant::bytes::Bytes;
 use pliant::host::Host;
-use pliant::node::storage::{DiskState, Health};
+use pliant::node::storage::{DiskState, Health, OperationType};
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{CapacityQuery, Class, Mode, NewVolume, VolumeError, Volumes};
@@ -99,6 +99,7 @@ fn a_pool_that_no_plan_names_is_kept_while_it_holds_volumes() {
             let kept = node.storage().pools.into_iter().find(|pool| !pool.configured);
             let kept = kept.expect("it is told");
             assert_eq!((kept.volumes, kept.health), (1, Health::Degraded));
+            assert_eq!(kept.reason, "PoolNotConfigured");
 
             let refused = node.ensure(&in_pool("fast", "another", 8)).await;
             assert!(matches!(refused, Err(VolumeError::InvalidArgument { .. })), "{refused:?}");
@@ -370,13 +371,14 @@ fn a_wipe_under_way_is_told_and_ends_although_its_pool_is_gone() {
         let removal = tokio::spawn(async move { remover.remove(&id_of(VOLUME)).await });
         host.held().await;
         set(&node, &[]).await;
-        let work = node.storage().work;
-        assert_eq!(work.len(), 1);
-        assert_eq!((&work[0].volume, work[0].what), (&id_of(VOLUME), "wiping"));
-        assert_eq!(work[0].progress, "0 % (0 B of 64 MiB)");
+        let operations = node.storage().operations;
+        assert_eq!(operations.len(), 1);
+        let only = &operations[0];
+        assert_eq!((&only.volume, only.r#type), (&id_of(VOLUME), OperationType::Wipe));
+        assert_eq!(only.progress, "0 % (0 B of 64 MiB)");
         host.let_go();
         removal.await.expect("it ran").expect("it ends");
-        assert_eq!(node.storage().work, []);
+        assert_eq!(node.storage().operations, []);
         set(&node, &[]).await;
         assert_eq!(names(&node), [""; 0]);
     });

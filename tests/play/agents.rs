@@ -37,8 +37,9 @@ fn publish_of(api: &FakeApi, play: &Play, name: &str) -> bool {
             "spec": {"nodeHash": key.as_str()}, "status": {},
         }))
     });
-    let is_here =
-        |volume: &VolumeOnNode| volume.id.parse::<VolumeId>().is_ok_and(|id| *id.node() == key);
+    let is_here = |volume: &VolumeOnNode| {
+        volume.volume_handle.parse::<VolumeId>().is_ok_and(|id| *id.node() == key)
+    };
     let told = node.status.get_or_insert_default();
     let mut volumes = on_nodes(api, play);
     volumes.retain(is_here);
@@ -69,7 +70,7 @@ fn volume(name: &str, handle: &str, play: &Play) -> VolumeOnNode {
         kind => ("Filesystem", Some(kind.unwrap_or("ext4"))),
     };
     object(json!({
-        "id": handle, "name": name, "pool": "p", "size": Quantity(size),
+        "volumeHandle": handle, "name": name, "pool": "p", "size": Quantity(size),
         "requestedSize": "4Gi", "volumeMode": volume_mode, "fsType": fs_type, "state": "Ready",
         "fence": fence, "maxSize": play.limits.get(name).map(|limit| Quantity(*limit)),
     }))
@@ -84,19 +85,20 @@ fn answer(api: &FakeApi, play: &mut Play) -> bool {
     let mut asked = asked.filter(|one| !one.has_ended() && !is_left(one));
     let Some(mut request) = asked.next() else { return false };
     let volumes = on_nodes(api, play);
-    let there = volumes.into_iter().find(|volume| volume.id == request.spec.volume);
+    let there =
+        volumes.into_iter().find(|volume| volume.volume_handle == request.spec.volume_handle);
     let done = match (&request.spec.operation, there) {
         (Operation::Fence(fence), Some(before)) => {
             let now = play.fences.entry(before.name.clone()).or_default();
             let fence = Fence::from(fence);
             if fence.replaces(now) {
                 *now = fence;
-                look(api, play, Some(&volume(&before.name, &before.id, play)))
+                look(api, play, Some(&volume(&before.name, &before.volume_handle, play)))
             } else {
                 failed("PreconditionFailed", "it came before")
             }
         }
-        (Operation::Shrink(wish), Some(volume)) => shrink(api, play, &volume, wish.to),
+        (Operation::Shrink(wish), Some(volume)) => shrink(api, play, &volume, wish.size),
         (Operation::Unpin(_), Some(volume)) => release(play, &volume.name),
         (Operation::Inspect(_), volume) => look(api, play, volume.as_ref()),
         _ => failed("NotFound", "there is no such volume"),

@@ -360,7 +360,7 @@ async fn simulate(nodes: &Api<NodeStorage>, volumes: &Api<PersistentVolume>, num
         .map(|volume| {
             let name = named(volume);
             json!({
-                "id": id(&name), "name": name, "pool": "fast", "size": "1Gi", "requestedSize": "1Gi",
+                "volumeHandle": id(&name), "name": name, "pool": "fast", "size": "1Gi", "requestedSize": "1Gi",
                 "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready",
             })
         })

@@ -92,7 +92,7 @@ pub async fn until_swept(client: &Client, of: impl Fn(&str) -> bool) {
             Operation::Create(create) => of(&create.name),
             _ => false,
         };
-        made || of(&request.spec.volume)
+        made || of(&request.spec.volume_handle)
     };
     let end = Instant::now() + PATIENCE;
     while requests(client).await.iter().any(concerns) {

@@ -159,7 +159,7 @@ async fn on_nodes(client: &Client) -> BTreeSet<String> {
     let nodes = persist(|| nodes.list(&all)).await.unwrap();
     let volumes =
         nodes.into_iter().filter_map(|node| node.status).flat_map(|status| status.volumes);
-    volumes.map(|volume| volume.id).collect()
+    volumes.map(|volume| volume.volume_handle).collect()
 }
 
 async fn in_cluster(client: &Client) -> BTreeSet<String> {

@@ -57,12 +57,12 @@ fn a_growth_beyond_the_group_takes_a_standby_disk() {
             )
             .await;
         let status = told.status.unwrap();
-        assert_eq!(status.ready, 0, "nothing was done yet: {status:?}");
+        assert_eq!(status.ready_node_count, 0, "nothing was done yet: {status:?}");
         let may = Patch::Merge(json!({"spec": {"createVolumeGroups": true}}));
         pools.patch(&world.name, &PatchParams::default(), &may).await.unwrap();
         world
             .until_named(&pools, &world.name, "is ready on both nodes", |pool: &StoragePool| {
-                pool.status.as_ref().is_some_and(|status| status.ready == 2)
+                pool.status.as_ref().is_some_and(|status| status.ready_node_count == 2)
             })
             .await;
 

@@ -2,14 +2,15 @@
 
 use std::collections::HashSet;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
 use crate::api::VolumeOnNode;
 use crate::api::status_bounds::{LONGEST_LINE, cut_at};
 
 use super::{
-    DiskState, Health, LONGEST_SENTENCE, LONGEST_VERSION, MOST_DISKS, MOST_GROUPS, MOST_LINES,
-    MOST_USAGES, MOST_VOLUMES, NodeStorageStatus,
+    DiskState, Health, LONGEST_SENTENCE, LONGEST_VERSION, MOST_CONDITIONS, MOST_DISKS, MOST_GROUPS,
+    MOST_LINES, MOST_USAGES, MOST_VOLUMES, NodeStorageStatus,
 };
 
 /// How many bytes of JSON a record may have without its conditions, which have some thousand. Etcd takes no object of
@@ -22,17 +23,19 @@ const OF_POOLS: usize = 128 << 10;
 const OF_GROUPS: usize = 96 << 10;
 /// As [`OF_POOLS`], of the disks.
 const OF_DISKS: usize = 192 << 10;
-/// As [`OF_POOLS`], of the work.
-const OF_WORK: usize = 64 << 10;
+/// As [`OF_POOLS`], of the operations.
+const OF_OPERATIONS: usize = 64 << 10;
 /// As [`OF_POOLS`], of how full the volumes are.
 const OF_USAGES: usize = 192 << 10;
-/// How many of them the names of volumes may have that are left out: of more than twelve thousand.
-pub(super) const OF_UNLISTED: usize = 160 << 10;
+/// The most volumes that are left out and named.
+pub(super) const MOST_UNLISTED: usize = 12_603;
 /// Left for what is said of volumes that are left out.
 const OF_WORDS: usize = 8 << 10;
 
 /// How many letters of the key of a volume name one that is left out: enough that no two begin alike.
 const UNLISTED: usize = 12;
+/// How many bytes one has in the list, with its quotes and a comma.
+const OF_UNLISTED: usize = UNLISTED + 3;
 
 /// The longest sentence of what has many, in characters, where there are too many bytes.
 const SHORT: usize = 128;
@@ -52,24 +55,25 @@ impl NodeStorageStatus {
     /// Whether the record says that the node has the volume of this key, and does not list it.
     pub fn names_unlisted(&self, key: &str) -> bool {
         let named = key.get(..UNLISTED);
-        named.is_some_and(|named| self.unlisted.split_ascii_whitespace().any(|one| one == named))
+        named.is_some_and(|named| self.unlisted_volumes.iter().any(|one| one == named))
     }
 
     /// Whether the node has volumes that the record neither lists nor names: any may be one of them.
     pub fn leaves_unnamed(&self) -> bool {
-        self.left_out() > self.unlisted.split_ascii_whitespace().count()
+        self.left_out() > self.unlisted_volumes.len()
     }
 
     /// Cut what is longer than the API server takes: a record that it refuses tells nothing at all.
     ///
     /// Returns besides why the list of volumes may lack some: after `gap`, why it may already, it says how many are
-    /// left out. `unlisted` says which, so that no reader takes one of them for gone. Unhealthy volumes, and those of
+    /// left out. `unlistedVolumes` says which, so that no reader takes one of them for gone. Unhealthy volumes, and those of
     /// a swap or a shrink, are left out last.
     pub fn bounded(mut self, gap: Option<String>) -> (Self, Option<String>) {
-        let ids: Vec<String> = self.volumes.iter().map(|one| one.id.clone()).collect();
-        let count = ids.len();
-        let names = |left_out: usize| left_out.saturating_mul(UNLISTED + 1).min(OF_UNLISTED);
-        self.unlisted.clear();
+        let handles: Vec<String> =
+            self.volumes.iter().map(|one| one.volume_handle.clone()).collect();
+        let count = handles.len();
+        let names = |left_out: usize| left_out.min(MOST_UNLISTED) * OF_UNLISTED;
+        self.unlisted_volumes.clear();
         self.cut();
         if bytes_of(&self) + names(count - self.volumes.len()) > MOST_BYTES {
             self.fit(names(count));
@@ -77,7 +81,7 @@ impl NodeStorageStatus {
         let listed = self.volumes.len();
         let mut gap = gap;
         if listed < count {
-            self.unlisted = self.names_of_others(&ids);
+            self.unlisted_volumes = self.names_of_others(&handles);
             let words = format!(
                 "of {count} volumes {} are not listed: the object would be larger than the API \
                  server takes",
@@ -90,12 +94,12 @@ impl NodeStorageStatus {
     }
 
     /// The names of those of some volumes, in their order, that are not listed.
-    fn names_of_others(&self, ids: &[String]) -> String {
-        let listed: HashSet<&str> = self.volumes.iter().map(|one| one.id.as_str()).collect();
-        let others = ids.iter().filter(|id| !listed.contains(id.as_str()));
-        let names = others.filter_map(|id| id.split_once('-')?.1.get(..UNLISTED));
-        let names: Vec<&str> = names.take(OF_UNLISTED / (UNLISTED + 1)).collect();
-        names.join(" ")
+    fn names_of_others(&self, handles: &[String]) -> Vec<String> {
+        let listed: HashSet<&str> =
+            self.volumes.iter().map(|one| one.volume_handle.as_str()).collect();
+        let others = handles.iter().filter(|handle| !listed.contains(handle.as_str()));
+        let names = others.filter_map(|handle| handle.split_once('-')?.1.get(..UNLISTED));
+        names.take(MOST_UNLISTED).map(str::to_owned).collect()
     }
 
     /// Leave out what makes it larger than [`MOST_BYTES`], with so many bytes left for names.
@@ -105,7 +109,7 @@ impl NodeStorageStatus {
             OF_POOLS,
             |_| true,
             |pool| {
-                pool.message.iter_mut().for_each(shorten);
+                messages(&mut pool.conditions).for_each(shorten);
                 for lines in [&mut pool.planned_actions, &mut pool.rejected_disks] {
                     lines.truncate(1);
                     lines.iter_mut().for_each(shorten);
@@ -117,9 +121,7 @@ impl NodeStorageStatus {
             &mut self.volume_groups,
             OF_GROUPS,
             |group| is_unwell(group.health),
-            |group| {
-                group.message.iter_mut().for_each(shorten);
-            },
+            |group| messages(&mut group.conditions).for_each(shorten),
         );
         keep_within(
             &mut self.disks,
@@ -129,7 +131,7 @@ impl NodeStorageStatus {
                 disk.message.iter_mut().for_each(shorten);
             },
         );
-        keep_within(&mut self.work, OF_WORK, |_| true, |_| {});
+        keep_within(&mut self.operations, OF_OPERATIONS, |_| true, |_| {});
         keep_within(&mut self.usage, OF_USAGES, |_| true, |_| {});
         let mut volumes = std::mem::take(&mut self.volumes);
         let left = MOST_BYTES.saturating_sub(bytes_of(self) + OF_WORDS + of_names);
@@ -149,7 +151,7 @@ impl NodeStorageStatus {
             }
         }
         retain(&mut self.volumes, listed);
-        self.work.truncate(MOST_VOLUMES);
+        self.operations.truncate(MOST_VOLUMES);
         self.usage.truncate(MOST_USAGES);
         self.pools.truncate(MOST_GROUPS);
         self.volume_groups.truncate(MOST_GROUPS);
@@ -162,16 +164,25 @@ impl NodeStorageStatus {
             lines.truncate(MOST_LINES);
             lines.iter_mut().for_each(cut);
         }
-        let of_pools = self.pools.iter_mut().filter_map(|pool| pool.message.as_mut());
-        let of_groups = self.volume_groups.iter_mut().filter_map(|group| group.message.as_mut());
+        let of_pools = self.pools.iter_mut().map(|pool| &mut pool.conditions);
+        let of_groups = self.volume_groups.iter_mut().map(|group| &mut group.conditions);
+        for conditions in of_pools.chain(of_groups) {
+            conditions.truncate(MOST_CONDITIONS);
+            messages(conditions).for_each(cut);
+        }
         let of_disks = self.disks.iter_mut().filter_map(|disk| disk.message.as_mut());
-        of_pools.chain(of_groups).chain(of_disks).for_each(cut);
+        of_disks.for_each(cut);
         self.volumes.iter_mut().for_each(VolumeOnNode::bound);
-        self.work.iter_mut().for_each(|work| cut_at(&mut work.progress, LONGEST_LINE));
+        self.operations.iter_mut().for_each(|one| cut_at(&mut one.progress, LONGEST_LINE));
         self.disks.iter_mut().for_each(|disk| cut_at(&mut disk.device, LONGEST_PATH));
         let versions = self.lvm_version.iter_mut().chain(&mut self.kernel_version);
         versions.for_each(|version| cut_at(version, LONGEST_VERSION));
     }
+}
+
+/// The messages of these conditions.
+fn messages(conditions: &mut [Condition]) -> impl Iterator<Item = &mut String> {
+    conditions.iter_mut().map(|condition| &mut condition.message)
 }
 
 /// Whether others wait for what a volume's node tells of it, or an administrator has to see to it.

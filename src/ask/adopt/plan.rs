@@ -87,7 +87,7 @@ pub fn plan(seen: &Seen, id: &str, wish: &Wish) -> Result<Adoption, String> {
 fn find<'a>(seen: &'a Seen, id: &str) -> Result<(&'a str, &'a VolumeOnNode), String> {
     for node in &seen.nodes {
         let volumes = node.status.iter().flat_map(|status| &status.volumes);
-        if let Some(volume) = volumes.into_iter().find(|volume| volume.id == id) {
+        if let Some(volume) = volumes.into_iter().find(|volume| volume.volume_handle == id) {
             return Ok((node.metadata.name.as_deref().unwrap_or_default(), volume));
         }
     }
@@ -110,7 +110,7 @@ fn refuse_if_named(seen: &Seen, id: &str) -> Result<(), String> {
 }
 
 fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> {
-    let id = &volume.id;
+    let id = &volume.volume_handle;
     if !matches!(volume.state, VolumeState::Ready | VolumeState::Resizing | VolumeState::Resized) {
         return Err(format!("volume {id} is {}: there is nothing to recover", volume.state));
     }
@@ -126,7 +126,7 @@ fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> 
     }
     let changes = |one: &&VolumeRequest| {
         let work = &one.spec.operation;
-        one.spec.volume == *id && matches!(work, Operation::Create(_) | Operation::Delete(_))
+        one.spec.volume_handle == *id && matches!(work, Operation::Create(_) | Operation::Delete(_))
     };
     match seen.requests.iter().find(changes) {
         None => Ok(()),
@@ -218,7 +218,7 @@ fn object_name(volume: &VolumeOnNode) -> &str {
     if ends && name.iter().all(|byte| letter(*byte) || *byte == b'-') {
         &volume.name
     } else {
-        &volume.id
+        &volume.volume_handle
     }
 }
 
@@ -231,7 +231,7 @@ fn new_claim(
     let Some(namespace) = &wish.namespace else {
         return Err(format!(
             "the claim that had volume {} ({}) is not known: name one with --namespace and --claim",
-            volume.id, volume.name
+            volume.volume_handle, volume.name
         ));
     };
     let name = wish.claim.as_deref().unwrap_or(object_name(volume));
@@ -300,8 +300,8 @@ fn new_volume(
 ) -> PersistentVolume {
     let csi = CSIPersistentVolumeSource {
         driver: DRIVER.to_owned(),
-        volume_handle: volume.id.clone(),
-        fs_type: volume.fs_type.clone(),
+        volume_handle: volume.volume_handle.clone(),
+        fs_type: volume.fs_type.map(|kind| kind.as_str().to_owned()),
         volume_attributes: Some(BTreeMap::from([("pool".to_owned(), volume.pool.clone())])),
         ..CSIPersistentVolumeSource::default()
     };

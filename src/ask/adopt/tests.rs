@@ -20,7 +20,7 @@ fn id() -> String {
 fn seen() -> Seen {
     let key = NodeKey::of("alpha").as_str().to_owned();
     let mut node = NodeStorage::new("alpha", NodeStorageSpec { node_hash: key });
-    let volume = json!({"id": id(), "name": "pvc-u-1", "pool": "fast", "size": "104Mi",
+    let volume = json!({"volumeHandle": id(), "name": "pvc-u-1", "pool": "fast", "size": "104Mi",
                         "requestedSize": "100Mi", "volumeMode": "Filesystem", "fsType": "xfs", "state": "Ready"});
     node.status =
         Some(NodeStorageStatus { volumes: vec![typed(volume)], ..NodeStorageStatus::default() });
@@ -195,7 +195,7 @@ fn what_speaks_against_it_is_told() {
     let request = |operation: Value| -> VolumeRequest {
         typed(json!({"apiVersion": "pliant.io/v1alpha1", "kind": "VolumeRequest",
                      "metadata": {"name": "r"},
-                     "spec": {"node": "alpha", "volume": id(), "operation": operation}}))
+                     "spec": {"nodeName": "alpha", "volumeHandle": id(), "operation": operation}}))
     };
     let nameless = Wish { claim: None, namespace: None, class: None };
     let of = |class: &str| Wish { class: Some(class.to_owned()), ..named() };

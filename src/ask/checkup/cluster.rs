@@ -9,7 +9,9 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use super::{
     CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, REQUESTS, Released, STORAGES, Seen, VOLUMES,
 };
-use crate::api::{Health, NodeStorage, NodeStorageStatus, PoolOnNode, StoragePool, definitions};
+use crate::api::{
+    Health, NodeStorage, NodeStorageStatus, PoolOnNode, READY, StoragePool, definitions,
+};
 use crate::ask::{CONTROLLERS, adopt, is_ready};
 use crate::cluster::audit::{Difference, audit};
 use crate::cluster::{pool_of, topology};
@@ -168,13 +170,16 @@ fn pools(seen: &Seen) -> Vec<Finding> {
 pub(super) fn pool(pool: &StoragePool) -> Finding {
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     let status = pool.status.clone().unwrap_or_default();
-    match (status.ready, status.message) {
-        (0, message) => {
-            let why = message.map(|words| format!(": {words}")).unwrap_or_default();
-            let look = format!("kubectl get storagepool {name} --output yaml");
-            Finding::error(format!("pool {name} is usable on no node{why}"), look)
+    match status.ready_node_count {
+        0 => {
+            let ready = status.conditions.iter().find(|one| one.type_ == READY);
+            let what = match ready {
+                Some(ready) => format!("pool {name}: {}", ready.message),
+                None => format!("pool {name} is usable on no node"),
+            };
+            Finding::error(what, format!("kubectl get storagepool {name} --output yaml"))
         }
-        (ready, _) => Finding::ok(format!("pool {name} is usable, nodes: {ready}")),
+        ready => Finding::ok(format!("pool {name} is usable, nodes: {ready}")),
     }
 }
 

@@ -7,7 +7,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use super::{KUBELETS, NODES, PODS, STORAGES, Seen};
 use crate::api::{
-    DiskState, Health, INVENTORY_COMPLETE, NodeStorageStatus, PoolOnNode, StoragePool,
+    DiskState, DiskStatus, GroupStatus, Health, INVENTORY_COMPLETE, NodeStorageStatus, PoolOnNode,
+    StoragePool,
 };
 use crate::ask::is_ready;
 use crate::bytes::Bytes;
@@ -129,14 +130,14 @@ fn of_record(
         status.pools.iter().filter_map(|one| pool(status, one, program, name, &look)).collect();
     findings.extend(status.pools.iter().filter_map(|pool| planned(seen, pool, name)));
     if let Some(unread) = status.inventory_gap()
-        && !status.pools.iter().any(|pool| hides(pool, unread))
+        && !status.pools.iter().any(hides)
     {
         let what = format!("node {name}: not all volumes can be read: {unread}");
         findings.push(Finding::error(what, &look));
     }
     let missing = status.disks.iter().filter(|disk| disk.state == DiskState::Missing);
     findings.extend(missing.map(|disk| {
-        let why = disk.message.as_deref().filter(|words| !is_told_of_a_pool(status, words));
+        let why = disk.message.as_deref().filter(|_| !is_told_of_its_pool(status, disk));
         let why = why.map(|words| format!(": {words}")).unwrap_or_default();
         let what = format!("node {name}: disk {} is missing{why}", disk.device);
         Finding::error(what, "put the disk back; until then its volume group cannot be changed")
@@ -145,7 +146,7 @@ fn of_record(
         volume.health_statuses.iter().map(move |ailment| {
             let what = format!("node {name}: volume {}: {}", volume.name, ailment.message);
             // Whose name that is changes with an exchange; its id never does.
-            let its = seen.volumes.iter().find(|pv| pv.handle() == Some(&volume.id));
+            let its = seen.volumes.iter().find(|pv| pv.handle() == Some(&volume.volume_handle));
             let pv = its.and_then(|pv| pv.metadata.name.as_ref()).unwrap_or(&volume.name);
             let todo = format!("{program} explain pv/{pv}");
             if ailment.status == "Degraded" {
@@ -180,36 +181,42 @@ pub(super) fn of_pool(seen: &Seen, program: &str, name: &str, wanted: &str) -> V
 }
 
 fn has(pool: &PoolOnNode, name: &str) -> Finding {
-    let (free, size, volumes) = (pool.available.0, pool.capacity.0, pool.volumes);
+    let (free, size, volumes) = (pool.available.0, pool.capacity.0, pool.volume_count);
     Finding::ok(format!(
         "node {name}, pool {}: {free} of {size} free, volumes: {volumes}",
         pool.name
     ))
 }
 
-/// True if this pool is the reason why not all volumes can be listed.
-fn hides(pool: &PoolOnNode, unread: &str) -> bool {
-    let its = unread.strip_prefix(&format!("pool {}: ", pool.name)).unwrap_or(unread);
-    pool.message.as_ref().is_some_and(|message| message.contains(its))
+/// True if volumes of this pool may exist that no list has.
+fn hides(pool: &PoolOnNode) -> bool {
+    let reason = pool.fault().map(|fault| fault.reason.as_str());
+    matches!(reason, Some("PoolIncomplete" | "VolumeGroupUnavailable"))
 }
 
-/// True if the finding of a pool contains these words.
-fn is_told_of_a_pool(status: &NodeStorageStatus, words: &str) -> bool {
-    let unwell = status.pools.iter().filter(|pool| pool.health != Health::Healthy);
-    unwell.filter_map(|pool| pool.message.as_ref()).any(|message| message.contains(words))
+/// True if the finding of the pool of a missing disk says why it is missing.
+fn is_told_of_its_pool(status: &NodeStorageStatus, disk: &DiskStatus) -> bool {
+    let Some(name) = &disk.volume_group else { return status.pools.iter().any(hides) };
+    let mut groups = status.volume_groups.iter().filter(|group| group.name == *name);
+    groups.any(|group| is_told_of(status, group))
+}
+
+/// True if the finding of its pool says that a volume group is unavailable.
+fn is_told_of(status: &NodeStorageStatus, group: &GroupStatus) -> bool {
+    let mut pools = status.pools.iter().filter(|pool| pool.name == group.pool);
+    group.health == Health::Unavailable && pools.any(hides)
 }
 
 /// True if a condition repeats the findings of pools, disks or other conditions.
 fn is_told(status: &NodeStorageStatus, condition: &Condition) -> bool {
-    let unavailable =
+    let mut unavailable =
         status.volume_groups.iter().filter(|group| group.health == Health::Unavailable);
-    let mut words = unavailable.filter_map(|group| group.message.as_ref());
     if condition.type_ == INVENTORY_COMPLETE {
         return true; // In a line of its own, or in that of its pool.
     }
     match condition.reason.as_str() {
         "PoolUnavailable" | "PrerequisitesNotMet" | "DiskMissing" => true,
-        "VolumeGroupUnavailable" => words.all(|words| is_told_of_a_pool(status, words)),
+        "VolumeGroupUnavailable" => unavailable.all(|group| is_told_of(status, group)),
         _ => false,
     }
 }
@@ -233,9 +240,12 @@ fn pool(
     name: &str,
     look: &str,
 ) -> Option<Finding> {
-    let message = pool.message.as_deref().unwrap_or("it is unhealthy");
-    let hides = status.inventory_gap().is_some_and(|unread| hides(pool, unread));
-    let besides = if hides { "; not all of its volumes can be listed" } else { "" };
+    let message = pool.problem().unwrap_or("it is unhealthy");
+    let besides = if status.inventory_gap().is_some() && hides(pool) {
+        "; not all of its volumes can be listed"
+    } else {
+        ""
+    };
     let what = format!("node {name}, pool {}: {message}{besides}", pool.name);
     match pool.health {
         _ if pool.only_plans() => None, // What it plans is a line of its own.

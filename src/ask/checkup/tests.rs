@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::api::{Health, ready_condition};
 use crate::doctor::{Severity, print};
 use crate::volume::{NodeKey, VolumeId, VolumeKey};
 
@@ -21,8 +22,9 @@ fn id(name: &str) -> String {
 
 /// A cluster of a node with the driver and one without, where nothing is wrong.
 fn seen() -> Seen {
-    let pool = json!({"name": "fast", "configured": true, "capacity": "4Gi", "available": "3Gi", "volumes": 1});
-    let volume = json!({"id": id("pvc-1"), "name": "pvc-1", "pool": "fast", "size": "1Gi",
+    let pool = json!({"name": "fast", "configured": true, "capacity": "4Gi", "available": "3Gi", "volumeCount": 1,
+                      "health": "Healthy"});
+    let volume = json!({"volumeHandle": id("pvc-1"), "name": "pvc-1", "pool": "fast", "size": "1Gi",
                         "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready"});
     Seen {
         definitions: crate::api::definitions(),
@@ -31,7 +33,7 @@ fn seen() -> Seen {
         classes: vec![typed(json!({"metadata": {"name": "fast"}, "provisioner": DRIVER,
             "volumeBindingMode": "WaitForFirstConsumer", "parameters": {"pool": "fast"}}))],
         pools: vec![typed(json!({"apiVersion": "pliant.io/v1alpha1", "kind": "StoragePool",
-            "metadata": {"name": "fast"}, "spec": {"groups": ["vg0"]}, "status": {"ready": 1}}))],
+            "metadata": {"name": "fast"}, "spec": {"volumeGroups": ["vg0"]}, "status": {"readyNodeCount": 1, "nodeCount": 1}}))],
         nodes: ["alpha", "control"].map(|name| typed(json!({"metadata": {"name": name}}))).into(),
         kubelets: vec![typed(json!({"metadata": {"name": "alpha"},
                                     "spec": {"drivers": [{"name": DRIVER, "nodeID": "alpha"}]}}))],
@@ -141,9 +143,11 @@ fn what_is_wrong_with_pools_and_classes_is_told() {
             class("nowhere", "WaitForFirstConsumer", "pool", "slow"),
             class("early", "Immediate", "pool", "fast"),
         ];
-        seen.pools[0].status = typed(json!({"ready": 0, "message": "no node has the label disks=nvme"}));
+        let why = "usable on 0 of 0 nodes; no node matches the node selector";
+        let ready = ready_condition(Health::Unavailable, "NoMatchingNode", why);
+        seen.pools[0].status = typed(json!({"readyNodeCount": 0, "conditions": [ready]}));
     }), @r"
-    ✗ pool fast is usable on no node: no node has the label disks=nvme
+    ✗ pool fast: usable on 0 of 0 nodes; no node matches the node selector
         → kubectl get storagepool fast --output yaml
     ✗ class typo cannot be used: class parameter pol: unknown; did you mean pool?
       Known parameters are pool, layout, wipe, resizeSnapshot, mkfsOptions,
@@ -167,7 +171,7 @@ fn a_class_that_names_no_pool_can_be_used_where_a_node_has_one_for_it() {
     };
     let pool = |name: &str, default: bool, health: &str| {
         json!({"name": name, "configured": true, "default": default, "capacity": "4Gi", "available": "3Gi",
-               "volumes": 1, "health": health})
+               "volumeCount": 1, "health": health})
     };
     let besides = with(json!([pool("fast", true, "Healthy"), pool("looks", false, "Healthy")]));
     assert_eq!(besides, "0 passed, 0 warnings, 0 errors\n");
@@ -246,11 +250,11 @@ fn what_a_node_tells_is_told() {
         status.version = "0.0.9".to_owned();
         status.set_inventory_gap("vg0 could not be read");
         status.pools = vec![
-            typed(json!({"name": "fast", "configured": true, "capacity": "4Gi", "available": "3Gi", "volumes": 1,
-                "health": "Degraded", "message": "/dev/sdc is not blank: ext4; see `wipefs /dev/sdc`"})),
-            typed(json!({"name": "big", "configured": true, "capacity": "0", "available": "0", "volumes": 0,
-                "health": "Unavailable", "message": "it has no volume group yet: see the planned \
-                                                     actions",
+            typed(json!({"name": "fast", "configured": true, "capacity": "4Gi", "available": "3Gi", "volumeCount": 1,
+                "health": "Degraded", "conditions": [ready_condition(
+                    Health::Degraded, "DiskRejected", "/dev/sdc is not blank: ext4; see `wipefs /dev/sdc`")]})),
+            typed(json!({"name": "big", "configured": true, "capacity": "0", "available": "0", "volumeCount": 0,
+                "health": "Unavailable",
                 "plannedActions": ["make volume group pliant-big-1 of /dev/sdd"]})),
         ];
         status.disks = vec![typed(json!({"device": "/dev/sdb", "state": "Missing",
@@ -288,7 +292,8 @@ fn the_trouble_of_one_pool_stands_once_and_with_that_pool() {
         let status = seen.storages[0].status.as_mut().unwrap();
         let why = "/dev/nosuch is not there; see `ls /dev/disk/by-id`";
         status.pools.push(typed(json!({"name": "twice", "configured": true, "capacity": "0", "available": "0",
-            "volumes": 0, "health": "Unavailable", "message": why})));
+            "volumeCount": 0, "health": "Unavailable",
+            "conditions": [ready_condition(Health::Unavailable, "PoolIncomplete", why)]})));
         status.set_inventory_gap(&format!("pool twice: {why}"));
         status.disks = vec![typed(json!({"device": "/dev/nosuch", "state": "Missing", "message": why}))];
         let condition = |kind: &str, reason: &str, message: &str| typed(json!({"type": kind,

@@ -296,8 +296,8 @@ fn refuse_full(too_full: &[Usage<'_>], size: Bytes) -> Result<(), AskError> {
 fn usage<'a>(seen: &'a Seen, claim: &str) -> Option<Usage<'a>> {
     let there = seen.around.claim(claim)?;
     let of_node = |node: &'a NodeStorage| {
-        let id = &seen.around.volume_on(node, there)?.id;
-        let told = node.status.as_ref()?.usage.iter().find(|one| one.volume == *id)?;
+        let id = &seen.around.volume_on(node, there)?.volume_handle;
+        let told = node.status.as_ref()?.usage.iter().find(|one| one.volume_handle == *id)?;
         Some(Usage { claim: claim.to_owned(), node: node.name_any(), told })
     };
     seen.around.storages.iter().find_map(of_node)

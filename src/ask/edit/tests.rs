@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::follow::{News, news};
 use super::*;
+use crate::api::FsType;
 use crate::ask::plan::tests::{around, autoscaler, claim, swapping, typed};
 
 const IDLE: &str = r#"{"phase": "InSync", "claimCount": 2, "readyClaimCount": 2, "ordinals": [
@@ -38,9 +39,9 @@ fn with_usage(mut seen: Seen, claim: &str, gib: u64) -> Seen {
         "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage",
         "metadata": {"name": "alpha"}, "spec": {"nodeHash": "k"},
         "status": {
-            "volumes": [{"id": "k-1", "name": format!("pvc-{claim}"), "pool": "fast", "size": "8Gi",
+            "volumes": [{"volumeHandle": "k-1", "name": format!("pvc-{claim}"), "pool": "fast", "size": "8Gi",
                          "requestedSize": "8Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready"}],
-            "usage": [{"volume": "k-1", "observedTime": "2026-11-01T10:00:00Z", "used": used, "capacity": "8Gi",
+            "usage": [{"volumeHandle": "k-1", "observedTime": "2026-11-01T10:00:00Z", "used": used, "capacity": "8Gi",
                        "available": "1Gi"}],
         },
     });
@@ -123,12 +124,12 @@ fn claims_that_shrink_where_they_lie_stop_no_pod() {
         for node in &mut seen.around.storages {
             let volumes = &mut node.status.as_mut().unwrap().volumes;
             for volume in volumes {
-                volume.fs_type = Some(String::from(mode));
+                volume.fs_type = Some(mode);
             }
         }
         seen
     };
-    insta::assert_snapshot!(edit(&with_mode("btrfs"), "data-db-0", &wish).in_words(&wish), @r"
+    insta::assert_snapshot!(edit(&with_mode(FsType::Btrfs), "data-db-0", &wish).in_words(&wish), @r"
     This edits the size in the template of PvcAutoscaler default/db, and so all
     claims that it manages for StatefulSet db:
       POD   CLAIM      CURRENT  DESIRED  ACTION

@@ -57,7 +57,8 @@ pub(super) fn bound(facts: &Facts) -> Explanation {
     let Some(storage) = storage else { return without_record(facts, id) };
     let node = storage.metadata.name.as_deref().unwrap_or_default();
     let volumes = storage.status.iter().flat_map(|status| &status.volumes);
-    let place = Place { id, node, volume: volumes.into_iter().find(|volume| volume.id == id) };
+    let place =
+        Place { id, node, volume: volumes.into_iter().find(|volume| volume.volume_handle == id) };
     gone(facts, storage, &place)
         .or_else(|| fenced(facts, &place))
         .or_else(|| growth(facts, &place))

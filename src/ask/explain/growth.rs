@@ -63,7 +63,7 @@ fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> 
         return facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(place.node)]);
     }
     let is_it = |one: &&VolumeRequest| {
-        one.spec.volume == place.id && matches!(one.spec.operation, Operation::Expand(_))
+        one.spec.volume_handle == place.id && matches!(one.spec.operation, Operation::Expand(_))
     };
     let request = facts.requests.iter().find(is_it);
     let status = request.map(VolumeRequest::told).unwrap_or_default();

@@ -58,7 +58,7 @@ fn under_way(facts: &Facts) -> Option<Explanation> {
     let name = format!("pvc-{}", claim.metadata.uid.as_deref()?);
     let is_it = |one: &&VolumeRequest| matches!(&one.spec.operation, Operation::Create(create) if create.name == name);
     let request = facts.requests.iter().find(is_it)?;
-    let (node, status) = (&request.spec.node, request.told());
+    let (node, status) = (&request.spec.node_name, request.told());
     if status.phase == Phase::Failed {
         let failure = status.error?;
         // For insufficient capacity, the numbers of all nodes are more useful.

@@ -72,7 +72,7 @@ fn kept(facts: &Facts) -> Explanation {
 
 fn going(facts: &Facts, id: &str) -> Explanation {
     let is_it = |one: &&VolumeRequest| {
-        one.spec.volume == id && matches!(one.spec.operation, Operation::Delete(_))
+        one.spec.volume_handle == id && matches!(one.spec.operation, Operation::Delete(_))
     };
     let request = facts.requests.iter().find(is_it);
     let status = request.map(VolumeRequest::told).unwrap_or_default();

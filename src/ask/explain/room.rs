@@ -141,7 +141,7 @@ fn no_pool(storage: Option<&NodeStorage>, class: &Class) -> String {
 
 fn in_pool(pool: &PoolOnNode, wish: &Wish<'_>) -> (Verdict, String) {
     let largest = largest(pool, wish.class.layout);
-    let message = pool.message.clone();
+    let message = pool.problem().map(str::to_owned);
     let besides = message.as_ref().map(|told| format!("; {told}")).unwrap_or_default();
     if pool.health == Health::Unavailable {
         let why = message.unwrap_or_else(|| "its pool cannot be used".to_owned());

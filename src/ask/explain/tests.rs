@@ -28,10 +28,10 @@ fn storage(node: &str, pools: &[(&str, u64)]) -> NodeStorage {
             layout: "linear".to_owned(),
             size: Quantity(Bytes::gib(*gib)),
         }],
-        extent: Quantity(Bytes::mib(4)),
-        volumes: 1,
+        extent_size: Quantity(Bytes::mib(4)),
+        volume_count: 1,
         health: Health::Healthy,
-        message: None,
+        conditions: Vec::new(),
         planned_actions: Vec::new(),
         rejected_disks: Vec::new(),
     };
@@ -90,11 +90,11 @@ fn cluster() -> Facts {
         pools: vec![
             typed(
                 json!({"apiVersion": "pliant.io/v1alpha1", "kind": "StoragePool", "metadata": {"name": "fast"},
-                "spec": {"nodeSelector": {"disks": "nvme"}, "groups": ["vg0"]}}),
+                "spec": {"nodeSelector": {"disks": "nvme"}, "volumeGroups": ["vg0"]}}),
             ),
             typed(
                 json!({"apiVersion": "pliant.io/v1alpha1", "kind": "StoragePool", "metadata": {"name": "slow"},
-                "spec": {"groups": ["vg1"]}}),
+                "spec": {"volumeGroups": ["vg1"]}}),
             ),
         ],
         agents: names.map(|name| typed(agent(name))).into(),

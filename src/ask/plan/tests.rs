@@ -210,7 +210,7 @@ fn the_volume_of_a_claim_is_the_one_with_its_id() {
         typed(json!({
             "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage", "metadata": {"name": name},
             "spec": {"nodeHash": "k"},
-            "status": {"volumes": [{"id": id, "name": "pvc-data-db-0", "pool": "p", "size": "8Gi",
+            "status": {"volumes": [{"volumeHandle": id, "name": "pvc-data-db-0", "pool": "p", "size": "8Gi",
                                     "requestedSize": "8Gi", "volumeMode": "Filesystem", "fsType": mode, "state": "Ready"}]},
         }))
     };

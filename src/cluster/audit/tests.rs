@@ -3,7 +3,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::*;
 use crate::api::{
-    Delete, GroupStatus, NodeStorageSpec, PoolOnNode, Quantity, VolumeMode, VolumeOnNode,
+    Delete, FsType, GroupStatus, NodeStorageSpec, PoolOnNode, Quantity, VolumeMode, VolumeOnNode,
     VolumeRequestSpec, VolumeState,
 };
 use crate::cluster::Source;
@@ -15,13 +15,13 @@ fn id(node: &str, name: &str) -> String {
 
 fn node(name: &str, volumes: &[&str]) -> NodeStorage {
     let volume = |of: &&str| VolumeOnNode {
-        id: id(name, of),
+        volume_handle: id(name, of),
         name: (*of).to_owned(),
         pool: "fast".to_owned(),
         size: Quantity(Bytes::gib(2)),
         requested_size: Quantity(Bytes::gib(2)),
         volume_mode: VolumeMode::Filesystem,
-        fs_type: Some("ext4".to_owned()),
+        fs_type: Some(FsType::Ext4),
         state: VolumeState::Ready,
         fence: None,
         max_size: None,
@@ -41,7 +41,7 @@ fn with(mut node: NodeStorage, change: impl FnOnce(&mut NodeStorageStatus)) -> N
 
 fn pool(health: Health) -> PoolOnNode {
     serde_json::from_value(serde_json::json!({
-        "name": "fast", "configured": true, "capacity": "1Gi", "available": "1Gi", "volumes": 0,
+        "name": "fast", "configured": true, "capacity": "1Gi", "available": "1Gi", "volumeCount": 0,
         "health": health,
     }))
     .unwrap()
@@ -50,7 +50,7 @@ fn pool(health: Health) -> PoolOnNode {
 fn group(health: Health) -> GroupStatus {
     let size = Quantity(Bytes::gib(1));
     let (name, pool) = ("vg0".to_owned(), "fast".to_owned());
-    GroupStatus { name, pool, size, free: size, health, message: None }
+    GroupStatus { name, pool, size, free: size, health, conditions: Vec::new() }
 }
 
 fn pv(name: &str, driver: &str, handle: &str) -> Pv {
@@ -75,7 +75,10 @@ fn request(kind: &str, name: &str) -> VolumeRequest {
     };
     let work = serde_json::from_value(work).unwrap();
     let (node, volume) = ("alpha".to_owned(), id("alpha", name));
-    VolumeRequest::new("r", VolumeRequestSpec { node, volume, operation: work })
+    VolumeRequest::new(
+        "r",
+        VolumeRequestSpec { node_name: node, volume_handle: volume, operation: work },
+    )
 }
 
 /// What is found, in short.
@@ -168,7 +171,7 @@ fn what_differs_is_told_with_what_to_do() {
 fn a_pool_that_only_plans_hides_no_volume() {
     let plans = |refused: serde_json::Value| {
         let pool = serde_json::json!({
-            "name": "looks", "configured": true, "capacity": "0", "available": "0", "volumes": 0,
+            "name": "looks", "configured": true, "capacity": "0", "available": "0", "volumeCount": 0,
             "health": "Unavailable", "plannedActions": ["make volume group x on /dev/sdb"], "rejectedDisks": refused,
         });
         with(node("alpha", &[]), |status| {

@@ -144,7 +144,8 @@ impl<'a> Sights<'a> {
             kept.extend(both.into_iter().flatten().map(|uid| (uid, volume)));
         }
         let statuses = seen.nodes.iter().filter_map(|node| node.status.as_ref());
-        let listed = statuses.flat_map(|status| &status.volumes).map(|volume| volume.id.as_str());
+        let listed =
+            statuses.flat_map(|status| &status.volumes).map(|volume| volume.volume_handle.as_str());
         let nodes = seen.nodes.iter().filter_map(|node| node.metadata.uid.as_deref());
         Sights { kept, nodes: nodes.collect(), listed: listed.collect() }
     }
@@ -195,7 +196,7 @@ fn of_pool(node: &NodeStorage, pool: &PoolOnNode) -> Option<Fact> {
         Health::Unavailable => (EventReason::PoolUnavailable, "unavailable"),
     };
     let about = About::node(node);
-    let why = pool.message.as_deref().unwrap_or("the node plugin gives no reason");
+    let why = pool.problem().unwrap_or("the node plugin gives no reason");
     let (subject, at) = (format!("pool {}", pool.name), &about.name);
     let text = format!(
         "{subject} on node {at} is {how}: {why}; for details see `kubectl get nodestorage {at} --output yaml`"
@@ -209,7 +210,7 @@ fn of_disk(node: &NodeStorage, disk: &DiskStatus) -> Option<Fact> {
     }
     let about = About::node(node);
     let subject = format!("disk {}", disk.device);
-    let group = disk.group.as_ref().map(|group| format!(" of volume group {group}"));
+    let group = disk.volume_group.as_ref().map(|group| format!(" of volume group {group}"));
     let why = disk.message.as_deref().unwrap_or("put it back");
     let text =
         format!("{subject}{} on node {} is missing: {why}", group.unwrap_or_default(), about.name);
@@ -228,14 +229,14 @@ fn of_condition(node: &NodeStorage, condition: &Condition) -> Option<Fact> {
 
 fn of_volumes(node: &NodeStorage, status: &NodeStorageStatus, pvs: &Named) -> Vec<Fact> {
     let ailing = status.volumes.iter().filter(|volume| !volume.health_statuses.is_empty());
-    let kept = ailing.filter_map(|volume| Some((volume, pvs.get(&volume.id)?)));
+    let kept = ailing.filter_map(|volume| Some((volume, pvs.get(&volume.volume_handle)?)));
     kept.flat_map(|(volume, pv)| ailments(node, volume, pv)).collect()
 }
 
 fn ailments(node: &NodeStorage, volume: &VolumeOnNode, pv: &Pv) -> Vec<Fact> {
     let told = volume.health_statuses.iter().filter_map(|ailment| {
         let reason = EventReason::of_ailment(&ailment.reason)?;
-        let subject = format!("volume {}", volume.id);
+        let subject = format!("volume {}", volume.volume_handle);
         let (node, pool) = (node.metadata.name.as_deref().unwrap_or_default(), &volume.pool);
         let text = format!("{subject} in pool {pool} of node {node}: {}", ailment.message);
         Some(of_both(pv, reason, &subject, &text))
@@ -259,7 +260,7 @@ fn unseen(
     let name = node.metadata.name.as_deref().unwrap_or_default();
     let away = status.pools.iter().filter(|pool| pool.health == Health::Unavailable);
     let why = away
-        .filter_map(|pool| pool.message.clone())
+        .filter_map(|pool| pool.problem().map(str::to_owned))
         .chain(status.inventory_gap().map(str::to_owned))
         .next();
     let why = why.unwrap_or_else(|| "the node plugin gives no reason".to_owned());
@@ -318,9 +319,10 @@ fn difference(nodes: &HashMap<&str, &NodeStorage>, pvs: &Named, one: &Difference
 /// Returns the facts of a long expansion: the node plugin does not report a short one.
 fn growth(request: &VolumeRequest, pvs: &Named) -> Vec<Fact> {
     let Operation::Expand(grow) = &request.spec.operation else { return Vec::new() };
-    let Some(pv) = pvs.get(&request.spec.volume) else { return Vec::new() };
+    let Some(pv) = pvs.get(&request.spec.volume_handle) else { return Vec::new() };
     let status = request.status.clone().unwrap_or_default();
-    let (volume, node, size) = (&request.spec.volume, &request.spec.node, grow.min_size.0);
+    let (volume, node, size) =
+        (&request.spec.volume_handle, &request.spec.node_name, grow.min_size.0);
     let how = match status.phase {
         Phase::Running => format!("is being expanded to {size} or more"),
         Phase::Resizing => format!("has {size} or more, and its file system is being expanded"),

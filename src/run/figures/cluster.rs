@@ -126,7 +126,7 @@ mod tests {
 
     fn node(name: &str, health: Health, gib: u64) -> NodeStorage {
         let pool = json!({"name": "fast", "configured": true, "default": true, "capacity": format!("{gib}Gi"),
-                          "available": "1Gi", "volumes": 0});
+                          "available": "1Gi", "volumeCount": 0, "health": "Healthy"});
         serde_json::from_value(json!({
             "metadata": {"name": name},
             "spec": {"nodeHash": ""},
@@ -196,7 +196,7 @@ mod tests {
             serde_json::from_value(json!({
                 "metadata": {"name": "r", "generation": 1,
                              "creationTimestamp": format!("1970-01-01T00:00:{second}Z")},
-                "spec": {"node": "a", "volume": "v", "operation": {"expand": {"minSize": "1Gi"}}},
+                "spec": {"nodeName": "a", "volumeHandle": "v", "operation": {"expand": {"minSize": "1Gi"}}},
                 "status": {"observedGeneration": 1, "phase": phase},
             }))
             .unwrap()

@@ -19,12 +19,17 @@ mod writes;
 
 fn request(name: &str, node: &str) -> VolumeRequest {
     let volume = "aaaaaaaa-bbbbbbbbbbbbbbbbbbbbbbbbbb".to_owned();
-    let spec = VolumeRequestSpec { node: node.to_owned(), volume, operation: grow(1) };
+    let spec =
+        VolumeRequestSpec { node_name: node.to_owned(), volume_handle: volume, operation: grow(1) };
     VolumeRequest::new(name, spec)
 }
 
 fn grow(gib: u64) -> Operation {
-    Operation::Expand(Expand { min_size: Quantity(Bytes::gib(gib)), max_size: None, block: None })
+    Operation::Expand(Expand {
+        min_size: Quantity(Bytes::gib(gib)),
+        max_size: None,
+        volume_mode: None,
+    })
 }
 
 fn running() -> VolumeRequestStatus {

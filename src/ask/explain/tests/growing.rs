@@ -1,6 +1,7 @@
 //! Claims with a volume, and PersistentVolumes without a claim.
 
 use super::*;
+use crate::api::FsType;
 
 fn id() -> String {
     VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-u-1")).to_string()
@@ -23,13 +24,13 @@ pub(super) fn bound() -> Facts {
         "status": {"phase": "Bound"},
     }));
     facts.storages[0].status.as_mut().unwrap().volumes = vec![VolumeOnNode {
-        id: id(),
+        volume_handle: id(),
         name: "pvc-u-1".to_owned(),
         pool: "fast".to_owned(),
         size: Quantity(Bytes::gib(100)),
         requested_size: Quantity(Bytes::gib(100)),
         volume_mode: VolumeMode::Filesystem,
-        fs_type: Some("ext4".to_owned()),
+        fs_type: Some(FsType::Ext4),
         state: VolumeState::Ready,
         fence: None,
         max_size: None,
@@ -148,9 +149,13 @@ fn the_record_of_a_growth_says_how_far_it_is() {
         let work = Operation::Expand(Expand {
             min_size: Quantity(Bytes::gib(200)),
             max_size: None,
-            block: None,
+            volume_mode: None,
         });
-        let spec = VolumeRequestSpec { node: "alpha".to_owned(), volume: id(), operation: work };
+        let spec = VolumeRequestSpec {
+            node_name: "alpha".to_owned(),
+            volume_handle: id(),
+            operation: work,
+        };
         let mut request = VolumeRequest::new("expand-x", spec);
         let failure = failure.map(|message| Failure {
             reason: "Unavailable".to_owned(),

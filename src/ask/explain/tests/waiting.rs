@@ -1,6 +1,7 @@
 //! Claims without a volume.
 
 use super::*;
+use crate::api::FsType;
 
 #[test]
 fn waiting_for_a_pod_is_normal() {
@@ -126,8 +127,8 @@ fn that_no_node_can_have_it_is_told_by_what_comes_nearest() {
     };
     let mut broken = only(&["alpha"]);
     let pool = &mut broken.storages[0].status.as_mut().unwrap().pools[0];
-    pool.health = Health::Unavailable;
-    pool.message = Some("volume group vg0 is not there; see `vgs`".to_owned());
+    let why = "volume group vg0 is not there; see `vgs`";
+    pool.set_fault(Health::Unavailable, "PoolIncomplete", why);
     let mut silent = only(&["alpha", "beta"]);
     silent.storages.clear();
     silent.agents.remove(0);
@@ -261,11 +262,12 @@ fn making(status: VolumeRequestStatus) -> Facts {
         min_size: Quantity(Bytes::gib(200)),
         max_size: None,
         volume_mode: VolumeMode::Filesystem,
-        fs_type: Some("ext4".to_owned()),
+        fs_type: Some(FsType::Ext4),
         parameters: std::collections::BTreeMap::new(),
     });
     let volume = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-u-1")).to_string();
-    let spec = VolumeRequestSpec { node: "alpha".to_owned(), volume, operation: work };
+    let spec =
+        VolumeRequestSpec { node_name: "alpha".to_owned(), volume_handle: volume, operation: work };
     let mut request = VolumeRequest::new("create-x", spec);
     request.status = Some(status);
     Facts { requests: vec![request], ..with_pod(pod()) }
@@ -542,8 +544,9 @@ fn a_pool_that_only_plans_can_be_let_make_its_volume_groups_as_advised() {
     facts.nodes.truncate(1);
     facts.storages = vec![storage("alpha", &[("fast", 0)])];
     let pool = &mut facts.storages[0].status.as_mut().unwrap().pools[0];
-    (pool.capacity, pool.health) = (Quantity::default(), Health::Unavailable);
-    pool.message = Some("it has no volume group yet: see the planned actions".to_owned());
+    pool.capacity = Quantity::default();
+    let why = "it has no volume group yet: see the planned actions";
+    pool.set_fault(Health::Unavailable, "NoVolumeGroup", why);
     pool.planned_actions = vec!["make volume group x on /dev/sdb".to_owned()];
     let (state, text) = (judge(&facts).state, flat(&facts));
     assert_eq!(state, State::PoolUnavailable, "{text}");

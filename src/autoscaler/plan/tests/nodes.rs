@@ -256,13 +256,13 @@ impl Claim {
     fn told(&self, fence: Fence) -> VolumeOnNode {
         let size = Quantity(Bytes::gib(self.gib));
         VolumeOnNode {
-            id: self.id().to_string(),
+            volume_handle: self.id().to_string(),
             name: self.label(),
             pool: "fast".to_owned(),
             size,
             requested_size: size,
             volume_mode: VolumeMode::Filesystem,
-            fs_type: Some(FsKind::Xfs.to_string()),
+            fs_type: Some(FsKind::Xfs.into()),
             state: VolumeState::Ready,
             fence: (fence != Fence::default()).then(|| fence.into()),
             max_size: None,

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::api::NodeStorageSpec;
+use crate::api::{NodeStorageSpec, ready_condition};
 use crate::volume::{DRIVER, NodeKey, VolumeId, VolumeKey};
 
 fn node(status: serde_json::Value) -> Arc<NodeStorage> {
@@ -25,14 +25,14 @@ fn pv() -> Arc<Pv> {
 fn volume(id: &str, ailments: &[&str]) -> serde_json::Value {
     let ailment = |reason: &&str| json!({"status": "Degraded", "reason": reason, "message": "why"});
     let ailments: Vec<_> = ailments.iter().map(ailment).collect();
-    json!({"id": id, "name": "n", "pool": "fast", "size": "1Gi", "requestedSize": "1Gi",
+    json!({"volumeHandle": id, "name": "n", "pool": "fast", "size": "1Gi", "requestedSize": "1Gi",
            "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready", "healthStatuses": ailments})
 }
 
 fn growing(phase: Phase) -> Arc<VolumeRequest> {
     let request = json!({
         "metadata": {"name": "expand-v1", "uid": "of-request", "generation": 2},
-        "spec": {"node": "alpha", "volume": "v1", "operation": {"expand": {"minSize": "2Gi"}}},
+        "spec": {"nodeName": "alpha", "volumeHandle": "v1", "operation": {"expand": {"minSize": "2Gi"}}},
         "status": {"observedGeneration": 2, "phase": phase},
     });
     Arc::new(serde_json::from_value(request).unwrap())
@@ -53,9 +53,10 @@ const NOTHING: Seen<'_> = Seen { nodes: &[], pvs: &[], requests: &[], difference
 
 #[test]
 fn what_ails_a_node_is_told_of_the_node() {
+    let away = ready_condition(Health::Unavailable, "PoolIncomplete", "vg0 is away; see `vgs`");
     let pool = |health: &str| {
         json!({"pools": [{"name": "fast", "configured": true, "capacity": "1Gi", "available": "1Gi",
-                          "volumes": 1, "health": health, "message": "vg0 is away; see `vgs`"}]})
+                          "volumeCount": 1, "health": health, "conditions": [away]}]})
     };
     let disk = |state: &str| json!({"disks": [{"device": "/dev/sdb", "state": state}]});
     let lacks = |status: &str| {
@@ -70,7 +71,7 @@ fn what_ails_a_node_is_told_of_the_node() {
                     `kubectl get nodestorage alpha --output yaml`";
     // Who adds a pool to see what it would do meets no alarm.
     let plans = json!({"pools": [{"name": "fast", "configured": true, "capacity": "0", "available": "0",
-        "volumes": 0, "health": "Unavailable", "message": "it has no volume group yet",
+        "volumeCount": 0, "health": "Unavailable",
         "plannedActions": ["make volume group x on /dev/sdb"]}]});
     for (status, reasons, said) in [
         (pool("Ok"), &[][..], ""),
@@ -137,12 +138,13 @@ fn gap(why: &str, count: i32) -> serde_json::Value {
 #[test]
 fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
     let id = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("v1")).to_string();
-    let pool = json!({"name": "fast", "configured": true, "capacity": "0", "available": "0", "volumes": 0,
-                      "health": "Unavailable", "message": "vg0 is away; see `vgs`"});
+    let pool = json!({"name": "fast", "configured": true, "capacity": "0", "available": "0", "volumeCount": 0,
+                      "health": "Unavailable", "conditions": [ready_condition(
+                          Health::Unavailable, "PoolIncomplete", "vg0 is away; see `vgs`")]});
     let mut pv = Pv::clone(&pv());
     pv.spec.csi.as_mut().unwrap().volume_handle = id.as_str().into();
     let mut removal = VolumeRequest::clone(&growing(Phase::Running));
-    removal.spec.volume.clone_from(&id);
+    removal.spec.volume_handle.clone_from(&id);
     removal.spec.operation = Operation::Delete(crate::api::Delete {});
     let pvs = [Arc::new(pv)];
     for (status, requests, told_of_it) in [
@@ -239,8 +241,7 @@ fn a_group_that_has_become_larger_is_told_with_its_sizes() {
         (7, Some("by 1 GiB to 7 GiB")),
         (5, None),
     ] {
-        let group =
-            json!({"name": "vg0", "pool": "fast", "size": format!("{size}Gi"), "free": "1Gi"});
+        let group = json!({"name": "vg0", "pool": "fast", "size": format!("{size}Gi"), "free": "1Gi", "health": "Healthy"});
         let facts = sizes.extended(&[node(json!({"volumeGroups": [group]}))]);
         assert_eq!(facts.len(), usize::from(told.is_some()), "{size} GiB: {facts:?}");
         let text = facts.first().map_or("", |fact| &fact.text);

@@ -105,7 +105,7 @@ async fn an_apply_tells_who_and_of_which_version() {
     stale["metadata"]["resourceVersion"] = json!("7");
     let stale = all.patch("a", &PatchParams::apply("one"), &applied(&stale)).await;
     assert_eq!(refusal(stale), refused(409, "Conflict"));
-    let moved = applied(&json!({ "metadata": {}, "spec": { "node": "two" } }));
+    let moved = applied(&json!({ "metadata": {}, "spec": { "nodeName": "two" } }));
     let forced = PatchParams::apply("one").force();
     let disputed = all.patch("a", &PatchParams::apply("one"), &moved).await;
     assert_eq!(refusal(disputed), refused(409, "Conflict"), "it was created by another name");

@@ -27,9 +27,9 @@ async fn a_list_is_what_its_selectors_say() {
     let all = ListParams::default;
     for (params, expected) in [
         (all(), vec!["a", "b", "c"]),
-        (all().fields("spec.node=one"), vec!["a", "c"]),
-        (all().fields("spec.node!=one"), vec!["b"]),
-        (all().fields("spec.node==one,metadata.name!=a"), vec!["c"]),
+        (all().fields("spec.nodeName=one"), vec!["a", "c"]),
+        (all().fields("spec.nodeName!=one"), vec!["b"]),
+        (all().fields("spec.nodeName==one,metadata.name!=a"), vec!["c"]),
         (all().fields("metadata.name=b"), vec!["b"]),
         (all().fields("metadata.namespace="), vec!["a", "b", "c"]),
         (all().labels("for=two"), vec!["b"]),
@@ -39,7 +39,7 @@ async fn a_list_is_what_its_selectors_say() {
     ] {
         assert_eq!(names(&api, params.clone()).await, expected, "{params:?}");
     }
-    for params in [all().fields("spec.volume=x"), all().labels("for in (one)")] {
+    for params in [all().fields("spec.volumeHandle=x"), all().labels("for in (one)")] {
         assert_eq!(refusal(requests(&api).list(&params).await), refused(400, "BadRequest"));
     }
 }

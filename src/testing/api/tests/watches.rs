@@ -60,7 +60,7 @@ async fn a_watch_without_a_version_tells_first_what_there_is() {
 #[tokio::test(start_paused = true)]
 async fn what_stops_to_match_is_deleted_for_its_watch() {
     let api = FakeApi::new();
-    let fields = WatchParams::default().fields("spec.node=one");
+    let fields = WatchParams::default().fields("spec.nodeName=one");
     let labels = WatchParams::default().labels("for=me");
     let mut of_node = pin!(requests(&api).watch(&fields, "0").await.unwrap());
     let mut labelled = pin!(requests(&api).watch(&labels, "0").await.unwrap());
@@ -80,7 +80,7 @@ async fn what_stops_to_match_is_deleted_for_its_watch() {
 #[tokio::test(start_paused = true)]
 async fn a_bookmark_tells_how_far_a_watch_is() {
     let api = FakeApi::new();
-    let params = WatchParams::default().fields("spec.node=one");
+    let params = WatchParams::default().fields("spec.nodeName=one");
     let mut events = pin!(requests(&api).watch(&params, "0").await.unwrap());
     let without = params.clone().disable_bookmarks();
     let mut unmarked = pin!(requests(&api).watch(&without, "0").await.unwrap());

@@ -99,7 +99,7 @@ async fn status_and_spec_are_written_apart() {
     assert_eq!(changed.status, Some(running()), "the other path does not write the status");
     assert_eq!(changed.metadata.generation, Some(2));
     let patch =
-        Patch::Merge(json!({ "status": { "phase": "Succeeded" }, "spec": { "node": "two" } }));
+        Patch::Merge(json!({ "status": { "phase": "Succeeded" }, "spec": { "nodeName": "two" } }));
     let done = all.patch_status("a", &PatchParams::default(), &patch).await.unwrap();
     assert_eq!((done.status.unwrap().phase, done.spec), (Phase::Succeeded, changed.spec));
     assert_eq!(all.get_status("a").await.unwrap().metadata.generation, Some(2));
@@ -162,7 +162,7 @@ async fn a_json_patch_is_done_if_its_tests_hold() {
 async fn fixed_fields_do_not_change() {
     let api = FakeApi::new();
     create(&api, "a", "one").await;
-    for spec in [json!({ "node": "two" }), json!({ "volume": "another" })] {
+    for spec in [json!({ "nodeName": "two" }), json!({ "volumeHandle": "another" })] {
         let moved = merge(&api, "a", json!({ "spec": spec })).await;
         assert_eq!(refusal(moved), refused(422, "Invalid"));
     }
@@ -212,11 +212,11 @@ async fn a_collection_is_deleted_by_selector() {
     for (name, node) in [("a", "one"), ("b", "two"), ("c", "one")] {
         create(&api, name, node).await;
     }
-    let chosen = ListParams::default().fields("spec.node=one");
+    let chosen = ListParams::default().fields("spec.nodeName=one");
     let gone = requests(&api).delete_collection(&DeleteParams::default(), &chosen).await.unwrap();
     assert_eq!(gone.left().unwrap().items.len(), 2);
     let left: Vec<String> =
-        api.list::<VolumeRequest>().into_iter().map(|one| one.spec.node).collect();
+        api.list::<VolumeRequest>().into_iter().map(|one| one.spec.node_name).collect();
     assert_eq!(left, ["two"]);
 }
 
