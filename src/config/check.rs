@@ -192,8 +192,8 @@ fn find_doubles(pools: &[PoolLayer], errors: &mut Vec<ConfigError>) {
             fail(&pool.place, format!("pool `{}` is defined twice", pool.name));
         }
         if pool.groups.is_empty() && pool.disks.is_empty() {
-            let what = "it has neither volume groups nor disks to create them on: add `groups` or \
-                 `disks`";
+            let what = "it has neither volume groups nor disks to create them on: add \
+                        `volume-groups` or `disks`";
             fail(&pool.place, format!("pool `{}` is empty: {what}", pool.name));
         }
         let groups =

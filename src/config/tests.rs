@@ -259,7 +259,7 @@ pools = [
         "c.toml:4: pools[1].volume-groups[0]: group `vg0` is already in pool `p`
 c.toml:4: pools[1].disks[0]: disk `/dev/sdb` is already in pool `p`
 c.toml:5: pools[2]: pool `q` is defined twice
-c.toml:6: pools[3]: pool `r` is empty: it has neither volume groups nor disks to create them on: add `groups` or `disks`"
+c.toml:6: pools[3]: pool `r` is empty: it has neither volume groups nor disks to create them on: add `volume-groups` or `disks`"
     );
 }
 
