@@ -67,7 +67,7 @@ pub use pool::{PoolDisk, PoolNode, StoragePool, StoragePoolSpec, StoragePoolStat
 pub use pvc_autoscaler::{
     Abort, AbortedSwap, AutoscaledSize, AutoscalerMode, AutoscalerPhase, ClaimNamePolicy,
     MOST_ORDINALS, MOST_RETAINED, OrdinalStatus, PeakUsage, PvcAutoscaler, PvcAutoscalerSpec,
-    PvcAutoscalerStatus, Reopen, Rollback, RollbackStatus, Rollout,
+    PvcAutoscalerStatus, Reactivate, Rollback, RollbackStatus, Rollout,
 };
 pub use pvc_source::{
     PopulatorPod, PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef, Verification,
@@ -76,14 +76,14 @@ pub use quantity::Quantity;
 pub use share::{Share, ShareError};
 pub use span::{Span, SpanError};
 pub use stateful_set_name::{NamesStatefulSet, StatefulSetName};
-pub use swap::{Cancellation, InPlace, InPlacePhase, LastSwap, Retained, Swap, SwapPhase};
+pub use swap::{AbortReason, InPlace, InPlacePhase, LastSwap, Retained, Swap, SwapPhase};
 pub use unknown::is_understood;
 pub use volume_populator::{SourceKind, VolumePopulator};
 pub use volume_request::{
     Create, Delete, Expand, Failure, FenceState, FenceStatus, Inspect, InspectionStatus, Operation,
     Phase, ShrinkTo, Unpin, UsageStatus, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
 };
-pub use workload::{PodsOf, Workload};
+pub use workload::{PodSelector, PodsOf, Workload};
 
 /// The annotation of a definition that says of which version of Pliant it is.
 pub const DEFINITION_VERSION: &str = "pliant.io/version";

@@ -32,10 +32,9 @@ pub struct Autoscale {
     #[serde(default = "grow_at_percent")]
     #[schemars(range(min = 1, max = 99), default = "grow_at_percent")]
     pub grow_at_percent: i32,
-    /// Step of an expansion: percent of the size, such as `25%`, or bytes, such as `10Gi`. A number without a unit is
-    /// percent. Default: 25%.
+    /// Step of an expansion: percent of the size, such as `25%`, or bytes, such as `10Gi`. Default: 25%.
     #[serde(default = "grow_by")]
-    #[schemars(default = "grow_by_percent")]
+    #[schemars(default = "grow_by")]
     pub grow_by: Share,
     /// Duration before the claim would be full at which it is expanded, even below `growAtPercent`. The last two samples
     /// of the node predict that time. Go's form, such as `6h` or `90m`, or days, such as `1d`. Default: none; only
@@ -55,9 +54,9 @@ pub struct Autoscale {
     pub max_size: Quantity,
     /// Duration after an expansion in which the claim is not expanded again. Go's form, such as `90m`, or days, such as
     /// `1d`. Default: 5m.
-    #[serde(default = "cool_down")]
-    #[schemars(default = "cool_down")]
-    pub cool_down: Span,
+    #[serde(default = "cooldown")]
+    #[schemars(default = "cooldown")]
+    pub cooldown: Span,
     /// True if all claims of the workload get the size of the claim that is expanded. Not with `shrink`. Default: false.
     #[serde(default)]
     pub uniform_size: bool,
@@ -79,11 +78,11 @@ pub struct Shrink {
     pub below_percent: i32,
     /// Duration in which usage must not exceed `belowPercent`. An expansion, a swap, or a time without samples restarts
     /// it. Go's form, such as `36h`, or days, such as `7d`. Default: 24h.
-    #[serde(default = "window")]
-    #[schemars(default = "window")]
-    pub window: Span,
-    /// Free space above the peak usage after a shrink: percent of that usage, such as `50%`, or bytes, such as `10Gi`. A
-    /// number without a unit is percent. Usage always stays below `growAtPercent`. Default: 50%.
+    #[serde(default = "stabilization_window")]
+    #[schemars(default = "stabilization_window")]
+    pub stabilization_window: Span,
+    /// Free space above the peak usage after a shrink: percent of that usage, such as `50%`, or bytes, such as `10Gi`.
+    /// Usage always stays below `growAtPercent`. Default: 50%.
     #[serde(default = "headroom")]
     #[schemars(default = "headroom")]
     pub headroom: Share,
@@ -93,9 +92,9 @@ pub struct Shrink {
     pub min_size: Option<Quantity>,
     /// Duration after an automatic change of the size in which the claim is not shrunk. Go's form, such as `36h`, or
     /// days, such as `7d`. Default: 168h.
-    #[serde(default = "shrink_cool_down")]
-    #[schemars(default = "shrink_cool_down")]
-    pub cool_down: Span,
+    #[serde(default = "shrink_cooldown")]
+    #[schemars(default = "shrink_cooldown")]
+    pub cooldown: Span,
     /// Days and hours in which the pod may be stopped for a shrink. Default: none, which means at any time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "MaintenanceWindow")]
@@ -106,10 +105,10 @@ impl Default for Shrink {
     fn default() -> Shrink {
         Shrink {
             below_percent: below_percent(),
-            window: window(),
+            stabilization_window: stabilization_window(),
             headroom: headroom(),
             min_size: None,
-            cool_down: shrink_cool_down(),
+            cooldown: shrink_cooldown(),
             maintenance_window: None,
         }
     }
@@ -138,7 +137,11 @@ impl fmt::Display for Autoscale {
             write!(f, ", and all together")?;
         }
         let Some(shrink) = &self.shrink else { return Ok(()) };
-        write!(f, "; shrinks after {} below {} %", shrink.window, shrink.below_percent)?;
+        write!(
+            f,
+            "; shrinks after {} below {} %",
+            shrink.stabilization_window, shrink.below_percent
+        )?;
         if let Some(least) = shrink.min_size {
             write!(f, ", down to {least}")?;
         }
@@ -151,19 +154,14 @@ fn grow_at_percent() -> i32 {
 }
 
 fn grow_by() -> Share {
-    Share::Percent(grow_by_percent())
-}
-
-/// A number, which an operator of before understands, too.
-fn grow_by_percent() -> u32 {
-    25
+    Share::Percent(25)
 }
 
 fn min_step() -> Quantity {
     Quantity(Bytes::gib(1))
 }
 
-fn cool_down() -> Span {
+fn cooldown() -> Span {
     Span::minutes(5)
 }
 
@@ -171,7 +169,7 @@ fn below_percent() -> i32 {
     40
 }
 
-fn window() -> Span {
+fn stabilization_window() -> Span {
     Span::days(1)
 }
 
@@ -179,6 +177,6 @@ fn headroom() -> Share {
     Share::Percent(50)
 }
 
-fn shrink_cool_down() -> Span {
+fn shrink_cooldown() -> Span {
     Span::days(7)
 }

@@ -3,12 +3,18 @@
 use std::collections::BTreeMap;
 
 use kube::KubeSchema;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 
 use crate::api::Quantity;
 use crate::api::dns_name::{DNS_LABEL, DNS_NAME_OR_NONE};
 use crate::api::quantity::as_written;
+
+/// The most labels, or annotations, that a template gives its claims.
+const MOST_MARKS: usize = 64;
+
+/// The longest value of a label, as the API server takes it.
+const LONGEST_LABEL_VALUE: usize = 63;
 
 /// A claim, as `volumeClaimTemplates` of a StatefulSet has it.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
@@ -38,12 +44,21 @@ pub struct TemplateMetadata {
     #[schemars(length(min = 1, max = 63), regex(pattern = DNS_LABEL))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("the name of the template cannot change; make another PvcAutoscaler"))]
     pub name: String,
-    /// Labels of the claims. A label that is removed here stays on them.
+    /// Labels of the claims, at most 64. A label that is removed here stays on them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = MOST_MARKS), transform = as_label_values)]
     pub labels: BTreeMap<String, String>,
-    /// Annotations of the claims. An annotation that is removed here stays on them.
+    /// Annotations of the claims, at most 64. An annotation that is removed here stays on them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = MOST_MARKS))]
     pub annotations: BTreeMap<String, String>,
+}
+
+/// Bounds the values of a map of labels.
+pub(super) fn as_label_values(map: &mut Schema) {
+    if let Some(values) = map.get_mut("additionalProperties") {
+        values["maxLength"] = LONGEST_LABEL_VALUE.into();
+    }
 }
 
 /// Desired properties of claims.
@@ -56,7 +71,11 @@ pub struct TemplateMetadata {
 )]
 pub struct TemplateSpec {
     /// Access modes of the volume: which nodes and pods can use it at the same time, such as `ReadWriteOnce`.
-    #[schemars(length(min = 1, max = 4), with = "Vec<AccessMode>")]
+    #[schemars(
+        length(min = 1, max = 4),
+        with = "Vec<AccessMode>",
+        extend("x-kubernetes-list-type" = "atomic")
+    )]
     pub access_modes: Vec<String>,
     /// Requested resources: the size of the claims.
     pub resources: TemplateResources,
@@ -65,9 +84,9 @@ pub struct TemplateSpec {
     #[schemars(length(max = 253), regex(pattern = DNS_NAME_OR_NONE))]
     pub storage_class_name: Option<String>,
     /// `Filesystem`, or `Block` for a raw block volume. Immutable: one cannot be copied to the other. Default: `Filesystem`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     #[x_kube(validation = Rule::new("self == oldSelf").message("volumeMode cannot change: a file system cannot be copied to a raw block volume; make another PvcAutoscaler"))]
-    pub volume_mode: Option<VolumeMode>,
+    pub volume_mode: VolumeMode,
     /// Name of the VolumeAttributesClass, for drivers that support it. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), regex(pattern = DNS_NAME_OR_NONE))]

@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn the_oldest_of_one_stateful_set_and_template_keeps_its_claims() {
         let db = json!({"statefulSetName": "db"});
-        let web = json!({"workload": {"deployment": "web"}});
+        let web = json!({"workload": {"deploymentName": "web"}});
         let all = [
             one("young", 9, &db),
             one("old", 1, &db),

@@ -26,7 +26,7 @@ pub struct MaintenanceWindow {
     pub end: Option<TimeOfDay>,
     /// Days on which the window starts: `Mon`, `Tue`, `Wed`, `Thu`, `Fri`, `Sat`, `Sun`. Default: every day.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 7))]
+    #[schemars(length(max = 7), extend("x-kubernetes-list-type" = "set"))]
     pub days: Vec<Weekday>,
     /// Time zone of the hours and days: `UTC`, or a fixed offset from it such as `+02:00`. Default: `UTC`.
     #[serde(default)]

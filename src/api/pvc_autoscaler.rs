@@ -41,6 +41,7 @@ pub const MOST_RETAINED: usize = 16;
     validation = Rule::new("!has(self.spec.claimNamePolicy) || has(self.spec.statefulSetName)").message("claimNamePolicy is for the claims of a StatefulSet: pods that name their own claims go on to name them"),
     validation = Rule::new("!has(self.spec.rollback) || has(self.spec.statefulSetName)").message("rollback is for the claims of a StatefulSet: those that pods name directly never became others"),
     validation = Rule::new("!has(self.spec.abort) || has(self.spec.statefulSetName)").message("abort is for the claims of a StatefulSet: those that pods name directly never become others"),
+    validation = Rule::new("!has(self.spec.reactivate) || has(self.spec.statefulSetName)").message("reactivate is for the claims of a StatefulSet: no other volume ever replaces those that pods name directly"),
     validation = Rule::new("self.spec.verification == 'Full' || self.spec.preCopy").message("verification: ChangedOnly is for claims that are copied while their pods run: set preCopy to true, or write Full"),
     validation = Rule::new("has(self.spec.statefulSetName) == has(oldSelf.spec.statefulSetName)").message("whose claims these are cannot change; make another PvcAutoscaler"),
     printcolumn(
@@ -64,7 +65,12 @@ pub const MOST_RETAINED: usize = 16;
         json_path = ".status.progress",
         priority = "1"
     ),
-    printcolumn(name = "Next", type_ = "string", json_path = ".status.next", priority = "1")
+    printcolumn(
+        name = "Planned",
+        type_ = "string",
+        json_path = ".status.plannedAction",
+        priority = "1"
+    )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PvcAutoscalerSpec {
@@ -115,16 +121,17 @@ pub struct PvcAutoscalerSpec {
         length(max = MOST_ORDINALS),
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["ordinal"])
     )]
-    pub reopen: Vec<Reopen>,
+    pub reactivate: Vec<Reactivate>,
     /// Uids of pods that have stopped although their nodes do not report it, at most 64. You confirm that for a volume of
-    /// another driver, which does not reject a second writer. `status.ordinals[].swap.podUid` has the uid.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// another driver, which does not reject a second writer; if a pod still runs, both write. For all pods of a node the
+    /// taint `node.kubernetes.io/out-of-service` confirms the same. `status.ordinals[].swap.podUID` has the uid.
+    #[serde(default, rename = "confirmedStoppedPodUIDs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(
         length(max = MOST_CONFIRMED),
         inner(length(min = 1, max = 63), regex(pattern = UID)),
         extend("x-kubernetes-list-type" = "set")
     )]
-    pub confirmed_stopped: Vec<String>,
+    pub confirmed_stopped_pod_uids: Vec<String>,
     /// Swaps to abort: their pods continue with the claims that they have, until the template is edited. A swap whose pod
     /// already has the new volume is not aborted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -196,37 +203,41 @@ pub struct Rollout {
 
 /// A pod that gets back the claim that it had before its last swap.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Rollback {
     /// Ordinal of the pod, 0 or more.
     #[schemars(range(min = 0))]
     pub ordinal: i32,
-    /// Present value of `status.ordinals[].generation` of the pod, which it leaves. Another number has no effect, so the
-    /// rollback happens once.
+    /// Present value of `status.ordinals[].claimRevision` of the pod, which it leaves. Another number has no effect, so
+    /// the rollback happens once.
     #[schemars(range(min = 1))]
-    pub generation: i64,
+    pub claim_revision: i64,
 }
 
 /// A pod that gets back its volume, which another one has replaced.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
-pub struct Reopen {
+#[serde(rename_all = "camelCase")]
+pub struct Reactivate {
     /// Ordinal of the pod, 0 or more.
     #[schemars(range(min = 0))]
     pub ordinal: i32,
-    /// Generation since which the volume is superseded, as `status.message` reports it. Another number has no effect, so
-    /// this happens once.
+    /// Generation of the fence since which the volume is superseded, as `status.message` reports it. Another number has
+    /// no effect, so this happens once.
     #[schemars(range(min = 1))]
-    pub generation: i64,
+    pub fence_generation: i64,
 }
 
-/// A swap to abort, by ordinal and generation.
+/// A swap to abort, by ordinal and generation of the spec.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Abort {
     /// Ordinal of the pod, 0 or more.
     #[schemars(range(min = 0))]
     pub ordinal: i32,
-    /// Value of `status.ordinals[].swap.generation` of the swap. Another number has no effect, so the abort happens once.
+    /// Value of `status.ordinals[].swap.specGeneration` of the swap. Another number has no effect, so the abort happens
+    /// once.
     #[schemars(range(min = 1))]
-    pub generation: i64,
+    pub spec_generation: i64,
 }
 
 fn one() -> u16 {
@@ -292,7 +303,7 @@ pub struct PvcAutoscalerStatus {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub ready_claim_count: i32,
-    /// Current phase: `Waiting`, `InSync` (all claims match), `Growing`, `Shrinking`, `Swapping`, `DryRun` (something
+    /// Current phase: `Waiting`, `InSync` (all claims match), `Expanding`, `Shrinking`, `Swapping`, `DryRun` (something
     /// would be changed if the mode were `Enforce`) or `Failed`. Default: `Waiting`.
     #[serde(default)]
     pub phase: AutoscalerPhase,
@@ -303,7 +314,7 @@ pub struct PvcAutoscalerStatus {
     /// Next change, or in mode `DryRun` the change that would be made, and its effect.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
-    pub next: Option<String>,
+    pub planned_action: Option<String>,
     /// Reason in CamelCase why it waits or has failed, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
@@ -350,7 +361,7 @@ pub enum AutoscalerPhase {
     /// All claims match the desired state.
     InSync,
     /// Claims are larger than their volumes yet.
-    Growing,
+    Expanding,
     /// A claim is shrunk in place.
     Shrinking,
     /// A pod gets another claim.
@@ -374,13 +385,13 @@ pub struct OrdinalStatus {
     /// Name of the one claim that has the content of the pod.
     #[schemars(length(max = 253))]
     pub active_claim: String,
-    /// Number of claims that the pod had before. Default: 0.
+    /// Number of claims that the pod had before: each swap and each rollback adds one. Default: 0.
     #[serde(default)]
-    pub generation: i64,
+    pub claim_revision: i64,
     /// Highest generation of a fence that was set on the pod's volumes; the next one is higher. Default: 0.
     #[serde(default)]
     pub fence_generation: i64,
-    /// Fence of the volume that the pod gets back by `spec.reopen`, until the node has set it.
+    /// Fence of the volume that the pod gets back by `spec.reactivate`, until the node has set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reactivated_volume: Option<FenceStatus>,
     /// Size in the template when the claim last requested that size. If the claim requests more although the template was
@@ -405,16 +416,19 @@ pub struct OrdinalStatus {
     /// Rollback that `spec.rollback` requested and that is completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackStatus>,
-    /// Generation that the pod left in its last rollback, 0 if it had none. `spec.rollback` from that generation or an
+    /// Claim revision that the pod left in its last rollback, 0 if it had none. `spec.rollback` from that revision or an
     /// earlier one is completed; from a later one that the pod no longer has it came too late.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_rollback_generation: Option<i64>,
+    pub last_rollback_revision: Option<i64>,
     /// Swap that `spec.abort` aborted last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aborted: Option<AbortedSwap>,
     /// Claims that the pod had before and that still exist, the latest last; at most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = MOST_RETAINED))]
+    #[schemars(
+        length(max = MOST_RETAINED),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"])
+    )]
     pub retained_claims: Vec<Retained>,
     /// Last decision about the size of the claim, or why there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -425,12 +439,12 @@ pub struct OrdinalStatus {
 impl OrdinalStatus {
     /// What the pod had before its last swap, if that is kept.
     pub fn before(&self) -> Option<&Retained> {
-        self.retained_claims.iter().rev().find(|old| !old.spare)
+        self.retained_claims.iter().rev().find(|old| !old.never_used)
     }
 
     /// As [`OrdinalStatus::before`], to change it.
     pub fn before_mut(&mut self) -> Option<&mut Retained> {
-        self.retained_claims.iter_mut().rev().find(|old| !old.spare)
+        self.retained_claims.iter_mut().rev().find(|old| !old.never_used)
     }
 
     /// The claim that a pod may use that is made now: it waits until that is filled, or its own again.
@@ -466,7 +480,7 @@ pub struct RollbackStatus {
     pub start_time: Time,
     /// Hash of the template at that time. While the template is the same, the pod has its old claim.
     #[schemars(length(max = 64))]
-    pub template: String,
+    pub template_hash: String,
 }
 
 /// A swap that `spec.abort` aborted.
@@ -477,7 +491,7 @@ pub struct AbortedSwap {
     pub abort_time: Time,
     /// Hash of the template at that time. While the template is the same, the pod has its old claim.
     #[schemars(length(max = 64))]
-    pub template: String,
+    pub template_hash: String,
 }
 
 /// A size that autoscaling chose for a claim.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{Error, Visitor};
+use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::api::Quantity;
@@ -14,7 +14,7 @@ use crate::bytes::Bytes;
 /// The most percent.
 const MOST: u32 = 999;
 
-/// A share of something, `25%` or `10Gi`, never nothing; a number without a unit is percent.
+/// A share of something, `25%` or `10Gi`, never nothing and never without a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
     /// In percent.
@@ -86,32 +86,9 @@ impl Serialize for Share {
     }
 }
 
-struct IntOrText;
-
-impl Visitor<'_> for IntOrText {
-    type Value = Share;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number of percent, or a text such as 25% or 10Gi")
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Share, E> {
-        let share = u32::try_from(number).ok().and_then(percent);
-        share.ok_or_else(|| E::custom(ShareError(number.to_string())))
-    }
-
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Share, E> {
-        self.visit_u64(number.try_into().unwrap_or(0))
-    }
-
-    fn visit_str<E: Error>(self, text: &str) -> Result<Share, E> {
-        text.parse().map_err(E::custom)
-    }
-}
-
 impl<'de> Deserialize<'de> for Share {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Share, D::Error> {
-        deserializer.deserialize_any(IntOrText)
+        Cow::<str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
 
@@ -127,11 +104,10 @@ impl JsonSchema for Share {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "x-kubernetes-int-or-string": true,
+            "type": "string",
             "maxLength": 12,
-            "nullable": false, // So that a `null` becomes the default.
             "x-kubernetes-validations": [{
-                "rule": "type(self) == int ? self >= 1 && self <= 999 : self.matches('^([1-9][0-9]{0,2}%|[0-9]{1,6}([.][0-9]{1,3})?([KMGT]i|[kMGT]))$') && !self.matches('^[0.]*[A-Za-z]')",
+                "rule": "self.matches('^([1-9][0-9]{0,2}%|[0-9]{1,6}([.][0-9]{1,3})?([KMGT]i|[kMGT]))$') && !self.matches('^[0.]*[A-Za-z]')",
                 "message": "write percent, 1% to 999%, or bytes with their unit, such as 10Gi",
             }],
         })
@@ -146,7 +122,6 @@ mod tests {
     #[test]
     fn a_share_is_percent_or_bytes() {
         for (written, of_100_gib, printed) in [
-            (json!(25), Bytes::gib(25), "25%"),
             (json!("25%"), Bytes::gib(25), "25%"),
             (json!("999%"), Bytes::gib(999), "999%"),
             (json!("10Gi"), Bytes::gib(10), "10Gi"),
@@ -161,9 +136,7 @@ mod tests {
             assert_eq!(json!(share), json!(printed));
         }
         for wrong in [
-            json!(0),
-            json!(-1),
-            json!(1000),
+            json!(25), // In an API object a number is always absolute.
             json!(""),
             json!("25"),
             json!("0%"),

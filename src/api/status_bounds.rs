@@ -30,7 +30,7 @@ impl PvcAutoscalerStatus {
     /// Cut each text for people that is longer than the API server takes. Names are never longer.
     pub fn bound(&mut self) {
         cut(&mut self.progress, LONGEST_LINE);
-        for sentence in [&mut self.workload, &mut self.next, &mut self.message] {
+        for sentence in [&mut self.workload, &mut self.planned_action, &mut self.message] {
             cut(sentence, LONGEST_SENTENCE);
         }
         self.ordinals.iter_mut().for_each(OrdinalStatus::bound);

@@ -19,13 +19,13 @@ pub struct InPlace {
     /// new size), `Unpinning` (the volume can be expanded again) or `Failed`.
     pub phase: InPlacePhase,
     /// Size of the claim after the shrink.
-    pub to: Quantity,
+    pub size: Quantity,
     /// Summary of the change, such as `4Gi → 2Gi`.
     #[serde(default)]
     #[schemars(length(max = 256))]
     pub summary: String,
     /// Generation of the spec that requested the shrink.
-    pub generation: i64,
+    pub spec_generation: i64,
     /// True if `spec.autoscale.shrink` requested the shrink, and no user. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub automatic: bool,
@@ -67,11 +67,11 @@ pub struct Swap {
     #[schemars(length(max = 253))]
     pub claim: String,
     /// Uid of that claim, once it was observed. Another claim of the same name is not used.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "claimUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub claim_uid: Option<String>,
     /// Uid of the active claim that a rollback leaves. Another claim of the same name is not used.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "activeClaimUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub active_claim_uid: Option<String>,
     /// True if the active claim has the same name after the swap: the two claims exchange their volumes. Default: false.
@@ -85,7 +85,7 @@ pub struct Swap {
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_rollback: bool,
     /// Generation of the spec that requested the swap.
-    pub generation: i64,
+    pub spec_generation: i64,
     /// Summary of the change, such as `4Gi → 2Gi, class hdd → ssd`.
     #[serde(default)]
     #[schemars(length(max = 256))]
@@ -124,7 +124,7 @@ pub struct Swap {
     #[schemars(length(max = 253))]
     pub pod_node: Option<String>,
     /// Uid of the pod that is stopped for the swap.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "podUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub pod_uid: Option<String>,
     /// Time when the pod was requested to stop.
@@ -144,10 +144,10 @@ pub struct Swap {
     /// still possible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_start_time: Option<Time>,
-    /// Why the swap is aborted although its copy has not failed: `NoCopyStarted` (the pod was stopped for ten minutes),
-    /// `TemplateEdited` (the template again matches the claim) or `Aborted` (by `spec.abort`).
+    /// Why the swap is aborted although its copy has not failed: `NoProgress` (the pod was stopped for ten minutes
+    /// without progress), `TemplateEdited` (the template again matches the claim) or `Requested` (by `spec.abort`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cancellation: Option<Cancellation>,
+    pub abort_reason: Option<AbortReason>,
     /// Checksum of the copied content, as read from both volumes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
@@ -158,18 +158,18 @@ pub struct Swap {
     /// Name of the PersistentVolume that the claim gets, with `preservesName`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
-    pub volume: Option<String>,
+    pub volume_name: Option<String>,
 }
 
 /// Why a swap is aborted whose copy has not failed.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
-pub enum Cancellation {
+pub enum AbortReason {
     /// The pod was stopped for ten minutes, and no copy of its claim made progress.
-    NoCopyStarted,
+    NoProgress,
     /// The template was edited back to what the claim has.
     TemplateEdited,
     /// `spec.abort` asks for it.
-    Aborted,
+    Requested,
     /// A word of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
     #[schemars(skip)]
@@ -188,10 +188,11 @@ pub struct LastSwap {
     pub downtime_seconds: Option<i64>,
     /// Number of bytes that were copied while the pod was stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<Quantity>,
+    #[schemars(range(min = 0))]
+    pub copied_bytes: Option<i64>,
     /// Number of pre-copy passes while the pod ran. Default: 0.
     #[serde(default)]
-    pub rounds: i32,
+    pub pre_copy_passes: i32,
     /// Time when the swap was completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
@@ -270,27 +271,27 @@ impl Swap {
 pub struct Retained {
     /// Name of the retained claim.
     #[schemars(length(max = 253))]
-    pub claim: String,
+    pub name: String,
     /// Uid of the retained claim.
     #[schemars(length(max = 63))]
     pub uid: String,
     /// Time when the pod was first ready with the claim that replaced this one. When `spec.retention` has passed since
     /// then, and the pod is ready, this claim is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub used_time: Option<Time>,
+    pub replacement_ready_time: Option<Time>,
     /// Fence that is set on its volume. Absent when the node has set it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceStatus>,
     /// True if no pod ever had it: its copy may lack what was written since, so no pod gets it. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
-    pub spare: bool,
+    pub never_used: bool,
 }
 
 impl Retained {
     /// Until when it is kept at least, by what `spec.retention` says now; `None` if that is not counted yet, or
     /// is longer than there is time.
     pub fn until(&self, retention: Span) -> Option<Timestamp> {
-        let Time(since) = self.used_time.as_ref()?;
+        let Time(since) = self.replacement_ready_time.as_ref()?;
         since.checked_add(SignedDuration::try_from(retention.0).ok()?).ok()
     }
 }

@@ -548,18 +548,19 @@ fn a_plain_claim_template_is_a_template() {
 }
 
 #[test]
-fn a_policy_says_what_it_takes_and_an_old_one_is_still_taken() {
+fn a_policy_says_what_it_takes_and_the_rest_has_defaults() {
     let schema = schema("PvcAutoscaler");
     let policy = &schema["properties"]["spec"]["properties"]["autoscale"];
     let fields = &policy["properties"];
     assert_eq!(policy["required"], json!(["maxSize"]));
-    assert_eq!(fields["growBy"]["x-kubernetes-int-or-string"], json!(true));
-    assert_eq!(
-        (&fields["growBy"]["type"], &fields["growBy"]["default"]),
-        (&Value::Null, &json!(25))
-    );
     assert_eq!(fields["shrink"]["required"], Value::Null, "all of it has defaults");
     let shrink = &fields["shrink"]["properties"];
+    // `25` beside a `maxStep` of bytes would be a number of bytes to whoever reads it.
+    for (share, default) in [(&fields["growBy"], "25%"), (&shrink["headroom"], "50%")] {
+        assert_eq!((&share["type"], &share["default"]), (&json!("string"), &json!(default)));
+        assert_eq!(share["x-kubernetes-int-or-string"], Value::Null);
+        assert!(!rules(share)[0].0.contains("int"), "{share}");
+    }
     // A rule that compares a text with null is none that the API server takes.
     for field in
         [&fields["growBy"], &fields["shrink"], &shrink["minSize"], &shrink["maintenanceWindow"]]
@@ -583,9 +584,73 @@ fn a_policy_says_what_it_takes_and_an_old_one_is_still_taken() {
         let said = rules(place);
         assert!(said.iter().any(|(_, message)| message.contains(says)), "{said:?}");
     }
-    let old = json!({"growAtPercent": 70, "growBy": 25, "minStep": "100Mi", "maxSize": "400Mi"});
-    let old: Autoscale = serde_json::from_value(old).unwrap();
-    assert_eq!((old.grow_by, old.shrink, old.uniform_size), (Share::Percent(25), None, false));
+    let short: Autoscale = serde_json::from_value(json!({"maxSize": "400Mi"})).unwrap();
+    assert_eq!(
+        (short.grow_by, short.shrink, short.uniform_size),
+        (Share::Percent(25), None, false)
+    );
+    assert_eq!(short.cooldown, Span::minutes(5));
+}
+
+/// A rule on a field compares nothing when the field appears, so that absent (a file system) became `Block`.
+#[test]
+fn a_volume_mode_that_is_left_out_cannot_become_another_one() {
+    let schema = schema("PvcAutoscaler");
+    let template = &schema["properties"]["spec"]["properties"]["volumeClaimTemplate"]["properties"];
+    let mode = &template["spec"]["properties"]["volumeMode"];
+    // The API server stores the default before it compares, and a `null` would stay one.
+    assert_eq!((&mode["default"], &mode["nullable"]), (&json!("Filesystem"), &Value::Null));
+    assert_eq!(rules(mode)[0].0, "self == oldSelf");
+    let spec = json!({"accessModes": [], "resources": {"requests": {"storage": "1Gi"}}});
+    let spec: TemplateSpec = serde_json::from_value(spec).unwrap();
+    assert_eq!(spec.volume_mode, VolumeMode::Filesystem);
+}
+
+/// What undoes or repeats a swap has no effect on claims that pods name: the API server says so.
+#[test]
+fn what_is_about_swaps_needs_a_stateful_set() {
+    let said = rules(&schema("PvcAutoscaler"));
+    for field in ["rollback", "abort", "reactivate", "claimNamePolicy"] {
+        let rule = format!("!has(self.spec.{field}) || has(self.spec.statefulSetName)");
+        let found = said.iter().find(|(text, _)| *text == rule);
+        assert!(found.is_some_and(|(_, message)| message.starts_with(field)), "{said:?}");
+    }
+}
+
+/// A list type that is added later changes who owns the items and what is refused.
+#[test]
+fn every_list_has_a_type() {
+    for kind in ["PvcAutoscaler"] {
+        let mut found = Vec::new();
+        places(&schema(kind), kind, &mut found);
+        for (path, list) in found.iter().filter(|(_, field)| field["type"] == "array") {
+            let list_type = list["x-kubernetes-list-type"].as_str().unwrap_or("none");
+            assert!(["atomic", "map", "set"].contains(&list_type), "{path} has type {list_type}");
+            let keys = list["x-kubernetes-list-map-keys"].as_array().into_iter().flatten();
+            for key in keys {
+                let required = list["items"]["required"].as_array().unwrap();
+                assert!(required.contains(key), "{path} lacks its key {key}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_tenant_maps_has_an_end() {
+    let schema = schema("PvcAutoscaler");
+    let spec = &schema["properties"]["spec"]["properties"];
+    let metadata = &spec["volumeClaimTemplate"]["properties"]["metadata"]["properties"];
+    let selector = &spec["workload"]["properties"]["podSelector"];
+    let matched = &selector["properties"]["matchLabels"];
+    for (map, least, most, value) in [
+        (&metadata["labels"], Value::Null, 64, json!(63)),
+        (&metadata["annotations"], Value::Null, 64, Value::Null),
+        (matched, json!(1), 16, json!(63)),
+    ] {
+        assert_eq!((&map["minProperties"], &map["maxProperties"]), (&least, &json!(most)));
+        assert_eq!(map["additionalProperties"]["maxLength"], value, "{map}");
+    }
+    assert_eq!(selector["required"], json!(["matchLabels"]), "no selector is one of all pods");
 }
 
 /// What the schema does not know the API server drops, and a claim that should have data would be empty.

@@ -4,47 +4,69 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use kube::KubeSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::api::claim_template::as_label_values;
 use crate::api::dns_name::{DNS_NAME, DNS_NAMES};
+
+/// The most labels by which pods are selected.
+const MOST_SELECTED: usize = 16;
 
 /// Pods that no StatefulSet creates, and that name their claims.
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.deployment) != has(self.podLabels)").message("write either deployment or podLabels"),
-    validation = Rule::new("has(self.podLabels) == has(self.claims)").message("podLabels and claims go together: which pods, and which of their claims")
+    validation = Rule::new("has(self.deploymentName) != has(self.podSelector)").message("write either deploymentName or podSelector"),
+    validation = Rule::new("has(self.podSelector) == has(self.claimNamePattern)").message("podSelector and claimNamePattern go together: which pods, and which of their claims")
 )]
 pub struct PodsOf {
-    /// Name of the Deployment in this namespace. Its pods share one claim. Give either this or `podLabels`.
+    /// Name of the Deployment in this namespace. Its pods share one claim. Give either this or
+    /// `podSelector`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAME))]
-    pub deployment: Option<String>,
-    /// Labels of the pods, whichever controller creates them. Needs `claims`.
+    pub deployment_name: Option<String>,
+    /// Selector of the pods, whichever controller creates them. Needs `claimNamePattern`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self.size() > 0").message("podLabels names at least one label"))]
-    pub pod_labels: Option<BTreeMap<String, String>>,
-    /// Names of the claims of these pods; `*` stands for any characters, as in `data-db-*`. Needs `podLabels`.
+    pub pod_selector: Option<PodSelector>,
+    /// Names of the claims of these pods; `*` stands for any characters, as in `data-db-*`. Needs `podSelector`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = DNS_NAMES))]
-    pub claims: Option<String>,
+    pub claim_name_pattern: Option<String>,
+}
+
+/// Selector of pods by their labels.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSelector {
+    /// Labels that a pod must have, all of them; 1 to 16.
+    #[schemars(
+        extend("minProperties" = 1, "maxProperties" = MOST_SELECTED),
+        transform = as_label_values
+    )]
+    pub match_labels: BTreeMap<String, String>,
 }
 
 impl PodsOf {
     /// Whose claims these are.
     pub fn workload(&self) -> Workload<'_> {
-        self.deployment.as_deref().map_or(Workload::Pods(self), Workload::Deployment)
+        self.deployment_name.as_deref().map_or(Workload::Pods(self), Workload::Deployment)
     }
 
     /// Whether a pod with these labels is one of them.
     pub fn has_pod(&self, labels: &BTreeMap<String, String>) -> bool {
-        let mut wanted = self.pod_labels.iter().flatten().peekable();
+        let mut wanted = self.match_labels().peekable();
         wanted.peek().is_some() && wanted.all(|(key, value)| labels.get(key) == Some(value))
+    }
+
+    /// Returns the labels that its pods have, none for a Deployment.
+    fn match_labels(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.pod_selector.iter().flat_map(|selector| &selector.match_labels)
     }
 
     /// Whether a claim of this name is one of them.
     pub fn has_claim(&self, name: &str) -> bool {
-        self.claims.as_deref().is_some_and(|pattern| matches(pattern, name))
+        self.claim_name_pattern.as_deref().is_some_and(|pattern| matches(pattern, name))
     }
 }
 
@@ -82,8 +104,7 @@ impl fmt::Display for Workload<'_> {
 }
 
 fn labels(pods: &PodsOf) -> String {
-    let labels = pods.pod_labels.iter().flatten();
-    labels.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+    pods.match_labels().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
 }
 
 /// Whether a name is as a pattern has it.
@@ -128,7 +149,10 @@ mod tests {
         let labels = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
             pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
         };
-        let of = |pairs| PodsOf { pod_labels: Some(labels(pairs)), ..PodsOf::default() };
+        let of = |pairs| PodsOf {
+            pod_selector: Some(PodSelector { match_labels: labels(pairs) }),
+            ..PodsOf::default()
+        };
         assert!(of(&[("app", "a")]).has_pod(&labels(&[("app", "a"), ("x", "y")])));
         assert!(!of(&[("app", "a"), ("x", "y")]).has_pod(&labels(&[("app", "a")])));
         assert!(!of(&[("app", "a")]).has_pod(&labels(&[("app", "b")])));

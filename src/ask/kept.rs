@@ -60,7 +60,7 @@ fn part<'a>(entry: &'a OrdinalStatus, claim: &str) -> Option<Part<'a>> {
         return Some(Part::Active);
     }
     let swap = entry.swap.as_ref().filter(|swap| swap.claim == claim);
-    let before = || entry.retained_claims.iter().find(|old| old.claim == claim);
+    let before = || entry.retained_claims.iter().find(|old| old.name == claim);
     swap.map(Part::Next).or_else(|| before().map(|old| Part::Before(old, entry)))
 }
 
@@ -88,11 +88,11 @@ pub(super) fn retained(by: &[PvcAutoscaler], volumes: &[Pv]) -> BTreeMap<String,
             ordinals.filter_map(move |entry| {
                 let mut before = entry.retained_claims.iter();
                 let old = before.find(|old| {
-                    old.claim == claim.name && claim.uid.as_ref().is_none_or(|uid| *uid == old.uid)
+                    old.name == claim.name && claim.uid.as_ref().is_none_or(|uid| *uid == old.uid)
                 })?;
                 let ClaimRef { namespace, name, .. } = &**claim;
                 let (pod, until) = (by.pod_called(entry.ordinal), until(by, old));
-                let what = if old.spare {
+                let what = if old.never_used {
                     format!("a copy for pod {pod} that was never used,")
                 } else {
                     format!("which pod {pod} had before its swap,")

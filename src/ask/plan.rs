@@ -58,7 +58,7 @@ pub struct Plan {
     /// Progress of the operation.
     pub progress: Option<String>,
     /// Next action.
-    pub next: Option<String>,
+    pub planned_action: Option<String>,
     /// Reason why it waits or has failed, in one word.
     pub reason: Option<String>,
     /// Reason why it waits or has failed, in a sentence.
@@ -108,7 +108,7 @@ pub struct PodPlan {
     pub decision: Option<String>,
     /// Claims that are retained from earlier swaps.
     pub retained: Vec<Retained>,
-    /// Retention of each of them, from its `usedTime` on.
+    /// Retention of each of them, from its `replacementReadyTime` on.
     pub retention: Span,
 }
 
@@ -392,7 +392,7 @@ pub(super) fn plan_of(around: &Around, autoscaler: &PvcAutoscaler) -> Plan {
         claim_count: status.claim_count,
         ready_claim_count: status.ready_claim_count,
         progress: status.progress,
-        next: status.next,
+        planned_action: status.planned_action,
         reason: status.reason,
         message: status.message,
         pods: status.ordinals.iter().map(|one| pod_plan(around, autoscaler, one)).collect(),

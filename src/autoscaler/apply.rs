@@ -272,7 +272,7 @@ fn named(name: &str, uid: &str) -> ObjectMeta {
 /// Returns the status with removed fields as `null`: a merge would leave them.
 fn whole(status: &PvcAutoscalerStatus) -> Value {
     let mut whole = json!(status);
-    for field in ["progress", "next", "reason", "message"] {
+    for field in ["progress", "plannedAction", "reason", "message"] {
         if whole.get(field).is_none() {
             whole[field] = Value::Null;
         }

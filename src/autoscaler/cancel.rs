@@ -11,7 +11,7 @@ use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 
 use crate::api::{
-    AbortedSwap, AutoscalerPhase, Cancellation, Filling, FillingPhase, OrdinalStatus,
+    AbortReason, AbortedSwap, AutoscalerPhase, Filling, FillingPhase, OrdinalStatus,
     PvcAutoscalerSpec, SwapPhase,
 };
 use crate::autoscaler::AutoscalerReason;
@@ -36,12 +36,12 @@ pub(crate) fn is_wanted_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -
     let Some(swap) = &one.swap else { return false };
     spec.abort
         .iter()
-        .any(|abort| (abort.ordinal, abort.generation) == (one.ordinal, swap.generation))
+        .any(|abort| (abort.ordinal, abort.spec_generation) == (one.ordinal, swap.spec_generation))
 }
 
 /// Returns true if a person aborted the swap to the present template, so that the pod retains its claim.
 pub(crate) fn is_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
-    one.aborted.as_ref().is_some_and(|aborted| aborted.template == digest(spec))
+    one.aborted.as_ref().is_some_and(|aborted| aborted.template_hash == digest(spec))
 }
 
 /// Returns true if a swap can still be aborted: its pod does not have the new volume yet.
@@ -88,7 +88,7 @@ impl Turn<'_> {
     pub(super) fn abort(&mut self) {
         let swap = self.swap_mut();
         let (phase, returns) = (swap.phase, swap.is_rollback);
-        swap.cancellation = Some(Cancellation::Aborted);
+        swap.abort_reason = Some(AbortReason::Requested);
         let why = "requested in spec.abort";
         match phase {
             SwapPhase::Failed => {
@@ -113,7 +113,7 @@ impl Turn<'_> {
 
     /// Aborts a swap whose pod still runs, because the template was edited back.
     pub(super) fn give_up_edited_back(&mut self) {
-        self.swap_mut().cancellation = Some(Cancellation::TemplateEdited);
+        self.swap_mut().abort_reason = Some(AbortReason::TemplateEdited);
         self.give_up(&edited_back(&self.entry.active_claim));
     }
 
@@ -126,11 +126,11 @@ impl Turn<'_> {
         let claim = claim.filter(|claim| !is_ending(&claim.metadata));
         let is_ours = filling.phase == FillingPhase::Binding || self.is_filled(&name);
         if claim.is_some_and(is_bound) && is_ours {
-            self.swap_mut().cancellation = None; // It has all of it: a pod may start with it.
+            self.swap_mut().abort_reason = None; // It has all of it: a pod may start with it.
             self.note_downtime(from, filling.phase != FillingPhase::Binding);
             return false;
         }
-        if self.swap_mut().cancellation.is_none() {
+        if self.swap_mut().abort_reason.is_none() {
             let Some((how, mut why)) = self.cause_to_cancel(from, filling) else { return false };
             if claim.is_some_and(is_bound) {
                 why = format!(
@@ -138,7 +138,7 @@ impl Turn<'_> {
                 );
             }
             let swap = self.swap_mut();
-            (swap.cancellation, swap.message) = (Some(how), Some(bounded(&why)));
+            (swap.abort_reason, swap.message) = (Some(how), Some(bounded(&why)));
         }
         // Nothing can be written into it any more, and what another client has bound is not deleted.
         let Some(claim) = claim.filter(|claim| !is_bound(claim)) else {
@@ -152,7 +152,7 @@ impl Turn<'_> {
     }
 
     /// Returns why the swap is to be cancelled, as long as no copy is running.
-    fn cause_to_cancel(&mut self, from: &str, filling: &Filling) -> Option<(Cancellation, String)> {
+    fn cause_to_cancel(&mut self, from: &str, filling: &Filling) -> Option<(AbortReason, String)> {
         let goes_on = match filling.phase {
             FillingPhase::Populating => filling.reason.is_none(),
             FillingPhase::Succeeded => !self.is_going(&self.new_claim()),
@@ -160,7 +160,7 @@ impl Turn<'_> {
         };
         let is_copied = filling.phase == FillingPhase::Binding;
         if !goes_on && !is_copied && self.is_edited_back() {
-            return Some((Cancellation::TemplateEdited, edited_back(from)));
+            return Some((AbortReason::TemplateEdited, edited_back(from)));
         }
         let is_tried_again =
             filling.next_retry_time.as_ref().is_some_and(|Time(at)| *at > self.seen.now);
@@ -174,7 +174,7 @@ impl Turn<'_> {
         } else {
             too_long(NOT_COPIED, filling.message.as_ref().or(self.told_before()))
         };
-        Some((Cancellation::NoCopyStarted, why))
+        Some((AbortReason::NoProgress, why))
     }
 
     /// Message of the previous status.
@@ -190,8 +190,7 @@ impl Turn<'_> {
         let why = too_long(NOT_GONE_ON, self.told_before());
         if !self.returns() {
             let swap = self.swap_mut();
-            (swap.cancellation, swap.failures) =
-                (Some(Cancellation::NoCopyStarted), swap.failures + 1);
+            (swap.abort_reason, swap.failures) = (Some(AbortReason::NoProgress), swap.failures + 1);
         }
         Some(why)
     }
@@ -262,7 +261,7 @@ impl Turn<'_> {
     /// Ends a cancelled swap once nothing of it is left; it does not count as failed.
     pub(super) fn end_cancelled(&mut self) {
         let swap = self.entry.swap.clone().unwrap_or_default();
-        let is_aborted = swap.cancellation == Some(Cancellation::Aborted);
+        let is_aborted = swap.abort_reason == Some(AbortReason::Requested);
         if is_aborted || swap.pod_stop_time.is_some() {
             let why = swap.message.clone().unwrap_or_default();
             let text = format!(
@@ -274,9 +273,9 @@ impl Turn<'_> {
             self.tell(AutoscalerReason::SwapAborted, &self.attempt(), text);
         }
         if is_aborted {
-            let template = digest(&self.seen.autoscaler.spec);
+            let template_hash = digest(&self.seen.autoscaler.spec);
             let abort_time = Time(in_seconds(self.seen.now));
-            self.entry.aborted = Some(AbortedSwap { abort_time, template });
+            self.entry.aborted = Some(AbortedSwap { abort_time, template_hash });
         }
         if swap.automatic {
             self.take_back_shrink();

@@ -29,7 +29,8 @@ fn ready(status: &PvcAutoscalerStatus) -> Judged {
         return Judged { is_so: true, reason: "InSync".to_owned(), message };
     }
     let phase = format!("{:?}", status.phase);
-    let told = [&status.progress, &status.message, &status.next].into_iter().flatten().next();
+    let told =
+        [&status.progress, &status.message, &status.planned_action].into_iter().flatten().next();
     let message = told.cloned().unwrap_or_else(|| {
         format!("{} claims match the template, the others do not yet", status.ready_claims())
     });
@@ -95,7 +96,7 @@ mod tests {
             ..PvcAutoscalerStatus::default()
         };
         let grows = PvcAutoscalerStatus {
-            phase: AutoscalerPhase::Growing,
+            phase: AutoscalerPhase::Expanding,
             progress: told("claim data-db-0 grows from 1Gi to 2Gi"),
             ..settled.clone()
         };
@@ -103,7 +104,7 @@ mod tests {
             phase: AutoscalerPhase::Waiting,
             reason: told("PodNotReady"),
             message: told("pod db-1 is not ready"),
-            next: told("pod db-0 is stopped"),
+            planned_action: told("pod db-0 is stopped"),
             ..settled.clone()
         };
         let lacks = PvcAutoscalerStatus {
@@ -118,8 +119,8 @@ mod tests {
             (
                 grows,
                 [
-                    "Ready=False Growing: claim data-db-0 grows from 1Gi to 2Gi",
-                    "Reconciling=True Growing: claim data-db-0 grows from 1Gi to 2Gi",
+                    "Ready=False Expanding: claim data-db-0 grows from 1Gi to 2Gi",
+                    "Reconciling=True Expanding: claim data-db-0 grows from 1Gi to 2Gi",
                     free,
                 ],
             ),

@@ -44,7 +44,7 @@ impl Turn<'_> {
             None => self.tell_refusal(claim, has, refusal),
             Some(_) if seen.autoscaler.spec.mode == AutoscalerMode::DryRun => {
                 self.says.phase = Some(AutoscalerPhase::DryRun);
-                self.says.next = Some(format!("pod {}: {why}", self.pod()));
+                self.says.planned_action = Some(format!("pod {}: {why}", self.pod()));
             }
             Some(Resize::Shrink(to)) => {
                 match self.holds_back(may_stop).or_else(|| self.doubt(claim)) {

@@ -56,7 +56,7 @@ impl Drift {
     ) -> Drift {
         let spec = claim.spec.clone().unwrap_or_default();
         let is_block = spec.volume_mode.as_deref() == Some("Block");
-        if is_block != (wanted.volume_mode.unwrap_or_default() == VolumeMode::Block) {
+        if is_block != (wanted.volume_mode == VolumeMode::Block) {
             return Drift::VolumeModeMismatch;
         }
         let mut changes = Vec::new();

@@ -113,7 +113,7 @@ impl Turn<'_> {
 
     fn still_to_close(&mut self, old: &Retained) -> Option<FenceStatus> {
         let told = old.fence?;
-        match self.seen.volumes.get(&old.claim) {
+        match self.seen.volumes.get(&old.name) {
             Some(Some(volume)) => self.still_to_be(volume, told),
             Some(None) => None,
             None => Some(told),
@@ -131,7 +131,7 @@ impl Turn<'_> {
     }
 
     /// Reports that the node of the pod's volume admits no pod, because another volume replaced it that no
-    /// status refers to. If its generation is in the specification, the pod gets it as it is.
+    /// status refers to. If the generation of its fence is in the specification, the pod gets it as it is.
     pub(super) fn report_superseded(&mut self, claim: &PersistentVolumeClaim) -> bool {
         let (seen, name) = (self.seen, claim.name_any());
         if let (Some(told), Some(volume)) = (self.entry.reactivated_volume, seen.volume_of(&name)) {
@@ -140,8 +140,8 @@ impl Turn<'_> {
         }
         let Some(since) = seen.superseded.get(&name).copied() else { return false };
         let ordinal = self.entry.ordinal;
-        let mut asked = seen.autoscaler.spec.reopen.iter();
-        if asked.any(|one| (one.ordinal, one.generation) == (ordinal, since))
+        let mut asked = seen.autoscaler.spec.reactivate.iter();
+        if asked.any(|one| (one.ordinal, one.fence_generation) == (ordinal, since))
             && let Some(volume) = seen.volume_of(&name)
         {
             let fence = self.next_fence(volume, FenceState::Active, false);
@@ -152,15 +152,28 @@ impl Turn<'_> {
         let message = format!(
             "the volume of claim {name} of pod {} is superseded since generation {since}: another volume \
              replaced it, and no status refers to that, for example after a restore of the API server. Look \
-             for newer claims and PersistentVolumes; if there are none, let the pod use this volume as it is: \
-             `kubectl patch pvcautoscaler {} --namespace {} --type=merge -p \
-             '{{\"spec\":{{\"reopen\":[{{\"ordinal\":{ordinal},\"generation\":{since}}}]}}}}'`",
+             for newer claims and PersistentVolumes; if there are none, let the pod use this volume as it is: {}",
             self.pod(),
-            seen.autoscaler.name_any(),
-            seen.autoscaler.namespace().unwrap_or_default()
+            self.how_to_reactivate(since)
         );
         self.wait(AutoscalerReason::VolumeSuperseded, message);
         true
+    }
+
+    /// Returns the command that gives a pod its superseded volume. The field is for a StatefulSet: who names a claim
+    /// in other pods may have named an old one by mistake, so its node has to be asked by hand.
+    fn how_to_reactivate(&self, since: i64) -> String {
+        let autoscaler = &self.seen.autoscaler;
+        if autoscaler.spec.stateful_set().is_none() {
+            return "run the command that `kubectl describe pod` shows for that pod".to_owned();
+        }
+        let ordinal = self.entry.ordinal;
+        format!(
+            "`kubectl patch pvcautoscaler {} --namespace {} --type=merge -p \
+             '{{\"spec\":{{\"reactivate\":[{{\"ordinal\":{ordinal},\"fenceGeneration\":{since}}}]}}}}'`",
+            autoscaler.name_any(),
+            autoscaler.namespace().unwrap_or_default()
+        )
     }
 
     /// Has the node set a fence of a volume, and inspect it.

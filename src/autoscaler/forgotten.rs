@@ -608,7 +608,7 @@ fn names(told: &[OrdinalStatus], claim: &str) -> bool {
     let is_its = |one: &OrdinalStatus| {
         let has_taken = one.swap.as_ref().is_some_and(|swap| swap.fence.is_some());
         has_taken && (one.active_claim == claim || is_exchanged(one, claim))
-            || one.retained_claims.iter().any(|old| old.claim == claim && old.fence.is_some())
+            || one.retained_claims.iter().any(|old| old.name == claim && old.fence.is_some())
     };
     told.iter().any(is_its)
 }

@@ -25,13 +25,13 @@ use crate::volume::Fence;
 
 /// Returns true if a pod was rolled back from the present template, so that it is not changed.
 pub(crate) fn is_rolled_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
-    one.rollback.as_ref().is_some_and(|done| done.template == digest(spec))
+    one.rollback.as_ref().is_some_and(|done| done.template_hash == digest(spec))
 }
 
 /// Returns true if a rollback of a pod is requested.
 pub(crate) fn is_wanted_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
     let mut asked = spec.rollback.iter();
-    asked.any(|back| (back.ordinal, back.generation) == (one.ordinal, one.generation))
+    asked.any(|back| (back.ordinal, back.claim_revision) == (one.ordinal, one.claim_revision))
 }
 
 /// A digest of the template, without the labels and annotations of its claims.
@@ -81,7 +81,7 @@ impl Turn<'_> {
 
     /// Returns true if a claim has the content for a requested or running rollback.
     pub(super) fn is_needed_again(&self, claim: &str) -> bool {
-        let is_before = self.entry.before().is_some_and(|before| before.claim == claim);
+        let is_before = self.entry.before().is_some_and(|before| before.name == claim);
         self.returns() && self.new_claim() == claim
             || is_before && self.seen.is_wanted_back(&self.entry)
     }
@@ -105,20 +105,20 @@ impl Turn<'_> {
         let is_recommended = self.seen.autoscaler.spec.mode == AutoscalerMode::DryRun;
         self.says.phase =
             Some(if is_recommended { AutoscalerPhase::DryRun } else { AutoscalerPhase::Waiting });
-        let before = self.entry.before().map(|before| before.claim.clone());
-        self.says.next = before.map(|before| self.what_is_left(&before));
+        let before = self.entry.before().map(|before| before.name.clone());
+        self.says.planned_action = before.map(|before| self.what_is_left(&before));
     }
 
     fn obstacle_to_return(&self) -> Option<String> {
         let Some(before) = self.entry.before() else {
             return Some(format!(
-                "pod {} is to be rolled back from generation {}, but what it had before is no longer retained: \
+                "pod {} is to be rolled back from claim revision {}, but what it had before is no longer retained: \
                  remove the pod from spec.rollback",
                 self.pod(),
-                self.entry.generation
+                self.entry.claim_revision
             ));
         };
-        self.lacks_before(&before.claim, &before.uid).or_else(|| self.lacks_webhook())
+        self.lacks_before(&before.name, &before.uid).or_else(|| self.lacks_webhook())
     }
 
     /// Turns to a rollback from any phase of a swap: an unfinished one is aborted first.
@@ -138,26 +138,26 @@ impl Turn<'_> {
     /// Counts earlier requests as done if the status does not show any yet: an earlier version did not store them,
     /// and it is unknown whether they came too late.
     pub(super) fn note_wishes_before(&mut self) {
-        let (ordinal, generation) = (self.entry.ordinal, self.entry.generation);
+        let (ordinal, revision) = (self.entry.ordinal, self.entry.claim_revision);
         let asked = self.seen.autoscaler.spec.rollback.iter();
-        let asked = asked.filter(|back| back.ordinal == ordinal && back.generation < generation);
-        let done = || asked.map(|back| back.generation).max().unwrap_or_default();
+        let asked = asked.filter(|back| back.ordinal == ordinal && back.claim_revision < revision);
+        let done = || asked.map(|back| back.claim_revision).max().unwrap_or_default();
         if !self.seen.names_claims() {
-            self.entry.last_rollback_generation.get_or_insert_with(done);
+            self.entry.last_rollback_revision.get_or_insert_with(done);
         }
     }
 
     /// Reports a rollback request that came too late, until it is removed from the specification: the swap could
-    /// not be aborted any more, so the pod has another generation now.
+    /// not be aborted any more, so the pod has another claim revision now.
     pub(super) fn report_late_return(&mut self) {
-        let (ordinal, generation) = (self.entry.ordinal, self.entry.generation);
+        let (ordinal, revision) = (self.entry.ordinal, self.entry.claim_revision);
         let asked = self.seen.autoscaler.spec.rollback.iter();
-        let asked = asked.filter(|back| back.ordinal == ordinal && back.generation < generation);
-        let asked = asked.map(|back| Some(back.generation)).max().flatten();
-        let Some(late) = asked.filter(|_| asked > self.entry.last_rollback_generation) else {
+        let asked = asked.filter(|back| back.ordinal == ordinal && back.claim_revision < revision);
+        let asked = asked.map(|back| Some(back.claim_revision)).max().flatten();
+        let Some(late) = asked.filter(|_| asked > self.entry.last_rollback_revision) else {
             return;
         };
-        let message = self.too_late_to_return(late, generation);
+        let message = self.too_late_to_return(late, revision);
         self.tell(AutoscalerReason::RollbackPending, &late.to_string(), message.clone());
         match self.says.problem.take() {
             None => self.wait(AutoscalerReason::RollbackPending, message),
@@ -170,11 +170,11 @@ impl Turn<'_> {
             (self.seen.autoscaler.name_any(), self.seen.autoscaler.namespace().unwrap_or_default());
         let ordinal = self.entry.ordinal;
         format!(
-            "pod {} was to be rolled back from generation {late}, but the content of its next claim was \
-             already complete, so that swap went on. To restore what the pod had before that, set generation \
+            "pod {} was to be rolled back from claim revision {late}, but the content of its next claim was \
+             already complete, so that swap went on. To restore what the pod had before that, set claimRevision \
              {now} in spec.rollback: `kubectl patch pvcautoscaler {name} --namespace {namespace} --type=merge \
-             -p '{{\"spec\":{{\"rollback\":[{{\"ordinal\":{ordinal},\"generation\":{now}}}]}}}}'`; otherwise \
-             remove generation {late} from it",
+             -p '{{\"spec\":{{\"rollback\":[{{\"ordinal\":{ordinal},\"claimRevision\":{now}}}]}}}}'`; otherwise \
+             remove revision {late} from it",
             self.pod()
         )
     }
@@ -182,10 +182,10 @@ impl Turn<'_> {
     fn begin_return(&mut self) {
         let Some(before) = self.entry.before_mut() else { return };
         before.fence = None; // It is to be opened, and no longer to be closed.
-        let (claim, claim_uid) = (before.claim.clone(), Some(before.uid.clone()));
+        let (claim, claim_uid) = (before.name.clone(), Some(before.uid.clone()));
         // Where the claim retains its name, the two exchange volumes, and neither claim changes.
         let active_claim_uid = self.uid_of_active().filter(|_| !self.seen.makes_claims());
-        self.says.next = Some(self.what_is_left(&claim));
+        self.says.planned_action = Some(self.what_is_left(&claim));
         (self.entry.peak_usage, self.entry.shrink) = (None, None);
         self.entry.swap = Some(Swap {
             claim,
@@ -193,8 +193,8 @@ impl Turn<'_> {
             active_claim_uid,
             preserves_name: self.seen.makes_claims(),
             is_rollback: true,
-            generation: self.seen.generation(),
-            summary: format!("rollback from generation {}", self.entry.generation),
+            spec_generation: self.seen.generation(),
+            summary: format!("rollback from claim revision {}", self.entry.claim_revision),
             start_time: Some(Time(in_seconds(self.seen.now))),
             ..Swap::default()
         });
@@ -220,8 +220,8 @@ impl Turn<'_> {
     /// after any other deletion of its claim.
     pub(super) fn replace_lost_claim(&mut self) {
         // Of one that has begun to be counted another claim has taken the place since.
-        let before = self.entry.before().filter(|old| old.used_time.is_none());
-        let before = before.map(|old| (old.claim.clone(), old.uid.clone()));
+        let before = self.entry.before().filter(|old| old.replacement_ready_time.is_none());
+        let before = before.map(|old| (old.name.clone(), old.uid.clone()));
         let there = before.filter(|(name, uid)| {
             let there = self.seen.claim(name).filter(|claim| !is_ending(&claim.metadata));
             there.is_some_and(|claim| self::uid(&claim.metadata) == uid)
@@ -318,7 +318,7 @@ impl Turn<'_> {
     pub(super) fn go_back(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (to, from) = (self.new_claim(), self.entry.active_claim.clone());
-        let known = self.entry.retained_claims.iter().find(|old| old.claim == to);
+        let known = self.entry.retained_claims.iter().find(|old| old.name == to);
         let known = known.map(|old| old.uid.clone()).unwrap_or_default();
         if let Some(why) = self.lacks_before(&to, &known) {
             return if self.has_lost_claim() { self.begin_anew() } else { self.give_up(&why) };
@@ -357,7 +357,7 @@ impl Turn<'_> {
         let is_left = self.seen.claim(&from).is_none() || self.prove_unused(&from);
         // The claim is written last: another replica that has decided to delete it after its retention then no
         // longer does.
-        if is_left && self.is_free(&to) && self.is_reopened(&to) && self.is_reinstated(&to) {
+        if is_left && self.is_free(&to) && self.is_reactivated(&to) && self.is_reinstated(&to) {
             return if self.keeps_name() { self.begin_exchange(None) } else { self.switch_back() };
         }
         let waits = self.says.problem.clone().map(|(_, message)| message);
@@ -383,7 +383,7 @@ impl Turn<'_> {
     }
 
     /// Returns true if the node of a superseded volume admits the pod again. Until then it is asked.
-    fn is_reopened(&mut self, claim: &str) -> bool {
+    fn is_reactivated(&mut self, claim: &str) -> bool {
         let seen = self.seen;
         let Some(looked_up) = seen.volumes.get(claim) else { return false };
         let Some(volume) = looked_up else { return true };
@@ -404,11 +404,11 @@ impl Turn<'_> {
         let (to, from) = (self.new_claim(), self.entry.active_claim.clone());
         let left = self.seen.claim(&from).map(|claim| uid(&claim.metadata).to_owned());
         let fence = self.last_fence(&from);
-        self.entry.retained_claims.retain(|old| old.claim != to);
+        self.entry.retained_claims.retain(|old| old.name != to);
         let left =
-            Retained { claim: from, uid: left.unwrap_or_default(), fence, ..Retained::default() };
+            Retained { name: from, uid: left.unwrap_or_default(), fence, ..Retained::default() };
         self.entry.retained_claims.push(left);
-        self.entry.generation += 1;
+        self.entry.claim_revision += 1;
         self.entry.active_claim = to;
         let swap = self.swap_mut();
         (swap.phase, swap.progress, swap.message) = (SwapPhase::Soaking, None, None);
@@ -453,10 +453,10 @@ impl Turn<'_> {
 
     /// Stores the rollback, so that the template does not undo it.
     pub(super) fn note_return(&mut self) {
-        let template = digest(&self.seen.autoscaler.spec);
-        self.entry.last_rollback_generation = Some(self.entry.generation - 1);
+        let template_hash = digest(&self.seen.autoscaler.spec);
+        self.entry.last_rollback_revision = Some(self.entry.claim_revision - 1);
         self.entry.rollback =
-            Some(RollbackStatus { start_time: Time(in_seconds(self.seen.now)), template });
+            Some(RollbackStatus { start_time: Time(in_seconds(self.seen.now)), template_hash });
         self.entry.last_swap = None; // The status may refer to the same claim.
         self.entry.template_size = None; // What it has is as large as it was then.
         if self.shrinks_by_itself() {
@@ -470,7 +470,7 @@ impl Turn<'_> {
         let is_opened = self.swap_mut().reactivated_volume.take().is_some();
         let volume = self.seen.volume_of(&to).filter(|_| is_opened);
         let fence = volume.map(|volume| self.next_fence(volume, FenceState::Superseded, false));
-        if let Some(old) = self.entry.retained_claims.iter_mut().find(|old| old.claim == to) {
+        if let Some(old) = self.entry.retained_claims.iter_mut().find(|old| old.name == to) {
             old.fence = fence.or(old.fence);
         }
     }

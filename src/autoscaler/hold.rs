@@ -79,7 +79,7 @@ impl Turn<'_> {
             None | Some(SwapPhase::Failed | SwapPhase::Soaking) => Some(&self.entry.active_claim),
             Some(_) => None,
         };
-        let all = active.into_iter().chain(self.entry.retained_claims.iter().map(|old| &old.claim));
+        let all = active.into_iter().chain(self.entry.retained_claims.iter().map(|old| &old.name));
         let held = all.filter(|name| self.seen.claim(name).is_some_and(is_held));
         let steps = held.map(|name| {
             let keeps_volume = *name == self.entry.active_claim;
@@ -99,7 +99,7 @@ fn has_begun(pod: &PodSummary) -> bool {
 pub(super) fn told_claims(status: Option<&PvcAutoscalerStatus>) -> impl Iterator<Item = &String> {
     let ordinals = status.into_iter().flat_map(|status| &status.ordinals);
     ordinals.flat_map(|one: &OrdinalStatus| {
-        [&one.active_claim].into_iter().chain(one.retained_claims.iter().map(|old| &old.claim))
+        [&one.active_claim].into_iter().chain(one.retained_claims.iter().map(|old| &old.name))
     })
 }
 

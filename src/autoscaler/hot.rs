@@ -4,7 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{
-    AutoscalerPhase, Filling, FillingPhase, LastSwap, PreCopy, PvcSourcePopulator, SwapPhase,
+    AutoscalerPhase, Filling, FillingPhase, LastSwap, PreCopy, PvcSourcePopulator, Quantity,
+    SwapPhase,
 };
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::drift::Drift;
@@ -71,7 +72,7 @@ impl Turn<'_> {
     /// Returns true if the new claim is no longer wanted, and has no volume yet: it may never get
     /// one.
     fn is_overtaken(&self, name: &str, filling: &Filling) -> bool {
-        let generation = self.entry.swap.as_ref().map(|swap| swap.generation);
+        let generation = self.entry.swap.as_ref().map(|swap| swap.spec_generation);
         let has_none = matches!(filling.phase, FillingPhase::Waiting | FillingPhase::Provisioning);
         let is_wanted = |claim| self.drift_of(claim) == Drift::None;
         generation != Some(self.seen.generation())
@@ -175,13 +176,13 @@ impl Turn<'_> {
         let last = LastSwap {
             claim: new.to_owned(),
             downtime_seconds: pause(stopped, ready),
-            bytes: filling.bytes,
-            rounds: filling.pre_copy.map_or(0, |ahead| ahead.rounds),
+            copied_bytes: filling.bytes.map(|Quantity(bytes)| bytes.get().cast_signed()),
+            pre_copy_passes: filling.pre_copy.map_or(0, |ahead| ahead.rounds),
             completion_time: Some(Time(self.seen.now)),
         };
         self.steps.extend(last.downtime_seconds.map(|away| Step::Count { away }));
         let pause = last.downtime_seconds.map(|seconds| format!("; it was down for {seconds} s"));
-        let rounds = Some(last.rounds).filter(|rounds| *rounds > 0);
+        let rounds = Some(last.pre_copy_passes).filter(|rounds| *rounds > 0);
         let rounds = rounds.map(|rounds| format!("; {} before that", in_rounds(rounds)));
         let what = if name == new { "" } else { " with another volume" };
         let text = format!(

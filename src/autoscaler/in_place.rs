@@ -109,7 +109,7 @@ impl Turn<'_> {
     fn begin_in_place(&mut self, to: Quantity, change: String, may_stop: &mut usize) {
         let name = self.entry.active_claim.clone();
         self.says.phase = Some(AutoscalerPhase::Waiting);
-        self.says.next =
+        self.says.planned_action =
             Some(format!("claim {name} shrinks in place ({change}); its pod continues to run"));
         if self.seen.autoscaler.spec.mode == AutoscalerMode::DryRun {
             self.says.phase = Some(AutoscalerPhase::DryRun);
@@ -121,9 +121,9 @@ impl Turn<'_> {
         *may_stop -= 1;
         self.entry.shrink = Some(InPlace {
             phase: InPlacePhase::Shrinking,
-            to,
+            size: to,
             summary: change,
-            generation: self.seen.generation(),
+            spec_generation: self.seen.generation(),
             automatic: self.shrinks_by_itself(),
             start_time: Some(Time(in_seconds(self.seen.now))),
             message: None,
@@ -148,10 +148,10 @@ impl Turn<'_> {
         match shrink.phase {
             InPlacePhase::Shrinking => self.have_volume_shrunk(volume, &shrink),
             InPlacePhase::UpdatingClaim => match ClaimSizes::of(claim) {
-                Ok(sizes) if sizes.requested > shrink.to => {
-                    self.steps.push(Step::TellSmaller { claim: name, to: shrink.to });
+                Ok(sizes) if sizes.requested > shrink.size => {
+                    self.steps.push(Step::TellSmaller { claim: name, to: shrink.size });
                 }
-                Ok(sizes) if sizes.capacity >= shrink.to && !is_resizing(claim) => {
+                Ok(sizes) if sizes.capacity >= shrink.size && !is_resizing(claim) => {
                     self.set_phase(InPlacePhase::Unpinning);
                 }
                 Ok(_) | Err(_) => {}
@@ -169,7 +169,7 @@ impl Turn<'_> {
 
     fn have_volume_shrunk(&mut self, volume: &VolumeSeen, shrink: &InPlace) {
         let begun = shrink.start_time.as_ref().map_or(self.seen.now, |Time(at)| *at);
-        let wish = Wish::Shrink { to: shrink.to.0, begun };
+        let wish = Wish::Shrink { to: shrink.size.0, begun };
         match volume.answer_to(&wish) {
             Some(Ok(_)) => return self.set_phase(InPlacePhase::UpdatingClaim),
             // A new pod prevents the shrink, and nothing has started; or the last pod has ended, and its
@@ -202,7 +202,7 @@ impl Turn<'_> {
             self.pod(),
             shrink.summary
         );
-        self.tell(AutoscalerReason::ShrinkFailed, &shrink.to.to_string(), text);
+        self.tell(AutoscalerReason::ShrinkFailed, &shrink.size.to_string(), text);
         if shrink.automatic {
             self.entry.shrink = None;
             return self.take_back_shrink();
@@ -225,7 +225,7 @@ impl Turn<'_> {
                     self.pod(),
                     shrink.summary
                 );
-                self.tell(AutoscalerReason::ShrinkSucceeded, &shrink.to.to_string(), text);
+                self.tell(AutoscalerReason::ShrinkSucceeded, &shrink.size.to_string(), text);
                 self.entry.shrink = None;
                 return;
             }
@@ -251,8 +251,9 @@ impl Turn<'_> {
     /// Forgets a failure once the specification has changed.
     pub(super) fn forget_failure_in_place(&mut self) {
         let now = self.seen.generation();
-        let is_over =
-            |shrink: &InPlace| shrink.phase == InPlacePhase::Failed && shrink.generation != now;
+        let is_over = |shrink: &InPlace| {
+            shrink.phase == InPlacePhase::Failed && shrink.spec_generation != now
+        };
         self.entry.shrink.take_if(|shrink| is_over(shrink));
     }
 

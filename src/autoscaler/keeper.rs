@@ -346,7 +346,7 @@ impl Keeper {
             observed_generation: autoscaler.metadata.generation.unwrap_or_default(),
             phase: AutoscalerPhase::Waiting,
             progress: None,
-            next: None,
+            planned_action: None,
             reason: Some(AutoscalerReason::TooManyReplicas.to_string()),
             message: Some(message),
             ..before.clone()
@@ -447,7 +447,7 @@ fn next(
         }
         match old.until(seen.autoscaler.spec.retention) {
             Some(at) if at > seen.now => time_to(at, seen.now),
-            None if !is_skewed && old.used_time.is_none() => AGAIN, // Its pod is not ready yet.
+            None if !is_skewed && old.replacement_ready_time.is_none() => AGAIN, // Its pod is not ready yet.
             _ => LATER,
         }
     });

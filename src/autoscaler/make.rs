@@ -18,26 +18,26 @@ pub(super) fn plain_name(seen: &Seen, ordinal: i32) -> String {
     named.cloned().unwrap_or_else(|| format!("{}-{}", seen.volume(), seen.pod_name(ordinal)))
 }
 
-/// Number of possible names for a claim of one generation and specification.
+/// Number of possible names for a claim of one revision and specification.
 const NAMES: u32 = 64;
 
 /// The name of the claim that a pod gets for the specification as it is: it is that of no claim before.
-pub(super) fn hashed_name(seen: &Seen, ordinal: i32, generation: i64) -> String {
-    nth_name(seen, ordinal, generation, 0)
+pub(super) fn hashed_name(seen: &Seen, ordinal: i32, revision: i64) -> String {
+    nth_name(seen, ordinal, revision, 0)
 }
 
 /// Returns a name for the new claim of a swap that no existing claim has: one of an earlier attempt
 /// may be retained.
-pub(super) fn free_name(seen: &Seen, ordinal: i32, generation: i64) -> String {
-    let mut names = (0..NAMES).map(|number| nth_name(seen, ordinal, generation, number));
+pub(super) fn free_name(seen: &Seen, ordinal: i32, revision: i64) -> String {
+    let mut names = (0..NAMES).map(|number| nth_name(seen, ordinal, revision, number));
     let is_taken = |name: &String| seen.claims.contains_key(name) || seen.taken.contains_key(name);
-    names.find(|name| !is_taken(name)).unwrap_or_else(|| hashed_name(seen, ordinal, generation))
+    names.find(|name| !is_taken(name)).unwrap_or_else(|| hashed_name(seen, ordinal, revision))
 }
 
-fn nth_name(seen: &Seen, ordinal: i32, generation: i64, number: u32) -> String {
+fn nth_name(seen: &Seen, ordinal: i32, revision: i64, number: u32) -> String {
     let number = if number == 0 { String::new() } else { format!("/{number}") };
     let of = format!(
-        "{}/{ordinal}/{generation}/{}{number}",
+        "{}/{ordinal}/{revision}/{}{number}",
         uid(&seen.autoscaler.metadata),
         seen.generation()
     );

@@ -107,8 +107,9 @@ impl Keeper {
         let ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let mut retained = ordinals.flat_map(|one| &one.retained_claims);
         let retention = autoscaler.spec.retention;
-        let matters = retained
-            .any(|old| old.used_time.is_none() || old.until(retention).is_some_and(|at| at <= now));
+        let matters = retained.any(|old| {
+            old.replacement_ready_time.is_none() || old.until(retention).is_some_and(|at| at <= now)
+        });
         if !matters {
             return Ok(ClockSeen::NotAsked);
         }
@@ -216,7 +217,7 @@ impl Keeper {
         for one in ordinals {
             named.insert(one.active_claim.clone());
             named.extend(one.swap.as_ref().map(|swap| swap.claim.clone()));
-            named.extend(one.retained_claims.iter().map(|old| old.claim.clone()));
+            named.extend(one.retained_claims.iter().map(|old| old.name.clone()));
         }
         named.extend(seen.new_ordinals().into_iter().map(|one| make::plain_name(seen, one)));
         for name in named {
@@ -321,7 +322,7 @@ impl Keeper {
                 one.swap.as_ref().filter(|swap| swap.preserves_name || swap.is_rollback);
             named.extend(has_volume.map(|swap| swap.claim.clone()));
             let closing = one.retained_claims.iter().filter(|old| old.fence.is_some());
-            named.extend(closing.map(|old| old.claim.clone()));
+            named.extend(closing.map(|old| old.name.clone()));
         }
         for name in named {
             let claim = seen.claim(&name).cloned();

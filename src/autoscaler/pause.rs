@@ -1,6 +1,6 @@
 //! Expected downtime of a pod for a swap, from earlier swaps of the same workload. Pure.
 
-use crate::api::{LastSwap, Quantity};
+use crate::api::LastSwap;
 use crate::autoscaler::turn::Turn;
 use crate::bytes::Bytes;
 use crate::populators::not_readable_live;
@@ -14,7 +14,7 @@ impl Turn<'_> {
     pub(super) fn would_pause(&self) -> Option<String> {
         let ordinals = self.seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let all = ordinals.filter_map(|one| Some((one.ordinal, one.last_swap.as_ref()?)));
-        let alike = all.filter(|(_, last)| (last.rounds > 0) == self.is_copied_ahead());
+        let alike = all.filter(|(_, last)| (last.pre_copy_passes > 0) == self.is_copied_ahead());
         let told =
             alike.filter_map(|(ordinal, last)| Some((ordinal, last, last.downtime_seconds?)));
         let (ordinal, last, pause) =
@@ -39,11 +39,12 @@ impl Turn<'_> {
 
 /// Describes a known downtime, and the expected one for the size to copy.
 fn sentence(pod: &str, last: &LastSwap, pause: u64, to_copy: Option<Bytes>) -> String {
-    if last.rounds > 0 {
+    if last.pre_copy_passes > 0 {
         // How much changes until the stop is not known.
         return format!("pod {pod}, also with a pre-copy, was down for {pause} s");
     }
-    let copied = last.bytes.map(|Quantity(bytes)| bytes).filter(|bytes| *bytes > Bytes::ZERO);
+    let copied = last.copied_bytes.and_then(|bytes| u64::try_from(bytes).ok()).map(Bytes::new);
+    let copied = copied.filter(|bytes| *bytes > Bytes::ZERO);
     let Some(copied) = copied else { return format!("pod {pod} was down for {pause} s") };
     let known = format!("pod {pod} was down for {pause} s while {copied} were copied");
     match to_copy.and_then(|to_copy| at_most(pause, copied, to_copy)) {
@@ -79,8 +80,8 @@ mod tests {
 
     #[test]
     fn a_pause_is_concluded_from_one_that_is_comparable() {
-        let mib = |bytes: u64| Quantity(Bytes::mib(bytes));
-        let cold = |bytes| LastSwap { bytes, ..LastSwap::default() };
+        let mib = |mib: i64| mib << 20;
+        let cold = |copied_bytes| LastSwap { copied_bytes, ..LastSwap::default() };
         let gib = Some(Bytes::gib(1));
         let of = |last: &LastSwap, to_copy| sentence("db-1", last, 42, to_copy);
         let (half, tiny) = (cold(Some(mib(512))), cold(Some(mib(1))));
@@ -94,7 +95,7 @@ mod tests {
         assert_eq!(of(&tiny, gib), "pod db-1 was down for 42 s while 1 MiB were copied");
         assert_eq!(of(&cold(None), gib), "pod db-1 was down for 42 s");
         assert_eq!(of(&cold(Some(mib(0))), gib), "pod db-1 was down for 42 s");
-        let hot = LastSwap { rounds: 2, ..half };
+        let hot = LastSwap { pre_copy_passes: 2, ..half };
         assert_eq!(of(&hot, gib), "pod db-1, also with a pre-copy, was down for 42 s");
     }
 

@@ -39,7 +39,7 @@ pub(super) struct Plan {
 pub(super) struct Says {
     pub phase: Option<AutoscalerPhase>,
     pub progress: Option<String>,
-    pub next: Option<String>,
+    pub planned_action: Option<String>,
     pub problem: Option<(AutoscalerReason, String)>,
 }
 
@@ -149,7 +149,7 @@ fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
             match seen.autoscaler.spec.workload() {
                 api::Workload::Pods(pods) => format!(
                     "none of them exists, or none has a claim {}",
-                    pods.claims.as_deref().unwrap_or_default()
+                    pods.claim_name_pattern.as_deref().unwrap_or_default()
                 ),
                 _ => format!("its pods have no claim as volume {}", seen.volume()),
             }
@@ -260,7 +260,7 @@ fn spare_copies(seen: &Seen, one: &OrdinalStatus) -> Vec<Retained> {
     }
     let number = one.ordinal.to_string();
     let is_told = |name: String| {
-        one.active_claim == name || one.retained_claims.iter().any(|old| old.claim == name)
+        one.active_claim == name || one.retained_claims.iter().any(|old| old.name == name)
     };
     let is_spare = |claim: &&PersistentVolumeClaim| {
         seen.keeps(claim)
@@ -273,16 +273,12 @@ fn spare_copies(seen: &Seen, one: &OrdinalStatus) -> Vec<Retained> {
     };
     let most = (MOST_RETAINED - 1).saturating_sub(one.retained_claims.len());
     let spare = seen.claims.values().filter(is_spare).take(most).map(retained_from_now);
-    spare.map(|one| Retained { spare: true, ..one }).collect()
+    spare.map(|one| Retained { never_used: true, ..one }).collect()
 }
 
 /// A claim that is retained, whose time begins when its pod is ready.
 pub(super) fn retained_from_now(claim: &PersistentVolumeClaim) -> Retained {
-    Retained {
-        claim: claim.name_any(),
-        uid: uid(&claim.metadata).to_owned(),
-        ..Retained::default()
-    }
+    Retained { name: claim.name_any(), uid: uid(&claim.metadata).to_owned(), ..Retained::default() }
 }
 
 /// Returns the claims that name this one as their replacement: a deleted PvcAutoscaler created them, and their
@@ -431,7 +427,7 @@ fn holds_others_up(seen: &Seen, one: &OrdinalStatus) -> bool {
     {
         return true;
     }
-    let swap = one.swap.as_ref().filter(|swap| swap.generation == seen.generation());
+    let swap = one.swap.as_ref().filter(|swap| swap.spec_generation == seen.generation());
     swap.is_some_and(|swap| match swap.phase {
         SwapPhase::RollingBack | SwapPhase::Failed => true,
         SwapPhase::Soaking => false,
@@ -446,7 +442,7 @@ fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
     let heaviest = phases.last().map_or(AutoscalerPhase::InSync, |weight| of_weight(*weight));
     let is_idle = matches!(
         heaviest,
-        AutoscalerPhase::InSync | AutoscalerPhase::Growing | AutoscalerPhase::Shrinking
+        AutoscalerPhase::InSync | AutoscalerPhase::Expanding | AutoscalerPhase::Shrinking
     );
     status.phase = if is_idle && problem.is_some() { AutoscalerPhase::Waiting } else { heaviest };
     status.workload = Some(bounded(&seen.autoscaler.spec.workload().to_string()));
@@ -456,7 +452,8 @@ fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
     status.claim_count = i32::try_from(wanted).unwrap_or(i32::MAX);
     let progress = says.iter().find_map(|one| one.progress.clone());
     status.progress = progress.map(|text| text.chars().take(LONGEST_PROGRESS).collect());
-    status.next = says.iter().find_map(|one| one.next.clone()).map(|text| bounded(&text));
+    let planned = says.iter().find_map(|one| one.planned_action.clone());
+    status.planned_action = planned.map(|text| bounded(&text));
     status.reason = problem.as_ref().map(|(reason, _)| reason.to_string());
     status.message = problem.map(|(_, message)| bounded(&message));
     status.bound();
@@ -488,7 +485,7 @@ fn is_settled(seen: &Seen, entry: &OrdinalStatus) -> bool {
 fn weight(phase: AutoscalerPhase) -> u8 {
     match phase {
         AutoscalerPhase::InSync => 0,
-        AutoscalerPhase::Growing => 1,
+        AutoscalerPhase::Expanding => 1,
         AutoscalerPhase::Shrinking => 2,
         AutoscalerPhase::DryRun => 3,
         AutoscalerPhase::Waiting | AutoscalerPhase::Unknown => 4,
@@ -500,7 +497,7 @@ fn weight(phase: AutoscalerPhase) -> u8 {
 fn of_weight(heavy: u8) -> AutoscalerPhase {
     let all = [
         AutoscalerPhase::InSync,
-        AutoscalerPhase::Growing,
+        AutoscalerPhase::Expanding,
         AutoscalerPhase::Shrinking,
         AutoscalerPhase::DryRun,
         AutoscalerPhase::Waiting,

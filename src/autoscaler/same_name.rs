@@ -122,7 +122,7 @@ impl Turn<'_> {
         let size = self.seen.claim(&name).filter(|_| self.returns()).map(size_with);
         let Ok(size) = size.transpose() else { return };
         let swap = self.swap_mut();
-        (swap.phase, swap.checksum, swap.volume) = (SwapPhase::Rebinding, digest, volume);
+        (swap.phase, swap.checksum, swap.volume_name) = (SwapPhase::Rebinding, digest, volume);
         (swap.size, swap.wait_start_time) = (size, None);
         self.exchange();
     }
@@ -225,7 +225,7 @@ impl Turn<'_> {
     /// is retained for its time.
     fn end_exchange(&mut self) {
         let (seen, copy) = (self.seen, self.new_claim());
-        let new = self.swap_mut().volume.clone().unwrap_or_default();
+        let new = self.swap_mut().volume_name.clone().unwrap_or_default();
         let has_new =
             |claim: &str| seen.volume_of(claim).is_some_and(|volume| volume.id.to_string() == new);
         if has_new(&copy) || !has_new(&self.entry.active_claim) {
@@ -235,15 +235,15 @@ impl Turn<'_> {
         if let Some(claim) = seen.claim(&copy) {
             let fence = self.last_fence(&copy);
             let uid = uid(&claim.metadata).to_owned();
-            self.entry.retained_claims.retain(|old| old.claim != copy);
+            self.entry.retained_claims.retain(|old| old.name != copy);
             self.entry.retained_claims.push(Retained {
-                claim: claim.name_any(),
+                name: claim.name_any(),
                 uid,
                 fence,
                 ..Retained::default()
             });
         }
-        self.entry.generation += 1;
+        self.entry.claim_revision += 1;
         if self.returns() {
             self.note_return();
         }
@@ -251,12 +251,12 @@ impl Turn<'_> {
         (swap.fence, swap.detached_time, swap.reactivated_volume) = (None, None, None);
         swap.wait_start_time = None;
         let (change, generation, start_time) =
-            (swap.summary.clone(), swap.generation, swap.start_time.clone());
+            (swap.summary.clone(), swap.spec_generation, swap.start_time.clone());
         self.entry.shrink = smaller.map(|to| InPlace {
             phase: InPlacePhase::UpdatingClaim,
-            to,
+            size: to,
             summary: change,
-            generation,
+            spec_generation: generation,
             start_time,
             ..InPlace::default()
         });

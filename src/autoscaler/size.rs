@@ -197,7 +197,7 @@ pub(super) fn next_look(
 ) -> Option<Timestamp> {
     let grown = entry.autoscaled_size.as_ref();
     let rest =
-        grown.and_then(|grown| Some(after(grown.decision_time.as_ref()?.0, policy.cool_down)));
+        grown.and_then(|grown| Some(after(grown.decision_time.as_ref()?.0, policy.cooldown)));
     let shrinks = shrink_of(policy)
         .into_iter()
         .flat_map(|shrink| shrink::looks(shrink, entry.peak_usage.as_ref(), grown, now));
@@ -232,7 +232,7 @@ fn resting(
     now: Timestamp,
 ) -> Option<Timestamp> {
     let Time(at) = grown?.decision_time.as_ref()?;
-    Some(after(*at, policy.cool_down)).filter(|until| *until > now)
+    Some(after(*at, policy.cooldown)).filter(|until| *until > now)
 }
 
 /// Adds a span to a time; a time beyond the calendar is never.

@@ -76,7 +76,7 @@ fn node_to_ask(seen: &Seen, one: &OrdinalStatus) -> Option<String> {
     let is_foreign = matches!(seen.volumes.get(&one.active_claim), Some(None));
     let pod = swap.pod_uid.as_ref()?;
     let is_there = seen.pods.iter().any(|there| uid(&there.metadata) == pod);
-    let is_confirmed = seen.autoscaler.spec.confirmed_stopped.contains(pod);
+    let is_confirmed = seen.autoscaler.spec.confirmed_stopped_pod_uids.contains(pod);
     swap.pod_node.clone().filter(|_| is_foreign && !is_there && !is_confirmed)
 }
 
@@ -101,7 +101,7 @@ impl Turn<'_> {
             "pod {} was stopped, but its claim is not copied yet: {why}; wait for the node, taint it with \
              `kubectl taint node NODE {OUT_OF_SERVICE}=nodeshutdown:NoExecute` if it is switched off for good, \
              or confirm that the pod no longer runs: `kubectl patch pvcautoscaler {name} --namespace \
-             {namespace} --type=merge -p '{{\"spec\":{{\"confirmedStopped\":[\"{uid}\"]}}}}'`",
+             {namespace} --type=merge -p '{{\"spec\":{{\"confirmedStoppedPodUIDs\":[\"{uid}\"]}}}}'`",
             self.pod()
         );
         self.wait(AutoscalerReason::NodeUnavailable, message);

@@ -66,7 +66,7 @@ impl Record for AutoscalerSummary {
         let PvcAutoscaler { metadata, spec, status } = one;
         let ordinals = status.map(|status| status.ordinals).unwrap_or_default();
         let claims = ordinals.iter().flat_map(|one| {
-            let retained = one.retained_claims.iter().map(|old| &old.claim);
+            let retained = one.retained_claims.iter().map(|old| &old.name);
             retained.chain([&one.active_claim]).map(|name| name.as_str().into())
         });
         let is_busy = |one: &OrdinalStatus| {

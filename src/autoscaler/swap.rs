@@ -8,7 +8,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use crate::api::{
-    AutoscalerMode, AutoscalerPhase, Cancellation, FenceState, Filling, FillingPhase, Retained,
+    AbortReason, AutoscalerMode, AutoscalerPhase, FenceState, Filling, FillingPhase, Retained,
     Swap, SwapPhase,
 };
 use crate::autoscaler::in_place::in_seconds;
@@ -191,8 +191,8 @@ impl Turn<'_> {
     /// Returns true if the new claim may have been populated from another claim than that of the
     /// pod.
     fn is_of_another(&self, name: &str) -> bool {
-        let mut spare = self.entry.retained_claims.iter().filter(|old| old.spare);
-        self.copies_another(name).is_some() || spare.any(|old| old.claim == name)
+        let mut spare = self.entry.retained_claims.iter().filter(|old| old.never_used);
+        self.copies_another(name).is_some() || spare.any(|old| old.name == name)
     }
 
     /// Returns true if the pod has a populated new claim: its writes exist nowhere else.
@@ -226,7 +226,7 @@ impl Turn<'_> {
             return;
         }
         let then = match self.entry.before() {
-            Some(before) => format!("the pod gets claim {} again", before.claim),
+            Some(before) => format!("the pod gets claim {} again", before.name),
             None => "the pod starts with an empty claim".to_owned(),
         };
         let message = format!(
@@ -330,17 +330,17 @@ impl Turn<'_> {
         let old = self.seen.claim(&from).map(|claim| uid(&claim.metadata).to_owned());
         let last = self.last_fence(&from);
         self.entry.retained_claims.push(Retained {
-            claim: from.clone(),
+            name: from.clone(),
             uid: old.unwrap_or_default(),
             fence: last,
             ..Retained::default()
         });
-        self.entry.generation += 1;
+        self.entry.claim_revision += 1;
         self.entry.active_claim.clone_from(&name);
         let swap = self.swap_mut();
         (swap.phase, swap.checksum, swap.progress, swap.message) =
             (SwapPhase::Soaking, digest, None, None);
-        (swap.fence, swap.detached_time, swap.cancellation) = (None, None, None);
+        (swap.fence, swap.detached_time, swap.abort_reason) = (None, None, None);
         self.soak();
     }
 
@@ -371,9 +371,9 @@ impl Turn<'_> {
         // the source of that does.
         if self.seen.sources.contains_key(&new) {
             let is_told = self.entry.before().is_none_or(|old| {
-                let claim = self.seen.claim(&old.claim);
+                let claim = self.seen.claim(&old.name);
                 let is_marked = claim.is_none_or(|it| it.annotations().contains_key(SUPERSEDED_BY));
-                is_marked || self.is_needed_again(&old.claim)
+                is_marked || self.is_needed_again(&old.name)
             });
             self.steps.extend(is_told.then_some(Step::DropSource { claim: new }));
         } else {
@@ -412,7 +412,7 @@ impl Turn<'_> {
         let name = self.new_claim();
         if self.is_whole_after_all(&name) {
             let filling = self.seen.filling(&name).cloned().unwrap_or_default();
-            self.entry.retained_claims.retain(|old| old.claim != name);
+            self.entry.retained_claims.retain(|old| old.name != name);
             return self.switch(filling.checksum);
         }
         let copy = self.seen.claim(&name).filter(|claim| !self.returns() && is_fillable(claim));
@@ -481,8 +481,10 @@ impl Turn<'_> {
             is_bound(claim) && !is_ending(&claim.metadata) && !is_used
         };
         let Some(claim) = claim.filter(is_spare) else { return false };
-        if self.entry.retained_claims.iter().all(|old| old.claim != name) {
-            self.entry.retained_claims.push(Retained { spare: true, ..retained_from_now(claim) });
+        if self.entry.retained_claims.iter().all(|old| old.name != name) {
+            self.entry
+                .retained_claims
+                .push(Retained { never_used: true, ..retained_from_now(claim) });
         }
         true
     }
@@ -492,12 +494,12 @@ impl Turn<'_> {
         self.says.progress = None;
         let generation = self.seen.generation();
         let swap = self.swap_mut();
-        let is_aborted = swap.cancellation == Some(Cancellation::Aborted);
-        if !is_aborted && swap.pod_stop_time.is_none() && swap.generation != generation {
+        let is_aborted = swap.abort_reason == Some(AbortReason::Requested);
+        if !is_aborted && swap.pod_stop_time.is_none() && swap.spec_generation != generation {
             self.entry.swap = None; // Its pod knows nothing of it, and another template is wanted by now.
             return;
         }
-        if matches!(swap.cancellation, Some(Cancellation::Aborted | Cancellation::TemplateEdited)) {
+        if matches!(swap.abort_reason, Some(AbortReason::Requested | AbortReason::TemplateEdited)) {
             return self.end_cancelled();
         }
         let why = swap.message.clone().unwrap_or_default();
@@ -556,19 +558,19 @@ impl Turn<'_> {
         let is_used = has_active && seen.is_ready_with(self.entry.ordinal, &active);
         let is_paused = spec.rollout.as_ref().is_some_and(|rollout| rollout.paused);
         let may_delete = is_used && !is_paused && spec.mode == AutoscalerMode::Enforce;
-        let retained = self.entry.retained_claims.iter().map(|old| &old.claim);
+        let retained = self.entry.retained_claims.iter().map(|old| &old.name);
         let needed: BTreeSet<String> =
             retained.filter(|claim| self.is_needed_again(claim)).cloned().collect();
         let steps = &mut self.steps;
         self.entry.retained_claims.retain_mut(|old| {
-            let there = seen.claim(&old.claim).filter(|claim| uid(&claim.metadata) == old.uid);
+            let there = seen.claim(&old.name).filter(|claim| uid(&claim.metadata) == old.uid);
             let Some(claim) = there else { return false };
-            let is_needed = needed.contains(&old.claim);
+            let is_needed = needed.contains(&old.name);
             if !is_needed && !claim.annotations().contains_key(SUPERSEDED_BY) {
                 // A claim to be released gets a single write too: the first of two would make the second one
                 // stale.
                 let let_go = steps.iter_mut().find_map(|step| match step {
-                    Step::LetGo { claim, superseded_by, .. } if *claim == old.claim => {
+                    Step::LetGo { claim, superseded_by, .. } if *claim == old.name => {
                         Some(superseded_by)
                     }
                     _ => None,
@@ -576,15 +578,15 @@ impl Turn<'_> {
                 if let Some(superseded_by) = let_go {
                     *superseded_by = Some(active.clone());
                 } else {
-                    let (claim, by) = (old.claim.clone(), active.clone());
+                    let (claim, by) = (old.name.clone(), active.clone());
                     steps.push(Step::Supersede { claim, by });
                 }
             }
             if seen.clock != ClockSeen::Agrees {
                 return true;
             }
-            if old.used_time.is_none() && is_used {
-                old.used_time = Some(Time(in_seconds(seen.now)));
+            if old.replacement_ready_time.is_none() && is_used {
+                old.replacement_ready_time = Some(Time(in_seconds(seen.now)));
             }
             let is_over = old.until(spec.retention).is_some_and(|at| at <= seen.now);
             if is_over && may_delete && !is_needed && !is_ending(&claim.metadata) {
@@ -643,7 +645,7 @@ const TRIES: i32 = 4;
 /// attempt stops the pod. Rejected and impossible ones are not retried, as they would fail again.
 fn retry_after(swap: &Swap) -> Option<SignedDuration> {
     let may_pass = [PopulatorReason::ChecksumMismatch, PopulatorReason::BackoffLimitExceeded];
-    let may_pass = swap.cancellation == Some(Cancellation::NoCopyStarted)
+    let may_pass = swap.abort_reason == Some(AbortReason::NoProgress)
         || may_pass.iter().any(|reason| Some(reason.to_string()) == swap.reason);
     let hours = 4_i64.checked_pow(u32::try_from(swap.failures - 1).ok()?)?;
     (may_pass && swap.failures < TRIES).then(|| SignedDuration::from_hours(hours))

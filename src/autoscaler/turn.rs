@@ -149,7 +149,7 @@ impl<'a> Turn<'a> {
         if swap.automatic {
             self.entry.swap = None;
             self.take_back_shrink();
-        } else if swap.generation != now {
+        } else if swap.spec_generation != now {
             self.entry.swap = None;
         }
     }
@@ -159,7 +159,7 @@ impl<'a> Turn<'a> {
     }
 
     pub(super) fn tell(&mut self, reason: AutoscalerReason, subject: &str, text: String) {
-        let subject = format!("{}/{}/{subject}", self.entry.ordinal, self.entry.generation);
+        let subject = format!("{}/{}/{subject}", self.entry.ordinal, self.entry.claim_revision);
         self.steps.push(Step::Tell { reason, subject, text });
     }
 
@@ -303,7 +303,7 @@ impl<'a> Turn<'a> {
                 self.wait(AutoscalerReason::ClaimLarger, message);
             }
             Drift::None if requested > capacity => {
-                self.says.phase = Some(AutoscalerPhase::Growing);
+                self.says.phase = Some(AutoscalerPhase::Expanding);
                 let name = claim.name_any();
                 self.says.progress =
                     Some(format!("claim {name} grows from {capacity} to {requested}"));
@@ -340,13 +340,13 @@ impl<'a> Turn<'a> {
         let name = claim.name_any();
         if self.seen.autoscaler.spec.mode == AutoscalerMode::DryRun {
             self.says.phase = Some(AutoscalerPhase::DryRun);
-            self.says.next = Some(format!(
+            self.says.planned_action = Some(format!(
                 "pod {}: claim {name} would grow, {has} → {size}; the pod continues to run",
                 self.pod()
             ));
             return;
         }
-        self.says.phase = Some(AutoscalerPhase::Growing);
+        self.says.phase = Some(AutoscalerPhase::Expanding);
         self.note_larger_size(size);
         self.steps.push(Step::Grow { claim: name, size });
     }
@@ -374,7 +374,7 @@ impl<'a> Turn<'a> {
             self.seen.autoscaler.spec.retention
         )];
         told.extend(self.would_find());
-        self.says.next = Some(told.join("; "));
+        self.says.planned_action = Some(told.join("; "));
         let is_labelled = self.seen.claim(&name).is_some_and(|claim| self.seen.keeps(claim));
         // The driver of its volume decides whether its claim can retain its name.
         let is_known = !keeps_name || self.seen.volume_of(&name).is_some();
@@ -385,15 +385,15 @@ impl<'a> Turn<'a> {
             return;
         }
         *may_stop -= 1;
-        let generation = self.entry.generation + 1;
+        let revision = self.entry.claim_revision + 1;
         let by_itself = self.shrinks_by_itself();
         (self.entry.peak_usage, self.entry.shrink) = (None, None);
         self.entry.swap = Some(Swap {
             phase: SwapPhase::Pending,
-            claim: make::free_name(self.seen, self.entry.ordinal, generation),
+            claim: make::free_name(self.seen, self.entry.ordinal, revision),
             preserves_name: keeps_name,
             node: self.elsewhere().map(|place| place.node.clone()),
-            generation: self.seen.generation(),
+            spec_generation: self.seen.generation(),
             summary: change,
             automatic: by_itself,
             failures: self.failures,
@@ -436,7 +436,7 @@ impl<'a> Turn<'a> {
              PvcAutoscaler, or delete those that are not needed, for example `kubectl delete pvc {}`",
             self.pod(),
             retained.len(),
-            oldest.claim
+            oldest.name
         );
         Some((AutoscalerReason::TooManyRetainedClaims, message))
     }

@@ -138,7 +138,7 @@ async fn a_pod_gets_the_claim_that_is_its_own_at_that_moment() {
     assert_eq!(site.claim_of("db-0").await, "data-0-aa");
     // No watch and no cache tells of the swap.
     site.api.hold_events();
-    let swap = json!({"phase": "Draining", "claim": "data-0-bb", "generation": 2});
+    let swap = json!({"phase": "Draining", "claim": "data-0-bb", "specGeneration": 2});
     workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa", "swap": swap}]));
     assert_eq!(site.claim_of("db-0").await, "data-0-bb");
 }
@@ -146,7 +146,7 @@ async fn a_pod_gets_the_claim_that_is_its_own_at_that_moment() {
 #[tokio::test]
 async fn a_refusal_is_logged_with_the_pod_and_the_question() {
     let (lines, site) = (Lines::begin(), Site::start().await);
-    let swap = json!({"phase": "FromTheFuture", "claim": "data-0-bb", "generation": 2});
+    let swap = json!({"phase": "FromTheFuture", "claim": "data-0-bb", "specGeneration": 2});
     workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa", "swap": swap}]));
     assert_eq!(site.ask("db-0", "CREATE").await["allowed"], false);
     let said = lines.with("rejecting a pod for now");
@@ -159,8 +159,7 @@ async fn a_refusal_is_logged_with_the_pod_and_the_question() {
 async fn a_pod_whose_claim_gets_another_volume_waits_behind_a_gate() {
     let site = Site::start().await;
     site.api.hold_events();
-    let swap =
-        json!({"phase": "Draining", "claim": "data-0-bb", "generation": 2, "preservesName": true});
+    let swap = json!({"phase": "Draining", "claim": "data-0-bb", "specGeneration": 2, "preservesName": true});
     workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa", "swap": swap}]));
     let made = site.made("db-0").await;
     assert_eq!(made["spec"]["schedulingGates"], json!([{"name": "pliant.io/volume-rebind"}]));
@@ -178,12 +177,12 @@ fn put_claim(api: &FakeApi, name: &str, uid: &str) {
 async fn a_pod_waits_behind_a_gate_while_another_claim_has_the_name_of_its_own() {
     let site = Site::start().await;
     let swap = |phase: &str, claim: &str, uid: &str| {
-        json!({"phase": phase, "claim": claim, "claimUid": uid, "generation": 2,
+        json!({"phase": phase, "claim": claim, "claimUID": uid, "specGeneration": 2,
                "detachedTime": "2026-01-01T00:00:00Z"})
     };
-    let returns = json!({"phase": "Pending", "claim": "data-0-aa", "claimUid": "old", "isRollback": true,
-                         "activeClaimUid": "made", "generation": 2});
-    let unknown = json!({"phase": "FinalCopy", "claim": "data-0-bb", "generation": 2});
+    let returns = json!({"phase": "Pending", "claim": "data-0-aa", "claimUID": "old", "isRollback": true,
+                         "activeClaimUID": "made", "specGeneration": 2});
+    let unknown = json!({"phase": "FinalCopy", "claim": "data-0-bb", "specGeneration": 2});
     put_claim(&site.api, "data-0-aa", "old");
     for (active, swap, is_known) in [
         ("data-0-aa", swap("FinalCopy", "data-0-bb", "made"), true),
@@ -246,7 +245,7 @@ async fn a_refusal_says_what_its_reader_can_do() {
     let said = refusal(&site, "debug").await;
     assert!(said.ends_with("name it db-N, or remove StatefulSet db from its owners"), "{said}");
     // A phase that another version has written.
-    let swap = json!({"phase": "FromTheFuture", "claim": "data-0-bb", "generation": 2});
+    let swap = json!({"phase": "FromTheFuture", "claim": "data-0-bb", "specGeneration": 2});
     workload(&site.api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa", "swap": swap}]));
     let said = refusal(&site, "db-0").await;
     assert!(said.ends_with("has a phase of another version; upgrade the operator"), "{said}");

@@ -118,7 +118,7 @@ fn a_pod_goes_on_while_the_pods_that_would_copy_its_claim_ahead_are_refused() {
             world.until("it is told", |status| is_stalled(status, "PopulatorCreationError")).await;
             world.api.unguard("pods");
             world.settled("1/1").await;
-            assert_eq!(world.ordinal(0).last_swap.unwrap().rounds, 3);
+            assert_eq!(world.ordinal(0).last_swap.unwrap().pre_copy_passes, 3);
             assert_eq!((world.told("SwapSucceeded"), world.told("SwapFailed")), (1, 0));
             world.write();
             assert_eq!(world.left(), Vec::<String>::new());
@@ -328,14 +328,14 @@ fn a_swap_is_given_up_for_a_person_and_nothing_else_is_done() {
             world.write();
             let before = world.ordinal(0);
             let swap = refused_after_the_stop(&world).await;
-            let abort = json!({"abort": [{"ordinal": 0, "generation": swap.generation}]});
+            let abort = json!({"abort": [{"ordinal": 0, "specGeneration": swap.spec_generation}]});
             world.want("2Gi", "ssd", &abort);
             world.until("it is given up", |status| is_stalled(status, "SwapAborted")).await;
             tokio::time::sleep(Duration::from_hours(5)).await;
             let after = world.ordinal(0);
             assert_eq!(
-                (&after.active_claim, after.generation),
-                (&before.active_claim, before.generation)
+                (&after.active_claim, after.claim_revision),
+                (&before.active_claim, before.claim_revision)
             );
             assert_eq!((after.swap.clone(), after.retained_claims.len()), (None, 1));
             assert_eq!(world.status().ready_claims(), "0/1", "it is not as the template has it");
@@ -367,8 +367,8 @@ fn a_copy_that_runs_is_given_up_for_a_person_too() {
                 .is_some_and(|swap| swap.phase == SwapPhase::FinalCopy && swap.progress.is_some())
         };
         world.until("it is copied", copies).await;
-        let generation = swap(&world.status()).unwrap().generation;
-        world.want("2Gi", "ssd", &json!({"abort": [{"ordinal": 0, "generation": generation}]}));
+        let generation = swap(&world.status()).unwrap().spec_generation;
+        world.want("2Gi", "ssd", &json!({"abort": [{"ordinal": 0, "specGeneration": generation}]}));
         world.until("it is given up", |status| is_stalled(status, "SwapAborted")).await;
         world.rest().await;
         world.write();

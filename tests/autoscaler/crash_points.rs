@@ -192,7 +192,7 @@ impl Case {
         match self {
             Case::Aborted => {
                 let swap = world.ordinal(0).swap.unwrap_or_default();
-                spec["abort"] = json!([{"ordinal": 0, "generation": swap.generation}]);
+                spec["abort"] = json!([{"ordinal": 0, "specGeneration": swap.spec_generation}]);
                 world.want("2Gi", "ssd", &spec);
             }
             Case::EditedBack => world.want("4Gi", "hdd", &spec),
@@ -203,7 +203,7 @@ impl Case {
     async fn until_begun(self, world: &World) {
         world
             .until("a swap is begun", |status| {
-                status.ordinals.iter().any(|one| one.swap.is_some() || one.generation > 0)
+                status.ordinals.iter().any(|one| one.swap.is_some() || one.claim_revision > 0)
             })
             .await;
     }
@@ -277,8 +277,8 @@ impl Case {
 
 /// Claims size themselves.
 fn sizing() -> Value {
-    let shrink = json!({"window": "1m", "coolDown": "1m"});
-    let policy = json!({"maxSize": "100Gi", "growBy": "16Gi", "coolDown": "1m", "shrink": shrink});
+    let shrink = json!({"stabilizationWindow": "1m", "cooldown": "1m"});
+    let policy = json!({"maxSize": "100Gi", "growBy": "16Gi", "cooldown": "1m", "shrink": shrink});
     json!({"retention": "5m", "autoscale": policy})
 }
 
@@ -292,7 +292,7 @@ fn end(world: &World) -> End {
         let of_volume =
             claim.metadata.annotations.and_then(|all| all.get("pliant.io/storage-class").cloned());
         let class = of_volume.or(spec.storage_class_name).unwrap_or_default();
-        (size, class, one.generation)
+        (size, class, one.claim_revision)
     });
     let told = [
         "SwapStarted",

@@ -184,7 +184,7 @@ fn a_copy_that_runs_is_ended_and_the_pod_has_all() {
         world.rest().await;
         world.play().end_hanging();
         world.settled("1/1").await;
-        assert_eq!(world.ordinal(0).generation, 1);
+        assert_eq!(world.ordinal(0).claim_revision, 1);
         assert!(world.claim(&old).is_none(), "as it was asked for");
         world.write();
         assert_eq!(world.play().written["nginx-0"], "wwww");
@@ -426,7 +426,7 @@ fn a_pvc_autoscaler_that_is_deleted_while_its_pod_gets_back_leaves_nothing() {
                 world.settled("1/1").await;
                 world.want("2Gi", "hdd", &json!({}));
                 world.settled("1/1").await;
-                let back = json!({"rollback": [{"ordinal": 0, "generation": 1}]});
+                let back = json!({"rollback": [{"ordinal": 0, "claimRevision": 1}]});
                 world.want("2Gi", "hdd", &back);
                 until_swap_is(&world, phase).await;
                 let left = deleted_and_made_again(&world, "2Gi").await;

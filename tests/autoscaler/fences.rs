@@ -77,7 +77,7 @@ fn whoever_has_the_device_open_past_kubernetes_is_waited_for() {
         world.settled("1/1").await;
         assert_eq!(world.fence(&old), Some(superseded(2, false)), "not even to be read");
         let entry = world.ordinal(0);
-        assert_eq!((entry.generation, entry.fence_generation), (1, 2));
+        assert_eq!((entry.claim_revision, entry.fence_generation), (1, 2));
         assert_eq!((entry.retained_claims[0].fence, world.told("SwapSucceeded")), (None, 1));
         world.write();
     });
@@ -332,7 +332,7 @@ fn volumes_of_other_drivers_are_swapped_by_what_kubernetes_knows() {
         let old = one_pod(&world, "fixed").await;
         world.want("8Gi", "fixed", &json!({}));
         world.settled("1/1").await;
-        assert_eq!((world.ordinal(0).generation, world.fence(&old)), (1, None));
+        assert_eq!((world.ordinal(0).claim_revision, world.fence(&old)), (1, None));
         assert!(world.api.list::<VolumeRequest>().is_empty());
         world.write();
     });
@@ -375,17 +375,17 @@ fn a_pod_that_was_deleted_by_force_may_still_write_to_a_volume_of_another_driver
             match word {
                 "ready" => put_node("True", false),
                 "taint" => put_node("Unknown", true),
-                _ => world.want("8Gi", "fixed", &json!({"confirmedStopped": [uid]})),
+                _ => world.want("8Gi", "fixed", &json!({"confirmedStoppedPodUIDs": [uid]})),
             }
             world.settled("1/1").await;
-            assert_eq!(world.ordinal(0).generation, 1);
+            assert_eq!(world.ordinal(0).claim_revision, 1);
             world.write();
         });
     }
 }
 
 #[test]
-fn a_volume_that_is_superseded_by_none_that_is_known_is_reported_and_can_be_reopened() {
+fn a_volume_that_is_superseded_by_none_that_is_known_is_reported_and_can_be_reactivated() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         let volume = one_pod(&world, "hdd").await;
@@ -400,12 +400,11 @@ fn a_volume_that_is_superseded_by_none_that_is_known_is_reported_and_can_be_reop
         world.rest().await;
         assert_eq!(world.play().fences[&volume], superseded(7, false));
         assert_eq!(world.status().ready_claims(), "0/1", "its pod cannot have it");
-        let reopen =
-            |generation: i64| json!({"reopen": [{"ordinal": 0, "generation": generation}]});
-        world.want("4Gi", "hdd", &reopen(6));
+        let reactivate = |generation: i64| json!({"reactivate": [{"ordinal": 0, "fenceGeneration": generation}]});
+        world.want("4Gi", "hdd", &reactivate(6));
         world.rest().await;
         assert_eq!(world.play().fences[&volume], superseded(7, false), "that is another one");
-        world.want("4Gi", "hdd", &reopen(7));
+        world.want("4Gi", "hdd", &reactivate(7));
         world.settled("1/1").await;
         assert_eq!(world.play().fences[&volume], active(8));
         world.write();

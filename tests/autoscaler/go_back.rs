@@ -35,8 +35,8 @@ fn forget_since(world: &World, before: &str) {
     world.play().written.insert("nginx-0".to_owned(), before.to_owned());
 }
 
-fn back(generation: i64) -> Value {
-    json!({"rollback": [{"ordinal": 0, "generation": generation}]})
+fn back(revision: i64) -> Value {
+    json!({"rollback": [{"ordinal": 0, "claimRevision": revision}]})
 }
 
 async fn rolled_back(world: &World) {
@@ -63,10 +63,10 @@ fn a_pod_gets_its_old_claim_again_with_what_that_had_then() {
         world.want("2Gi", "ssd", &back(1));
         rolled_back(&world).await;
         let entry = world.ordinal(0);
-        assert_eq!((&entry.active_claim, entry.generation), (&old.claim, 2));
+        assert_eq!((&entry.active_claim, entry.claim_revision), (&old.name, 2));
         assert_ne!(world.pod("nginx-0"), pod);
         assert_eq!(written(&world), format!("{before}w"), "it has started with what it had then");
-        let kept: Vec<&str> = entry.retained_claims.iter().map(|old| old.claim.as_str()).collect();
+        let kept: Vec<&str> = entry.retained_claims.iter().map(|old| old.name.as_str()).collect();
         assert_eq!(kept, [new.as_str()], "what was written since is kept");
         assert_eq!(world.play().contents[&volume(&world, &new)], Content::Whole(since));
         assert!(!world.active(0).annotations().contains_key("pliant.io/superseded-by"));
@@ -84,12 +84,12 @@ fn a_pod_gets_its_old_claim_again_with_what_that_had_then() {
         assert_eq!(status.reason.as_deref(), Some("RolledBack"));
         world.want("2Gi", "ssd", &json!({}));
         world.rest().await;
-        assert_eq!((world.ordinal(0).generation, world.told("SwapStarted")), (2, 2));
+        assert_eq!((world.ordinal(0).claim_revision, world.told("SwapStarted")), (2, 2));
 
         // An edit of the template is another wish.
         world.want("3Gi", "ssd", &json!({}));
         world.settled("1/1").await;
-        assert_eq!((world.ordinal(0).generation, world.ordinal(0).rollback), (3, None));
+        assert_eq!((world.ordinal(0).claim_revision, world.ordinal(0).rollback), (3, None));
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());
     });
@@ -101,7 +101,7 @@ fn a_claim_that_keeps_its_name_gets_its_old_volume_again() {
         let (world, _operator) = World::with_an_operator();
         let before = swapped(&world, &["www"]).await;
         let claim = world.active(0);
-        let kept = world.ordinal(0).retained_claims[0].claim.clone();
+        let kept = world.ordinal(0).retained_claims[0].name.clone();
         let (new, old) = (volume(&world, "www-nginx-0"), volume(&world, &kept));
         let since = written(&world);
         forget_since(&world, &before);
@@ -118,13 +118,13 @@ fn a_claim_that_keeps_its_name_gets_its_old_volume_again() {
         assert_eq!(has(&world.active(0)), "4Gi", "as large as it was then");
         assert_eq!(world.ordinal(0).retained_claims.len(), 1);
         assert_eq!(world.play().contents[&new], Content::Whole(since));
-        assert_eq!((world.ordinal(0).generation, world.told("SwapSucceeded")), (2, 2));
+        assert_eq!((world.ordinal(0).claim_revision, world.told("SwapSucceeded")), (2, 2));
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());
         world.want("2Gi", "hdd", &json!({}));
         world.settled("1/1").await;
         world.write();
-        assert_eq!((world.ordinal(0).generation, world.left()), (3, Vec::<String>::new()));
+        assert_eq!((world.ordinal(0).claim_revision, world.left()), (3, Vec::<String>::new()));
     });
 }
 
@@ -135,7 +135,7 @@ fn a_claim_that_has_grown_since_is_told_that_its_old_volume_is_smaller() {
         let before = swapped(&world, &["www"]).await;
         world.want("6Gi", "ssd", &json!({}));
         world.settled("1/1").await;
-        let kept = world.ordinal(0).retained_claims[0].claim.clone();
+        let kept = world.ordinal(0).retained_claims[0].name.clone();
         let old = volume(&world, &kept);
         forget_since(&world, &before);
         world.want("6Gi", "ssd", &back(1));
@@ -155,7 +155,7 @@ fn a_swap_that_is_not_over_is_given_up_for_what_the_pod_had_before() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         let before = swapped(&world, &[]).await;
-        let old = world.ordinal(0).retained_claims[0].claim.clone();
+        let old = world.ordinal(0).retained_claims[0].name.clone();
         world.play().ends.push_back(crate::play::End::Hangs);
         world.want("3Gi", "ssd", &json!({}));
         world.settled("1/1").await;
@@ -189,13 +189,13 @@ fn what_is_to_come_back_is_not_deleted_when_its_time_is_over() {
         let hour = json!({"retention": "1h"});
         world.want("2Gi", "ssd", &hour);
         world.settled("1/1").await;
-        let old = world.ordinal(0).retained_claims[0].claim.clone();
+        let old = world.ordinal(0).retained_claims[0].name.clone();
         let paused = json!({"retention": "1h", "rollout": {"paused": true},
-                            "rollback": [{"ordinal": 0, "generation": 1}]});
+                            "rollback": [{"ordinal": 0, "claimRevision": 1}]});
         world.want("2Gi", "ssd", &paused);
         tokio::time::sleep(Duration::from_secs(7200)).await;
         assert!(world.claim(&old).is_some(), "it waits for the rollout to go on");
-        assert!(world.status().next.unwrap().contains("what was written"));
+        assert!(world.status().planned_action.unwrap().contains("what was written"));
         forget_since(&world, "w");
         world.want("2Gi", "ssd", &json!({"retention": "1h", "rollback": paused["rollback"]}));
         rolled_back(&world).await;
@@ -209,7 +209,7 @@ fn without_what_was_before_nothing_is_stopped() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         swapped(&world, &[]).await;
-        let old = world.ordinal(0).retained_claims[0].claim.clone();
+        let old = world.ordinal(0).retained_claims[0].name.clone();
         let pod = world.pod("nginx-0");
         world.api.delete::<PersistentVolumeClaim>(&format!("shop/{old}"));
         world.want("2Gi", "ssd", &back(1));
@@ -217,7 +217,7 @@ fn without_what_was_before_nothing_is_stopped() {
             .until("it says why", |status| status.reason.as_deref() == Some("RollbackPending"))
             .await;
         world.rest().await;
-        assert_eq!((world.pod("nginx-0"), world.ordinal(0).generation), (pod, 1));
+        assert_eq!((world.pod("nginx-0"), world.ordinal(0).claim_revision), (pod, 1));
         assert_eq!(world.status().ready_claims(), "0/1", "it waits");
         // Another number is of no swap.
         world.want("2Gi", "ssd", &back(7));

@@ -55,7 +55,7 @@ fn a_pod_runs_and_writes_while_its_claim_is_copied_ahead() {
         let entry = world.ordinal(0);
         let last = entry.last_swap.unwrap();
         assert_eq!(
-            (last.rounds, last.downtime_seconds, &last.claim),
+            (last.pre_copy_passes, last.downtime_seconds, &last.claim),
             (3, Some(0), &entry.active_claim)
         );
         assert!(last.completion_time.is_some() && entry.swap.is_none());
@@ -89,7 +89,7 @@ fn a_raw_device_is_copied_ahead_while_its_pod_runs() {
         world.write();
         assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod.clone(), 0));
         world.settled("1/1").await;
-        assert_eq!(world.ordinal(0).last_swap.unwrap().rounds, 3);
+        assert_eq!(world.ordinal(0).last_swap.unwrap().pre_copy_passes, 3);
         assert_ne!(world.pod("nginx-0"), pod);
         let begun = text(&world, "SwapStarted");
         assert!(begun.ends_with("; its claim was pre-copied in 3 passes while it ran"), "{begun}");
@@ -107,7 +107,7 @@ fn a_claim_that_cannot_be_copied_ahead_is_copied_while_its_pod_is_stopped() {
         world.want("", "", &of_one("2Gi"));
         world.settled("1/1").await;
         let entry = world.ordinal(0);
-        assert_eq!((entry.generation, entry.last_swap.unwrap().rounds), (1, 0));
+        assert_eq!((entry.claim_revision, entry.last_swap.unwrap().pre_copy_passes), (1, 0));
         let begun = text(&world, "SwapStarted");
         assert!(begun.contains("nothing was copied while it ran: claim www-nginx-0-"), "{begun}");
         assert!(begun.contains("is ReadWriteOncePod"), "{begun}");
@@ -168,7 +168,7 @@ fn rounds_that_fail_are_given_up_and_the_pod_is_stopped_for_all_of_it() {
         // Five tries, with pauses that become longer.
         tokio::time::sleep(Duration::from_secs(600)).await;
         world.settled("1/1").await;
-        assert_eq!(world.ordinal(0).last_swap.unwrap().rounds, 0);
+        assert_eq!(world.ordinal(0).last_swap.unwrap().pre_copy_passes, 0);
         let begun = text(&world, "SwapStarted");
         assert!(
             begun.contains("nothing was copied while it ran: the last of 5 attempts"),
@@ -214,6 +214,6 @@ fn hot_copy_that_is_switched_off_stops_the_pod_at_once() {
         world.want("2Gi", "hdd", &json!({}));
         world.settled("1/1").await;
         world.write();
-        assert_eq!((world.ordinal(0).generation, world.left()), (1, vec![]));
+        assert_eq!((world.ordinal(0).claim_revision, world.left()), (1, vec![]));
     });
 }

@@ -55,7 +55,9 @@ fn a_claim_of_ours_shrinks_where_it_lies_if_that_can_be() {
         assert_eq!((world.claims(), &*capacity(&world, &before[0])), (before, "2Gi"));
         world.want("1Gi", "ssd", &json!({}));
         world
-            .until("another class needs another claim", |status| status.ordinals[0].generation == 1)
+            .until("another class needs another claim", |status| {
+                status.ordinals[0].claim_revision == 1
+            })
             .await;
         world.settled("1/1").await;
     });
@@ -113,7 +115,7 @@ fn what_does_not_fit_is_told_or_copied() {
             let (world, _operator) = settled("btrfs", own).await;
             world.play().used = Bytes::gib(3);
             world.want("2Gi", "hdd", &json!({}));
-            world.until("it is copied", |status| status.ordinals[0].generation == 1).await;
+            world.until("it is copied", |status| status.ordinals[0].claim_revision == 1).await;
             world.settled("1/1").await;
         }
     });
@@ -126,7 +128,7 @@ fn what_would_shrink_is_only_told_if_that_is_wanted() {
         world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
         world
             .until("it is recommended", |status| {
-                let next = status.next.as_ref();
+                let next = status.planned_action.as_ref();
                 status.phase == AutoscalerPhase::DryRun
                     && next.is_some_and(|next| next.contains("its pod continues to run"))
             })
@@ -140,8 +142,8 @@ fn what_would_shrink_is_only_told_if_that_is_wanted() {
 fn a_claim_that_is_nearly_empty_shrinks_by_itself_under_its_pod() {
     block_on(async {
         let (world, _operator) = settled("btrfs", &["www"]).await;
-        let shrink = json!({"minSize": "1Gi", "window": "1m", "coolDown": "1m"});
-        let policy = json!({"maxSize": "100Gi", "coolDown": "1m", "shrink": shrink});
+        let shrink = json!({"minSize": "1Gi", "stabilizationWindow": "1m", "cooldown": "1m"});
+        let policy = json!({"maxSize": "100Gi", "cooldown": "1m", "shrink": shrink});
         world.fill(0, 10, 0);
         world.want("4Gi", "hdd", &json!({"autoscale": policy}));
         sizes::until(&world, "it has shrunk", |one| one.autoscaled_size.is_some()).await;

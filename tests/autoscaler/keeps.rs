@@ -199,7 +199,7 @@ fn what_would_be_done_is_only_told_if_that_is_wanted() {
             world
                 .until("it is recommended", |status| {
                     status.phase == AutoscalerPhase::DryRun
-                        && status.next.as_ref().is_some_and(|next| next.contains(says))
+                        && status.planned_action.as_ref().is_some_and(|next| next.contains(says))
                 })
                 .await;
         }
@@ -291,7 +291,7 @@ fn a_claim_that_is_full_grows_by_itself_and_an_edit_of_the_template_makes_that_v
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         world.set(1, &[]);
-        let policy = json!({"autoscale": {"maxSize": "6Gi", "coolDown": "1m"}});
+        let policy = json!({"autoscale": {"maxSize": "6Gi", "cooldown": "1m"}});
         world.want("4Gi", "hdd", &policy);
         world.settled("1/1").await;
         assert!(world.ordinal(0).last_decision.unwrap().contains("has not reported"));
@@ -316,7 +316,7 @@ fn a_claim_that_is_full_grows_by_itself_and_an_edit_of_the_template_makes_that_v
         world.want("5Gi", "hdd", &policy);
         world.settled("1/1").await;
         assert_eq!(
-            (capacity(&world.active(0)), world.ordinal(0).generation),
+            (capacity(&world.active(0)), world.ordinal(0).claim_revision),
             ("5Gi".to_owned(), 1)
         );
     });

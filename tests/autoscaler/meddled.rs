@@ -33,7 +33,7 @@ fn a_copy_that_a_user_lets_begin_before_its_time_is_kept_and_no_pod_has_it() {
         world.until("it has failed", |told| told.phase == AutoscalerPhase::Failed).await;
         world.play().held.clear();
         world.rest().await;
-        assert_eq!((world.active(0).name_any(), world.ordinal(0).generation), (old, 0));
+        assert_eq!((world.active(0).name_any(), world.ordinal(0).claim_revision), (old, 0));
         world.write();
         assert_eq!(world.left(), Vec::<String>::new());
     });
@@ -53,7 +53,7 @@ fn a_pod_that_is_made_before_the_old_volume_is_proved_unused_waits_at_the_gate()
         world.play().held.clear();
         world.settled("1/1").await;
         world.write();
-        assert_eq!((world.ordinal(0).generation, world.left()), (1, vec![]));
+        assert_eq!((world.ordinal(0).claim_revision, world.left()), (1, vec![]));
     });
 }
 
@@ -112,7 +112,7 @@ fn a_claim_of_another_client_that_takes_the_name_of_a_new_one_stays_as_it_is() {
         assert!(theirs.labels().is_empty() && !is_held, "{theirs:?}");
         assert!(!theirs.annotations().contains_key("pliant.io/superseded-by"), "{theirs:?}");
         let retained = world.ordinal(0).retained_claims;
-        assert!(retained.iter().all(|one| one.claim != new), "it goes when its time is over");
+        assert!(retained.iter().all(|one| one.name != new), "it goes when its time is over");
         let volume = theirs.spec.unwrap().volume_name.unwrap();
         assert_eq!(world.play().lets(&volume), Use::Any);
         assert!(!matches!(world.play().contents.get(&volume), Some(Content::Whole(_))));

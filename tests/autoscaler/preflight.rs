@@ -165,7 +165,9 @@ fn a_claim_goes_to_another_node_if_its_own_has_no_pool_and_its_pod_may_run_there
         world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
         let sent = "the claim goes to node beta, which has free space for a volume of 3 GiB";
         let is_sent = |next: &String| next.contains(sent);
-        world.until("it says where to", |status| status.next.as_ref().is_some_and(is_sent)).await;
+        world
+            .until("it says where to", |status| status.planned_action.as_ref().is_some_and(is_sent))
+            .await;
         world.want("2Gi", "hdd", &json!({}));
         let begun = |status: &PvcAutoscalerStatus| status.of(0).and_then(|one| one.swap.clone());
         world.until("it is begun with", |status| begun(status).is_some()).await;
@@ -272,8 +274,8 @@ fn what_a_swap_would_find_is_told_before_it_begins() {
         room(&world, Some("9Gi"));
         world.holds(0, "1Gi", "4Gi");
         world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
-        world.until("it is told", |status| status.next.is_some()).await;
-        let next = world.status().next.unwrap();
+        world.until("it is told", |status| status.planned_action.is_some()).await;
+        let next = world.status().planned_action.unwrap();
         let found = "retained for 168h; 1 GiB are copied; node alpha has free space for a volume of 9 GiB; \
                      ResourceQuota storage leaves 76Gi; PodDisruptionBudget web allows disruptions: 1";
         assert!(next.ends_with(found), "{next}");
@@ -372,18 +374,19 @@ fn for_how_long_a_pod_would_be_stopped_is_told_by_the_swap_before() {
         let mut told: PvcAutoscaler = world.api.get(&format!("{SHOP}/nginx")).unwrap();
         let entry = &mut told.status.as_mut().unwrap().ordinals[0];
         entry.last_swap = Some(object(json!({"claim": "before", "downtimeSeconds": 42,
-            "bytes": "512Mi", "rounds": 0, "completionTime": "2026-01-01T00:00:00Z"})));
+            "copiedBytes": 512 << 20, "preCopyPasses": 0, "completionTime": "2026-01-01T00:00:00Z"})));
         world.api.put(&told);
         world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
-        world.until("it is told", |status| status.next.is_some()).await;
-        let next = world.status().next.unwrap();
+        world.until("it is told", |status| status.planned_action.is_some()).await;
+        let next = world.status().planned_action.unwrap();
         let found = "1 GiB are copied; downtime of up to about 84 s, as pod nginx-0 was down for \
                      42 s while 512 MiB were copied";
         assert!(next.contains(found), "{next}");
         // Copied ahead it would be another pause.
         world.want("2Gi", "hdd", &json!({"mode": "DryRun", "preCopy": true}));
-        let says_less =
-            |status: &PvcAutoscalerStatus| !status.next.as_ref().unwrap().contains("42 s");
+        let says_less = |status: &PvcAutoscalerStatus| {
+            !status.planned_action.as_ref().unwrap().contains("42 s")
+        };
         world.until("nothing is concluded", says_less).await;
     });
 }
@@ -394,8 +397,8 @@ fn a_size_into_which_the_content_does_not_fit_is_told_before_anybody_tries() {
         let (world, _operator) = one_pod().await;
         world.holds(0, "3Gi", "4Gi");
         world.want("1Gi", "hdd", &json!({"mode": "DryRun"}));
-        world.until("it is told", |status| status.next.is_some()).await;
-        let next = world.status().next.unwrap();
+        world.until("it is told", |status| status.planned_action.is_some()).await;
+        let next = world.status().planned_action.unwrap();
         assert!(next.contains("; that would fail: the target is too small"), "{next}");
     });
 }
@@ -415,7 +418,7 @@ fn what_the_workload_does_by_itself_is_said_before_a_pod_is_stopped() {
         world.api.put(&set);
         world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
         let says = |status: &PvcAutoscalerStatus, what: &str| {
-            status.next.as_ref().is_some_and(|next| next.contains(what))
+            status.planned_action.as_ref().is_some_and(|next| next.contains(what))
         };
         world
             .until("it is said", |status| {

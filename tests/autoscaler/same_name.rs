@@ -34,25 +34,25 @@ fn a_claim_keeps_its_name_and_its_uid_and_gets_a_smaller_volume_of_another_class
         let entry = world.ordinal(0);
         let after = world.active(0);
         assert_eq!((after.name_any(), after.uid()), (before.name_any(), before.uid()));
-        assert_eq!((entry.generation, world.told("SwapSucceeded")), (1, 1));
+        assert_eq!((entry.claim_revision, world.told("SwapSucceeded")), (1, 1));
         let new = volume(&world, "www-nginx-0");
         assert_ne!(new, old);
         let status = after.status.unwrap();
         let has = status.capacity.unwrap()["storage"].0.clone();
         assert_eq!((status.phase.as_deref(), &*has), (Some("Bound"), "2Gi"));
         let kept = &entry.retained_claims[0];
-        assert_eq!(volume(&world, &kept.claim), old, "the old volume is that of the new claim");
+        assert_eq!(volume(&world, &kept.name), old, "the old volume is that of the new claim");
         world.write();
         assert_eq!(world.play().written["nginx-0"], "wwww");
         assert_eq!(world.left(), Vec::<String>::new());
         tokio::time::sleep(Duration::from_secs(3700)).await;
-        assert!(world.claim(&kept.claim).is_none() && world.claim("www-nginx-0").is_some());
+        assert!(world.claim(&kept.name).is_none() && world.claim("www-nginx-0").is_some());
         assert!(!world.play().contents.contains_key(&old));
         world.write();
         // And once more, from the volume that it has by now.
         world.want("2Gi", "hdd", &json!({"retention": "1h"}));
         world.settled("1/1").await;
-        assert_eq!((world.ordinal(0).generation, world.told("SwapSucceeded")), (2, 2));
+        assert_eq!((world.ordinal(0).claim_revision, world.told("SwapSucceeded")), (2, 2));
         world.write();
     });
 }

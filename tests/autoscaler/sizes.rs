@@ -24,7 +24,7 @@ async fn pods(world: &World, count: i32, policy: &Value) {
 }
 
 fn want(world: &World, policy: &Value) {
-    let mut whole = json!({"maxSize": "100Gi", "growBy": "16Gi", "coolDown": "1m"});
+    let mut whole = json!({"maxSize": "100Gi", "growBy": "16Gi", "cooldown": "1m"});
     whole.as_object_mut().unwrap().extend(policy.as_object().unwrap().clone());
     world.want("4Gi", "hdd", &json!({ "autoscale": whole }));
 }
@@ -97,7 +97,7 @@ fn a_step_without_room_is_halved_until_it_fits_or_is_too_small() {
         world.fill(0, 60, 1);
         world.settled("1/1").await;
         assert_eq!(capacity(&world, 0), "8704Mi", "half of the smallest step");
-        assert_eq!((world.claims().len(), world.ordinal(0).generation), (1, 0));
+        assert_eq!((world.claims().len(), world.ordinal(0).claim_revision), (1, 0));
     });
 }
 
@@ -116,7 +116,7 @@ fn a_template_that_asks_for_too_much_can_ask_for_less_in_place() {
         assert!(world.status().message.unwrap().contains("set a smaller size above"));
         world.want("9Gi", "hdd", &json!({}));
         world.settled("1/1").await;
-        assert_eq!((capacity(&world, 0), world.ordinal(0).generation), ("9Gi".to_owned(), 0));
+        assert_eq!((capacity(&world, 0), world.ordinal(0).claim_revision), ("9Gi".to_owned(), 0));
         assert_eq!(world.play().written["nginx-0"], "w", "its pod went on");
     });
 }
@@ -127,7 +127,7 @@ fn a_claim_of_a_part_of_a_gibibyte_grows_by_itself() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         world.set(1, &[]);
-        let policy = json!({"maxSize": "100Gi", "growBy": "16Gi", "coolDown": "1m"});
+        let policy = json!({"maxSize": "100Gi", "growBy": "16Gi", "cooldown": "1m"});
         world.want("4.1Gi", "hdd", &json!({ "autoscale": policy }));
         world.settled("1/1").await;
         let (mut claim, size) = (world.active(0), json!({"storage": "4402341478400m"}));
@@ -136,7 +136,7 @@ fn a_claim_of_a_part_of_a_gibibyte_grows_by_itself() {
         world.api.put(&claim);
         world.rest().await;
         assert_eq!(
-            (world.status().ready_claims(), world.ordinal(0).generation),
+            (world.status().ready_claims(), world.ordinal(0).claim_revision),
             ("1/1".to_owned(), 0)
         );
         world.fill(0, 85, 0);
@@ -168,7 +168,7 @@ fn a_fast_writer_is_grown_before_its_claim_is_full() {
 fn claims_that_grow_together_are_of_one_size() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        pods(&world, 3, &json!({"uniformSize": true, "growBy": 25})).await;
+        pods(&world, 3, &json!({"uniformSize": true, "growBy": "25%"})).await;
         world.fill(1, 85, 0);
         world
             .until("all grow", |status| {
@@ -185,7 +185,7 @@ fn claims_that_grow_together_are_of_one_size() {
         want(&world, &json!({}));
         world.settled("4/4").await;
         assert_eq!(capacity(&world, 0), "5Gi");
-        assert_eq!(world.ordinal(3).generation, 0);
+        assert_eq!(world.ordinal(3).claim_revision, 0);
     });
 }
 
@@ -193,7 +193,8 @@ fn claims_that_grow_together_are_of_one_size() {
 fn a_claim_that_is_nearly_empty_for_long_is_swapped_for_a_smaller_one() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        pods(&world, 1, &json!({"shrink": {"window": "10m", "coolDown": "10m"}})).await;
+        pods(&world, 1, &json!({"shrink": {"stabilizationWindow": "10m", "cooldown": "10m"}}))
+            .await;
         let old = world.ordinal(0).active_claim;
         grown_and_emptied(&world).await;
         until_said(&world, "10 % at most since").await;
@@ -205,12 +206,12 @@ fn a_claim_that_is_nearly_empty_for_long_is_swapped_for_a_smaller_one() {
         })
         .await;
         assert_eq!(world.ordinal(0).active_claim, old, "the window is not over");
-        until(&world, "it is swapped", |one| one.generation == 1).await;
+        until(&world, "it is swapped", |one| one.claim_revision == 1).await;
         world.settled("1/1").await;
         // 32 % of 20 GiB, and half of that besides.
         assert_eq!(capacity(&world, 0), "9831Mi");
         let entry = world.ordinal(0);
-        assert_eq!((&entry.retained_claims[0].claim, world.told("AutoscaleShrink")), (&old, 1));
+        assert_eq!((&entry.retained_claims[0].name, world.told("AutoscaleShrink")), (&old, 1));
         assert!(entry.peak_usage.is_none() && entry.swap.is_none());
         world.write();
         let writes = world.api.writes().len();
@@ -224,7 +225,7 @@ fn a_claim_that_is_nearly_empty_for_long_is_swapped_for_a_smaller_one() {
 fn a_window_begins_anew_when_the_claim_is_fuller_or_not_seen() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        pods(&world, 1, &json!({"shrink": {"window": "30m", "coolDown": "1m"}})).await;
+        pods(&world, 1, &json!({"shrink": {"stabilizationWindow": "30m", "cooldown": "1m"}})).await;
         grown_and_emptied(&world).await;
         tokio::time::sleep(20 * MINUTE).await;
         world.fill(0, 45, 2);
@@ -239,8 +240,8 @@ fn a_window_begins_anew_when_the_claim_is_fuller_or_not_seen() {
         world.until("its agent tells again", |_| is_told()).await;
         world.fill(0, 10, 4);
         tokio::time::sleep(20 * MINUTE).await;
-        assert_eq!((world.ordinal(0).generation, capacity(&world, 0)), (0, "20Gi".to_owned()));
-        until(&world, "it is swapped", |one| one.generation == 1).await;
+        assert_eq!((world.ordinal(0).claim_revision, capacity(&world, 0)), (0, "20Gi".to_owned()));
+        until(&world, "it is swapped", |one| one.claim_revision == 1).await;
     });
 }
 
@@ -248,8 +249,8 @@ fn a_window_begins_anew_when_the_claim_is_fuller_or_not_seen() {
 fn a_claim_shrinks_only_in_its_hours_and_while_pods_may_be_stopped() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        let policy = json!({"window": "10m", "coolDown": "1m", "maintenanceWindow": hours_in(3)});
-        let policy = json!({"autoscale": {"maxSize": "100Gi", "growBy": "16Gi", "coolDown": "1m",
+        let policy = json!({"stabilizationWindow": "10m", "cooldown": "1m", "maintenanceWindow": hours_in(3)});
+        let policy = json!({"autoscale": {"maxSize": "100Gi", "growBy": "16Gi", "cooldown": "1m",
                                           "shrink": policy}, "rollout": {"paused": true}});
         world.set(1, &[]);
         world.want("4Gi", "hdd", &policy);
@@ -257,11 +258,11 @@ fn a_claim_shrinks_only_in_its_hours_and_while_pods_may_be_stopped() {
         grown_and_emptied(&world).await;
         until_said(&world, "UTC").await;
         until_said(&world, "not yet: spec.rollout.paused is true").await;
-        assert_eq!((world.ordinal(0).generation, world.told("AutoscaleShrink")), (0, 0));
+        assert_eq!((world.ordinal(0).claim_revision, world.told("AutoscaleShrink")), (0, 0));
         let mut edited: PvcAutoscaler = world.api.get(&format!("{SHOP}/nginx")).unwrap();
         edited.spec.rollout = None;
         world.api.put(&edited);
-        until(&world, "it is swapped", |one| one.generation == 1).await;
+        until(&world, "it is swapped", |one| one.claim_revision == 1).await;
     });
 }
 
@@ -274,12 +275,12 @@ fn a_shrink_is_only_told_if_that_is_wanted() {
         until(&world, "it grows", |one| one.autoscaled_size.is_some()).await;
         world.rest().await;
         world.fill(0, 10, 1);
-        let shrink = json!({"window": "10m", "coolDown": "1m"});
+        let shrink = json!({"stabilizationWindow": "10m", "cooldown": "1m"});
         let policy = json!({"maxSize": "100Gi", "shrink": shrink});
         world.want("4Gi", "hdd", &json!({"mode": "DryRun", "autoscale": policy}));
         until_said(&world, "it shrinks from 20Gi to 6759Mi").await;
         assert_eq!(world.status().phase, AutoscalerPhase::DryRun);
-        assert!(world.status().next.unwrap().contains("it shrinks from 20Gi to 6759Mi"));
+        assert!(world.status().planned_action.unwrap().contains("it shrinks from 20Gi to 6759Mi"));
         tokio::time::sleep(30 * MINUTE).await;
         assert_eq!((capacity(&world, 0), world.told("AutoscaleShrink")), ("20Gi".to_owned(), 0));
     });
@@ -289,7 +290,7 @@ fn a_shrink_is_only_told_if_that_is_wanted() {
 fn a_shrink_that_fails_is_tried_again_when_it_has_rested() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        pods(&world, 1, &json!({"shrink": {"window": "10m", "coolDown": "2h"}})).await;
+        pods(&world, 1, &json!({"shrink": {"stabilizationWindow": "10m", "cooldown": "2h"}})).await;
         let old = world.ordinal(0).active_claim;
         grown_and_emptied(&world).await;
         let said = json!({"outcome": "mismatch", "message": "a.txt differs"}).to_string();
@@ -304,8 +305,8 @@ fn a_shrink_that_fails_is_tried_again_when_it_has_rested() {
         assert_eq!(capacity(&world, 0), "20Gi");
         world.write();
         tokio::time::sleep(60 * MINUTE).await;
-        assert_eq!(world.ordinal(0).generation, 0, "it rests");
-        until(&world, "it is swapped", |one| one.generation == 1).await;
+        assert_eq!(world.ordinal(0).claim_revision, 0, "it rests");
+        until(&world, "it is swapped", |one| one.claim_revision == 1).await;
         world.settled("1/1").await;
         assert_eq!(capacity(&world, 0), "6759Mi");
     });
@@ -315,7 +316,7 @@ fn a_shrink_that_fails_is_tried_again_when_it_has_rested() {
 fn a_claim_that_could_not_shrink_still_grows() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        pods(&world, 1, &json!({"shrink": {"window": "10m", "coolDown": "2h"}})).await;
+        pods(&world, 1, &json!({"shrink": {"stabilizationWindow": "10m", "cooldown": "2h"}})).await;
         grown_and_emptied(&world).await;
         let said = json!({"outcome": "refused", "message": "too small"}).to_string();
         world.play().ends.push_back(End::Failed(said));
@@ -324,7 +325,7 @@ fn a_claim_that_could_not_shrink_still_grows() {
         world.fill(0, 90, 1);
         until(&world, "it has failed", |one| one.swap.is_none()).await;
         world.settled("1/1").await;
-        assert_eq!((capacity(&world, 0), world.ordinal(0).generation), ("36Gi".to_owned(), 0));
+        assert_eq!((capacity(&world, 0), world.ordinal(0).claim_revision), ("36Gi".to_owned(), 0));
     });
 }
 
@@ -332,10 +333,10 @@ fn a_claim_that_could_not_shrink_still_grows() {
 fn a_shrink_that_is_late_is_given_up_before_its_pod_is_stopped() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
-        pods(&world, 1, &json!({"shrink": {"window": "10m", "coolDown": "1m"}})).await;
-        let shrink = json!({"window": "10m", "coolDown": "1m", "maintenanceWindow": hours_in(1)});
+        pods(&world, 1, &json!({"shrink": {"stabilizationWindow": "10m", "cooldown": "1m"}})).await;
+        let shrink = json!({"stabilizationWindow": "10m", "cooldown": "1m", "maintenanceWindow": hours_in(1)});
         let policy =
-            json!({"maxSize": "100Gi", "growBy": "16Gi", "coolDown": "1m", "shrink": shrink});
+            json!({"maxSize": "100Gi", "growBy": "16Gi", "cooldown": "1m", "shrink": shrink});
         world.want("4Gi", "hdd", &json!({"preCopy": true, "autoscale": policy}));
         let pod = world.pod("nginx-0");
         grown_and_emptied(&world).await;
@@ -345,7 +346,7 @@ fn a_shrink_that_is_late_is_given_up_before_its_pod_is_stopped() {
         until(&world, "it is given up", |one| one.swap.is_none()).await;
         world.settled("1/1").await;
         assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod, 0));
-        assert_eq!((world.told("SwapFailed"), world.ordinal(0).generation), (1, 0));
+        assert_eq!((world.told("SwapFailed"), world.ordinal(0).claim_revision), (1, 0));
         assert_eq!(world.left(), Vec::<String>::new());
     });
 }
@@ -394,11 +395,11 @@ fn a_claim_that_another_client_made_larger_is_reported_and_its_pod_goes_on() {
                 |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("ClaimLarger");
             world.until("it is told", is_told).await;
             world.rest().await;
-            assert_eq!((world.pod("nginx-0"), world.ordinal(0).generation), (pod.clone(), 0));
+            assert_eq!((world.pod("nginx-0"), world.ordinal(0).claim_revision), (pod.clone(), 0));
             // Also after another edit that is still smaller.
             world.want("6Gi", "hdd", &json!({}));
             world.rest().await;
-            assert_eq!((world.pod("nginx-0"), world.ordinal(0).generation), (pod, 0));
+            assert_eq!((world.pod("nginx-0"), world.ordinal(0).claim_revision), (pod, 0));
             world.want("8Gi", "hdd", &json!({}));
             world.settled("1/1").await;
             // From now on a lower template is meant so.

@@ -45,10 +45,10 @@ fn a_smaller_template_of_another_class_swaps_one_pod_after_the_other() {
         world.settled("2/2").await;
         for ordinal in [0, 1] {
             let entry = world.ordinal(ordinal);
-            assert_eq!((entry.generation, &*class(&world, ordinal)), (1, "ssd"));
+            assert_eq!((entry.claim_revision, &*class(&world, ordinal)), (1, "ssd"));
             let old = &entry.retained_claims[0];
-            assert_eq!(old.claim, before[usize::try_from(ordinal).unwrap()]);
-            assert!(old.used_time.is_some(), "its pod was ready with the new one");
+            assert_eq!(old.name, before[usize::try_from(ordinal).unwrap()]);
+            assert!(old.replacement_ready_time.is_some(), "its pod was ready with the new one");
         }
         world.write();
         assert_eq!(world.play().written["nginx-0"], "wwww", "two starts, and each once more");
@@ -112,7 +112,7 @@ fn a_pod_is_not_stopped_before_its_new_claim_has_its_room() {
             world.until("it is begun again", |status| status.of(1).unwrap().swap.is_some()).await;
             world.play().full.clear();
             world.settled("2/2").await;
-            assert_eq!((world.ordinal(0).generation, world.told("SwapSucceeded")), (1, 2));
+            assert_eq!((world.ordinal(0).claim_revision, world.told("SwapSucceeded")), (1, 2));
             world.write();
         });
     }
@@ -148,7 +148,7 @@ fn a_copy_that_fails_gives_the_pod_its_old_claim_and_stops_the_rollout() {
         world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
         world.rest().await;
         let entry = world.ordinal(1);
-        assert_eq!((&entry.active_claim, entry.generation), (&old, 0));
+        assert_eq!((&entry.active_claim, entry.claim_revision), (&old, 0));
         let swap = entry.swap.unwrap();
         assert_eq!(swap.phase, SwapPhase::Failed);
         assert!(swap.message.unwrap().contains("a.txt differs"));
@@ -234,7 +234,7 @@ fn no_other_pod_is_stopped_before_a_copy_that_failed_has_come_to_a_good_end() {
         let pod = world.pod("nginx-0");
         let is_as_before = |world: &World| {
             let entry = world.ordinal(0);
-            (entry.swap, entry.generation, world.pod("nginx-0")) == (None, 0, pod.clone())
+            (entry.swap, entry.claim_revision, world.pod("nginx-0")) == (None, 0, pod.clone())
         };
         world.play().ends.push_back(differs());
         world.want("2Gi", "hdd", &json!({"rollout": {"maxUnavailable": 2}}));
@@ -244,7 +244,7 @@ fn no_other_pod_is_stopped_before_a_copy_that_failed_has_come_to_a_good_end() {
         world.until("it has failed", |status| status.phase == AutoscalerPhase::Failed).await;
         world.rest().await;
         let failed = if phase(&world.status(), 2) == Some(SwapPhase::Failed) { 2 } else { 1 };
-        assert_eq!(world.ordinal(3 - failed).generation, 1, "that one was begun with before");
+        assert_eq!(world.ordinal(3 - failed).claim_revision, 1, "that one was begun with before");
         assert!(is_as_before(&world), "the first try has failed");
         world.play().ends.push_back(End::Hangs);
         tokio::time::sleep(Duration::from_mins(61)).await;
@@ -258,7 +258,7 @@ fn no_other_pod_is_stopped_before_a_copy_that_failed_has_come_to_a_good_end() {
         let pod = format!("shop/nginx-{failed}");
         world.api.put(&world.api.get::<k8s_openapi::api::core::v1::Pod>(&pod).unwrap());
         world.settled("3/3").await;
-        assert_eq!((world.ordinal(0).generation, world.told("SwapStarted")), (1, 4));
+        assert_eq!((world.ordinal(0).claim_revision, world.told("SwapStarted")), (1, 4));
         world.write();
     });
 }
@@ -286,7 +286,7 @@ fn a_claim_whose_class_cannot_grow_is_swapped_for_a_larger_one() {
         world.settled("1/1").await;
         world.want("8Gi", "fixed", &json!({}));
         world.settled("1/1").await;
-        assert_eq!(world.ordinal(0).generation, 1);
+        assert_eq!(world.ordinal(0).claim_revision, 1);
         world.write();
     });
 }
@@ -301,9 +301,9 @@ fn nothing_is_stopped_while_another_pod_is_not_ready_or_the_rollout_is_paused() 
         world.rest().await;
         assert!(world.ordinal(1).swap.is_none());
         world.want("2Gi", "hdd", &json!({"rollout": {"partition": 1}}));
-        world.until("the last has it", |status| status.of(1).unwrap().generation == 1).await;
+        world.until("the last has it", |status| status.of(1).unwrap().claim_revision == 1).await;
         world.rest().await;
-        assert_eq!(world.ordinal(0).generation, 0);
+        assert_eq!(world.ordinal(0).claim_revision, 0);
         world.want("2Gi", "nvme", &json!({}));
         world
             .until("it is told", |status| status.reason.as_deref() == Some("StorageClassNotFound"))
@@ -386,13 +386,13 @@ fn a_replica_whose_clock_is_behind_does_not_tell_from_when_a_claim_is_retained()
         world.want("2Gi", "hdd", &json!({"retention": "7d"}));
         world.settled("2/2").await;
         assert_eq!(
-            world.ordinal(1).retained_claims[0].used_time,
+            world.ordinal(1).retained_claims[0].replacement_ready_time,
             None,
             "it would be long over for others"
         );
         world.api.set_ahead(SignedDuration::ZERO);
         tokio::time::sleep(Duration::from_secs(120)).await;
-        assert!(world.ordinal(1).retained_claims[0].used_time.is_some());
+        assert!(world.ordinal(1).retained_claims[0].replacement_ready_time.is_some());
     });
 }
 
@@ -408,7 +408,7 @@ fn no_swap_begins_with_more_old_claims_than_can_be_told_of() {
                 let class = if swap % 2 == 0 { "hdd" } else { "ssd" };
                 world.want("4Gi", class, &json!({"retention": "30d"}));
                 world.settled("1/1").await;
-                assert_eq!(world.ordinal(0).generation, swap);
+                assert_eq!(world.ordinal(0).claim_revision, swap);
             }
             world.want("4Gi", "hdd", &json!({"retention": "30d"}));
             let is_told = |status: &PvcAutoscalerStatus| {
@@ -420,12 +420,12 @@ fn no_swap_begins_with_more_old_claims_than_can_be_told_of() {
             assert_eq!((entry.swap, entry.retained_claims.len()), (None, 15));
             world.write();
             // One that is not needed is deleted, so two more can be.
-            world.delete_claim(&entry.retained_claims[0].claim);
+            world.delete_claim(&entry.retained_claims[0].name);
             world.settled("1/1").await;
-            world.delete_claim(&entry.retained_claims[1].claim);
+            world.delete_claim(&entry.retained_claims[1].name);
             world.want("4Gi", "ssd", &json!({"retention": "30d"}));
             world.settled("1/1").await;
-            assert_eq!(world.ordinal(0).generation, 17);
+            assert_eq!(world.ordinal(0).claim_revision, 17);
             world.write();
         });
     }
@@ -465,7 +465,7 @@ fn a_status_that_is_refused_is_an_error_and_no_change_by_others() {
         let old = object::<PersistentVolumeClaim>(json!({
             "metadata": {"name": "old", "namespace": "shop"}, "spec": {}}));
         let uid = world.api.put(&old).metadata.uid.unwrap();
-        let old = Retained { claim: "old".to_owned(), uid, ..Retained::default() };
+        let old = Retained { name: "old".to_owned(), uid, ..Retained::default() };
         there.status.as_mut().unwrap().ordinals[0].retained_claims = vec![old; 17];
         world.api.put(&there);
         world.rest().await;
@@ -580,7 +580,7 @@ fn a_source_that_is_deleted_when_its_claim_is_filled_is_needed_no_more() {
             }
             let _operator = world.operator();
             world.settled("1/1").await;
-            assert_eq!(world.ordinal(0).generation, 1);
+            assert_eq!(world.ordinal(0).claim_revision, 1);
             world.write();
             assert_eq!(world.left(), Vec::<String>::new());
         });

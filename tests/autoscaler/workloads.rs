@@ -45,11 +45,12 @@ impl World {
 }
 
 fn of_web() -> Value {
-    json!({"statefulSetName": null, "workload": {"deployment": "web"}})
+    json!({"statefulSetName": null, "workload": {"deploymentName": "web"}})
 }
 
 fn of_pods() -> Value {
-    let chosen = json!({"podLabels": {"app": "kafka"}, "claims": "data-*"});
+    let selector = json!({"matchLabels": {"app": "kafka"}});
+    let chosen = json!({"podSelector": selector, "claimNamePattern": "data-*"});
     json!({"statefulSetName": null, "workload": chosen})
 }
 

@@ -393,7 +393,7 @@ impl World {
             .flat_map(|one| {
                 [&one.active_claim]
                     .into_iter()
-                    .chain(one.retained_claims.iter().map(|old| &old.claim))
+                    .chain(one.retained_claims.iter().map(|old| &old.name))
             })
             .collect();
         let strange = self.claims().into_iter().filter(|name| !known.contains(&name));

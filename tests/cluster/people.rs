@@ -434,7 +434,7 @@ async fn a_volume_that_a_swap_retains_is_one_quiet_line() {
             "metadata": {"name": "db", "namespace": "default"},
             "spec": {"statefulSetName": "db", "volumeClaimTemplate": template, "retention": "3d"},
             "status": {"ordinals": [{"ordinal": 0, "activeClaim": "data-db-0-1",
-                "retainedClaims": [{"claim": "data-db-0", "uid": "u", "usedTime": used}]}]},
+                "retainedClaims": [{"name": "data-db-0", "uid": "u", "replacementReadyTime": used}]}]},
         }))
     };
     world.api.put(&kept(json!("2026-11-30T10:00:00Z")));

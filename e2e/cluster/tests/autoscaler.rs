@@ -131,7 +131,6 @@ impl World {
                     "accessModes": ["ReadWriteOnce"],
                     "resources": {"requests": {"storage": size}},
                     "storageClassName": class,
-                    "volumeMode": "Filesystem",
                 },
             },
         });
@@ -268,7 +267,7 @@ fn the_walk_through_from_a_template_to_a_swap() {
         let status = world.settled("2/2").await;
         for ordinal in [0, 1] {
             let entry = status.of(ordinal).unwrap();
-            assert_eq!((entry.generation, entry.retained_claims.len()), (1, 1));
+            assert_eq!((entry.claim_revision, entry.retained_claims.len()), (1, 1));
             let pod = format!("db-{ordinal}");
             assert!(world.exec(&pod, "grep ' /data ' /proc/mounts").await.contains(" xfs "));
             assert!(world.records(&pod).await > before);
@@ -344,7 +343,7 @@ fn a_full_claim_grows_by_itself() {
             .until::<PersistentVolumeClaim>(&claim, "grows", |claim| capacity(claim) == "300Mi")
             .await;
         let status = world.settled("1/1").await;
-        assert_eq!(status.of(0).unwrap().generation, 0, "its pod has gone on");
+        assert_eq!(status.of(0).unwrap().claim_revision, 0, "its pod has gone on");
         world.until_told("db", "AutoscaleExpand", 1).await;
         world.end_workload().await;
     });
@@ -368,9 +367,9 @@ fn a_hot_copy_stops_the_pod_for_less() {
         let status = world.settled("1/1").await;
         let entry = status.of(0).unwrap();
         let last = entry.last_swap.clone().unwrap();
-        assert_eq!((entry.generation, &last.claim), (1, &entry.active_claim));
-        assert!(last.rounds >= 1, "{last:?}");
-        assert!(last.bytes.unwrap().0.get() < 100_000_000, "the last copy has it all: {last:?}");
+        assert_eq!((entry.claim_revision, &last.claim), (1, &entry.active_claim));
+        assert!(last.pre_copy_passes >= 1, "{last:?}");
+        assert!(last.copied_bytes.unwrap() < 100_000_000, "the last copy has it all: {last:?}");
         println!("hot_copy_pause_seconds {}", last.downtime_seconds.unwrap());
         assert!(world.exec("db-0", "grep ' /data ' /proc/mounts").await.contains(" xfs "));
         assert_eq!(world.exec("db-0", "wc -c </data/big").await, "100000000");
@@ -411,9 +410,9 @@ fn a_hot_copy_of_a_raw_device_loses_no_block() {
         let status = world.settled("1/1").await;
         let entry = status.of(0).unwrap();
         let last = entry.last_swap.clone().unwrap();
-        assert_eq!((entry.generation, &last.claim), (1, &entry.active_claim));
-        assert!(last.rounds >= 1, "{last:?}");
-        assert!(last.bytes.unwrap().0.get() < 90 << 20, "the last copy has it all: {last:?}");
+        assert_eq!((entry.claim_revision, &last.claim), (1, &entry.active_claim));
+        assert!(last.pre_copy_passes >= 1, "{last:?}");
+        assert!(last.copied_bytes.unwrap() < 90 << 20, "the last copy has it all: {last:?}");
         println!("hot_copy_of_a_raw_device_pause_seconds {}", last.downtime_seconds.unwrap());
         assert_eq!(world.exec_when_back("db-0", sum).await, before);
         let after: u64 = world.exec_when_back("db-0", records).await.parse().unwrap();

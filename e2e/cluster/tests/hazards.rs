@@ -198,7 +198,7 @@ fn rollout_stops_after_a_pod_that_does_not_get_ready() {
             })
             .await;
         let status = world.api::<PvcAutoscaler>().get("db").await.unwrap().status.unwrap();
-        assert_eq!((phase_of(&status, 0), status.of(0).unwrap().generation), (None, 0));
+        assert_eq!((phase_of(&status, 0), status.of(0).unwrap().claim_revision), (None, 0));
         assert_eq!(world.uid_of_pod("db-0").await, uid, "it was not stopped");
         world.end_workload().await;
     });

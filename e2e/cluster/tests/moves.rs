@@ -86,7 +86,7 @@ fn a_pod_goes_back_to_what_it_had_before_its_swap() {
             world.autoscaler(&small, "128Mi", json!({})).await;
             let swapped = world.settled("1/1").await;
             world.exec_when_back("db-0", "echo since >/data/since; sync").await;
-            let before = swapped.of(0).unwrap().retained_claims[0].claim.clone();
+            let before = swapped.of(0).unwrap().retained_claims[0].name.clone();
             let active = swapped.of(0).unwrap().active_claim.clone();
 
             let types = [
@@ -118,7 +118,7 @@ fn a_pod_goes_back_to_what_it_had_before_its_swap() {
             world.autoscaler(&class, "400Mi", json!({})).await;
             world.settled("1/1").await;
             assert!(world.records("db-0").await >= records);
-            world.remove_claim(&entry.retained_claims[0].claim).await;
+            world.remove_claim(&entry.retained_claims[0].name).await;
             world.until_alone(1).await;
             let claim = world.active(0).await.name_any();
             world.end_workload().await;

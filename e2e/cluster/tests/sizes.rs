@@ -69,7 +69,7 @@ fn a_claim_of_a_part_of_a_gibibyte_grows_by_itself() {
             .await;
         assert!(asked(&grown).parse::<Bytes>().unwrap() > Bytes::mib(290));
         let status = world.settled("1/1").await;
-        assert_eq!(status.of(0).unwrap().generation, 0, "its pod has gone on");
+        assert_eq!(status.of(0).unwrap().claim_revision, 0, "its pod has gone on");
         world.until_told("db", "AutoscaleExpand", 1).await;
         world.end_workload().await;
     });

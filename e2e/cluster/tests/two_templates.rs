@@ -82,7 +82,7 @@ fn both_volumes_of_pods_that_start_in_order_become_others() {
                 let entry = status.of(ordinal).unwrap().clone();
                 assert_eq!(capacity(&world.get_claim(&entry.active_claim).await), "96Mi");
                 let told = world.exec_when_back(pod, &format!("cat /{volume}/whose")).await;
-                assert_eq!((told.trim(), entry.generation), (&*format!("{pod} {volume}"), 1));
+                assert_eq!((told.trim(), entry.claim_revision), (&*format!("{pod} {volume}"), 1));
             }
         }
         let now = DeleteParams::default();

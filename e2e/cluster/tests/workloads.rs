@@ -44,7 +44,7 @@ impl World {
 }
 
 fn of_web() -> Value {
-    json!({"statefulSetName": null, "workload": {"deployment": "web"}})
+    json!({"statefulSetName": null, "workload": {"deploymentName": "web"}})
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn the_claim_of_a_deployment_is_grown_and_shrunk_under_its_pod() {
             |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("SwapUnsupported");
         world.until_status("says that its claim stays", fixed).await;
 
-        // Whose claims they are is written in one way.
+        // Whose claims they are is written in one way, and some of it does not change.
         let autoscalers = world.api::<PvcAutoscaler>();
         for (wrong, says) in [
             (json!({"workload": null}), "write either spec.statefulSetName or spec.workload"),
@@ -84,11 +84,25 @@ fn the_claim_of_a_deployment_is_grown_and_shrunk_under_its_pod() {
                 json!({"statefulSetName": "db"}),
                 "write either spec.statefulSetName or spec.workload",
             ),
-            (json!({"workload": {"deployment": "other"}}), "workload cannot change"),
+            (json!({"workload": {"deploymentName": "other"}}), "workload cannot change"),
             (
-                json!({"workload": {"podLabels": {"app": "web"}}}),
-                "podLabels and claims go together",
+                json!({"workload": {"podSelector": {"matchLabels": {"app": "web"}}}}),
+                "podSelector and claimNamePattern go together",
             ),
+            (
+                json!({"workload": {"podSelector": {"matchLabels": {}}}}),
+                "should have at least 1 properties",
+            ),
+            (
+                json!({"reactivate": [{"ordinal": 0, "fenceGeneration": 1}]}),
+                "reactivate is for the claims of a StatefulSet",
+            ),
+            // The template has none, which stands for a file system.
+            (
+                json!({"volumeClaimTemplate": {"spec": {"volumeMode": "Block"}}}),
+                "volumeMode cannot change",
+            ),
+            (json!({"autoscale": {"maxSize": "1Gi", "growBy": 25}}), "must be of type string"),
         ] {
             let patch = Patch::Merge(json!({ "spec": wrong }));
             let told = autoscalers.patch("db", &PatchParams::default(), &patch).await.unwrap_err();

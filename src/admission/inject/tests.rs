@@ -94,7 +94,7 @@ fn each_phase_of_a_swap_has_one_claim() {
         ("RollingBack", &Value::Null, "old"), // It was never taken from its pod.
         ("Failed", &Value::Null, "old"),
     ] {
-        let swap = json!({"phase": phase, "claim": "new", "generation": 1, "fence": fence});
+        let swap = json!({"phase": phase, "claim": "new", "specGeneration": 1, "fence": fence});
         let sizes = [data(&json!([{"ordinal": 0, "activeClaim": "old", "swap": swap}]))];
         let given = made(&pod("db-0", &Value::Null), &workload(&[]), &sizes);
         assert_eq!(given, Ok(json!([volume("data", claim)])), "{phase}");
@@ -136,7 +136,7 @@ fn a_pod_is_not_scheduled_while_its_claim_gets_another_volume() {
         ("RollingBack", &Value::Null, false),
         ("Failed", &fence, false),
     ] {
-        let swap = json!({"phase": phase, "claim": "new", "generation": 1, "fence": fence,
+        let swap = json!({"phase": phase, "claim": "new", "specGeneration": 1, "fence": fence,
                           "preservesName": true});
         let sizes = data(&json!([{"ordinal": 0, "activeClaim": "data-db-0", "swap": swap}]));
         let expected = if is_held { ours.clone() } else { Value::Null };
@@ -149,7 +149,8 @@ fn a_pod_is_not_scheduled_while_its_claim_gets_another_volume() {
         assert_eq!(given, Ok(json!([volume("data", "data-db-0")])), "{phase}");
         assert_eq!(gates(&pod("db-1", &Value::Null), &["data"], &sizes), Ok(Value::Null));
     }
-    let swap = json!({"phase": "Draining", "claim": "new", "generation": 1, "preservesName": true});
+    let swap =
+        json!({"phase": "Draining", "claim": "new", "specGeneration": 1, "preservesName": true});
     let sizes = data(&json!([{"ordinal": 0, "activeClaim": "data-db-0", "swap": swap}]));
     let mut gated = pod("db-0", &Value::Null);
     gated["spec"]["schedulingGates"] = json!([{"name": "theirs"}]);
@@ -177,7 +178,7 @@ fn a_pod_is_not_scheduled_with_a_new_claim_before_the_old_volume_is_proved_unuse
         ("RollingBack", &proved, false),
         ("Soaking", &Value::Null, false),
     ] {
-        let swap = json!({"phase": phase, "claim": "new", "claimUid": "made", "generation": 1,
+        let swap = json!({"phase": phase, "claim": "new", "claimUID": "made", "specGeneration": 1,
                           "fence": fence, "detachedTime": detached_time});
         let sizes = data(&json!([{"ordinal": 0, "activeClaim": "old", "swap": swap}]));
         let expected = if is_held { json!([{ "name": GATE }]) } else { Value::Null };

@@ -85,7 +85,8 @@ fn fields(schema: &Value, newer: bool) -> BoxedStrategy<Value> {
         if !each.is_object() {
             return Just(json!({})).boxed();
         }
-        let all = vec(("[a-z]{1,9}", values(each, newer)), 0..3);
+        let least = usize::try_from(schema["minProperties"].as_u64().unwrap_or(0)).unwrap();
+        let all = vec(("[a-z]{1,9}", values(each, newer)), least..3);
         return all.prop_map(|all| Value::Object(all.into_iter().collect())).boxed();
     };
     let required: Vec<&str> =
@@ -134,12 +135,15 @@ fn texts(schema: &Value, newer: bool) -> BoxedStrategy<Value> {
     let least = usize::try_from(schema["minLength"].as_u64().unwrap_or(0)).unwrap();
     let most = usize::try_from(schema["maxLength"].as_u64().unwrap_or(24)).unwrap();
     if let Some(pattern) = pattern(schema) {
+        let is_share = pattern.contains("{0,2}%");
         let fits = move |value: &Value| {
             let text = value.as_str().unwrap_or_default();
             let parts: Vec<&str> = text.split('-').collect();
             // The one rule beside a pattern: hours begin and end at different minutes.
             let is_empty_span = parts.len() == 2 && text.contains(':') && parts[0] == parts[1];
-            text.chars().count() <= most && !is_empty_span
+            // And that of a share: it is more than nothing.
+            let is_nothing = is_share && text.starts_with(['0', '.']);
+            text.chars().count() <= most && !is_empty_span && !is_nothing
         };
         let plain = from(&pattern).prop_filter("its length", fits);
         if pattern.contains("Ki|Mi") {
@@ -167,14 +171,10 @@ fn pattern(schema: &Value) -> Option<String> {
     Some(bare.replace("[0-9]+", "[0-9]{1,14}").replace("]*", "]{0,9}").replace("]+", "]{1,9}"))
 }
 
-/// A size; or percent or bytes, as the rule of a share has it.
+/// A size, with a unit or in bytes.
 fn int_or_text(schema: &Value, newer: bool) -> BoxedStrategy<Value> {
-    if schema["pattern"].is_string() {
-        let bytes = (0_i64..=8_000_000_000_000_000_000).prop_map(Value::from);
-        return prop_oneof![3 => texts(schema, newer), 1 => bytes].boxed();
-    }
-    let bytes = from("[1-9][0-9]{0,5}([.][0-9]{1,3})?([KMGT]i|[kMGT])");
-    prop_oneof![(1_i64..=999).prop_map(Value::from), from("[1-9][0-9]{0,2}%"), bytes].boxed()
+    let bytes = (0_i64..=8_000_000_000_000_000_000).prop_map(Value::from);
+    prop_oneof![3 => texts(schema, newer), 1 => bytes].boxed()
 }
 
 fn from(pattern: &str) -> BoxedStrategy<Value> {

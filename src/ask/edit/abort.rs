@@ -58,7 +58,7 @@ pub(super) fn aborts(
 }
 
 fn abort_of(ordinal: i32, swap: &Swap) -> Abort {
-    Abort { ordinal, generation: swap.generation }
+    Abort { ordinal, spec_generation: swap.spec_generation }
 }
 
 /// Swaps in progress that prevent a rollback: it would undo two swaps at once.

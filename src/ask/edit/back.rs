@@ -25,9 +25,10 @@ pub(super) fn back(
             ),
         });
     }
-    let asked = kept.iter().map(|one| (one.ordinal, one.generation));
-    let mut back: Vec<Rollback> =
-        asked.map(|(ordinal, generation)| Rollback { ordinal, generation }).collect();
+    let asked = kept
+        .iter()
+        .map(|one| Rollback { ordinal: one.ordinal, claim_revision: one.claim_revision });
+    let mut back: Vec<Rollback> = asked.collect();
     // Others that have not had their turn yet.
     let told = |ordinal| autoscaler.status.as_ref().and_then(|status| status.of(ordinal));
     let waits = autoscaler.spec.rollback.iter().filter(|one| {

@@ -97,7 +97,7 @@ pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> News {
         Some(status) if status.observed_generation >= generation => status.clone(),
         _ => return News::None,
     };
-    let says = status.progress.clone().or(status.message.clone()).or(status.next.clone());
+    let says = status.progress.clone().or(status.message.clone()).or(status.planned_action.clone());
     let says = says.unwrap_or_default();
     match status.phase {
         AutoscalerPhase::Waiting if is_back(&status) => {
@@ -111,7 +111,7 @@ pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> News {
         }
         AutoscalerPhase::DryRun => News::Stopped(format!(
             "mode is DryRun, so nothing is done: {}",
-            status.next.unwrap_or(says)
+            status.planned_action.unwrap_or(says)
         )),
         phase => {
             let phase = format!("{phase:?}").to_lowercase();

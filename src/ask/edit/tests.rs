@@ -80,7 +80,7 @@ fn the_claim_of_a_deployment_grows_and_keeps_its_name() {
     let mut of_web = seen();
     let spec = &mut of_web.around.autoscalers[0].spec;
     spec.stateful_set_name = None;
-    spec.workload = Some(serde_json::from_value(json!({"deployment": "web"})).unwrap());
+    spec.workload = Some(serde_json::from_value(json!({"deploymentName": "web"})).unwrap());
     let wish = Wish::Grow(Bytes::gib(9));
     insta::assert_snapshot!(edit(&of_web, "deploy/web", &wish).in_words(&wish), @r"
     This edits the size in the template of PvcAutoscaler default/db, and so all
@@ -241,21 +241,21 @@ fn an_edit_is_followed_from_the_moment_the_operator_has_seen_it() {
         said(json!({"phase": "Failed", "message": "too small"})),
         News::Stopped("too small".to_owned())
     );
-    let recommends = said(json!({"phase": "DryRun", "next": "pod db-0 is stopped"}));
+    let recommends = said(json!({"phase": "DryRun", "plannedAction": "pod db-0 is stopped"}));
     assert!(matches!(recommends, News::Stopped(why) if why.contains("mode is DryRun")));
 }
 
 #[test]
 fn what_a_roll_back_leaves_behind_is_told() {
     let mut swapped = seen();
-    let old = json!({"claim": "data-db-0-0a1b2", "uid": "u", "usedTime": "2026-11-01T10:00:00Z"});
+    let old = json!({"name": "data-db-0-0a1b2", "uid": "u", "replacementReadyTime": "2026-11-01T10:00:00Z"});
     let status = json!({"phase": "InSync", "claimCount": 2, "readyClaimCount": 2, "ordinals": [
-        {"ordinal": 0, "activeClaim": "data-db-0", "generation": 3, "retainedClaims": [old],
+        {"ordinal": 0, "activeClaim": "data-db-0", "claimRevision": 3, "retainedClaims": [old],
          "lastSwap": {"claim": "data-db-0", "completionTime": "2026-11-01T10:00:00Z"}},
         {"ordinal": 1, "activeClaim": "data-db-1"}]});
     swapped.around.autoscalers[0].status = serde_json::from_value(status).unwrap();
     let edit = edit(&swapped, "sts/db", &Wish::RollBack);
-    assert_eq!(edit.patch, json!({"rollback": [{"ordinal": 0, "generation": 3}]}));
+    assert_eq!(edit.patch, json!({"rollback": [{"ordinal": 0, "claimRevision": 3}]}));
     insta::assert_snapshot!(edit.in_words(&Wish::RollBack), @r"
     This rolls back pods of StatefulSet db to the claims from before their last PVC
     swap, by PvcAutoscaler default/db:
@@ -271,11 +271,11 @@ fn what_a_roll_back_leaves_behind_is_told() {
     assert_eq!(self::edit(&swapped, "data-db-0", &Wish::RollBack), edit);
     let mut waiting = swapped.around.autoscalers[0].clone();
     waiting.spec.rollback =
-        typed(json!([{"ordinal": 1, "generation": 2}, {"ordinal": 4, "generation": 1}]));
-    waiting.status.as_mut().unwrap().ordinals[1].generation = 2;
+        typed(json!([{"ordinal": 1, "claimRevision": 2}, {"ordinal": 4, "claimRevision": 1}]));
+    waiting.status.as_mut().unwrap().ordinals[1].claim_revision = 2;
     let mut others = seen();
     others.around.autoscalers[0] = waiting;
-    let both = json!([{"ordinal": 0, "generation": 3}, {"ordinal": 1, "generation": 2}]);
+    let both = json!([{"ordinal": 0, "claimRevision": 3}, {"ordinal": 1, "claimRevision": 2}]);
     assert_eq!(self::edit(&others, "data-db-0", &Wish::RollBack).patch, json!({"rollback": both}));
     let none = refusal(&swapped, "data-db-1", &Wish::RollBack);
     assert!(none.contains("no claim from before a PVC swap of pod db-1 is retained"), "{none}");
@@ -286,13 +286,13 @@ fn what_a_roll_back_leaves_behind_is_told() {
 /// A swap of the second pod goes on, as far as this; the first pod has had one before.
 fn swapping_at(phase: &str) -> Seen {
     let mut seen = seen();
-    let old = json!({"claim": "data-db-0-0a1b2", "uid": "u"});
-    let swap = json!({"phase": phase, "claim": "data-db-1-0c0de", "generation": 7,
+    let old = json!({"name": "data-db-0-0a1b2", "uid": "u"});
+    let swap = json!({"phase": phase, "claim": "data-db-1-0c0de", "specGeneration": 7,
                       "summary": "8Gi → 6Gi", "podStopTime": "2026-11-01T10:00:00Z"});
-    let retained = json!([{"claim": "data-db-1-0a1b2", "uid": "v"}]);
+    let retained = json!([{"name": "data-db-1-0a1b2", "uid": "v"}]);
     let status = json!({"phase": "Swapping", "claimCount": 2, "readyClaimCount": 1, "observedGeneration": 7, "ordinals": [
-        {"ordinal": 0, "activeClaim": "data-db-0", "generation": 3, "retainedClaims": [old]},
-        {"ordinal": 1, "activeClaim": "data-db-1", "generation": 1, "swap": swap,
+        {"ordinal": 0, "activeClaim": "data-db-0", "claimRevision": 3, "retainedClaims": [old]},
+        {"ordinal": 1, "activeClaim": "data-db-1", "claimRevision": 1, "swap": swap,
          "retainedClaims": retained}]});
     seen.around.autoscalers[0].status = serde_json::from_value(status).unwrap();
     seen.around.claims.push(claim("data-db-1-0c0de", "6Gi", "hdd"));
@@ -303,7 +303,7 @@ fn swapping_at(phase: &str) -> Seen {
 fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
     let seen = swapping_at("FinalCopy");
     let edit = edit(&seen, "sts/db", &Wish::Abort);
-    let expected = json!({"abort": [{"ordinal": 1, "generation": 7}], "rollback": []});
+    let expected = json!({"abort": [{"ordinal": 1, "specGeneration": 7}], "rollback": []});
     assert_eq!(edit.patch, expected);
     insta::assert_snapshot!(edit.in_words(&Wish::Abort), @r"
     This aborts PVC swaps of pods of StatefulSet db and does nothing else, by
@@ -323,9 +323,9 @@ fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
     let mut waiting = swapping_at("Failed");
     let spec = &mut waiting.around.autoscalers[0].spec;
     spec.rollback =
-        typed(json!([{"ordinal": 0, "generation": 3}, {"ordinal": 1, "generation": 1}]));
-    let expected = json!({"abort": [{"ordinal": 1, "generation": 7}],
-                          "rollback": [{"ordinal": 0, "generation": 3}]});
+        typed(json!([{"ordinal": 0, "claimRevision": 3}, {"ordinal": 1, "claimRevision": 1}]));
+    let expected = json!({"abort": [{"ordinal": 1, "specGeneration": 7}],
+                          "rollback": [{"ordinal": 0, "claimRevision": 3}]});
     assert_eq!(self::edit(&waiting, "data-db-1", &Wish::Abort).patch, expected);
     for (seen, whom, says) in [
         (swapping_at("FinalCopy"), "data-db-0", "no PVC swap of pod db-0 is in progress"),
@@ -371,9 +371,9 @@ fn a_swap_that_was_given_up_is_no_end_while_something_is_asked_for_besides() {
     };
     let failed = News::Stopped("it failed".to_owned());
     assert_eq!(told("Failed", "SwapFailed", json!({})), failed);
-    let back = json!({"rollback": [{"ordinal": 1, "generation": 1}]});
+    let back = json!({"rollback": [{"ordinal": 1, "claimRevision": 1}]});
     assert!(matches!(told("Failed", "SwapFailed", back), News::Line(_)));
-    let abort = json!({"abort": [{"ordinal": 1, "generation": 7}]});
+    let abort = json!({"abort": [{"ordinal": 1, "specGeneration": 7}]});
     assert!(matches!(told("Failed", "SwapFailed", abort.clone()), News::Line(_)));
     let done = News::Done("claims      1/2 as before".to_owned());
     assert_eq!(told("Waiting", "SwapAborted", abort), done);

@@ -122,7 +122,8 @@ fn says(plan: &Plan) -> String {
         let reason = plan.reason.as_ref().map(|reason| format!("{reason}: ")).unwrap_or_default();
         reason + message
     });
-    let parts = [("Now:", &plan.progress), ("Next:", &plan.next), ("Blocked by:", &waits)];
+    let parts =
+        [("Now:", &plan.progress), ("Next:", &plan.planned_action), ("Blocked by:", &waits)];
     let mut text = String::new();
     for (what, said) in parts.into_iter().filter_map(|(what, said)| Some((what, said.as_ref()?))) {
         let _ = write!(text, "{what}\n{}", wrapped(said, "  ", WIDTH));
@@ -163,7 +164,7 @@ fn details(pod: &PodPlan) -> String {
             old.until(pod.retention).map(|until| format!("is retained at least until {until}"));
         let until = until
             .unwrap_or_else(|| "is retained until the pod is ready, and after that".to_owned());
-        said.push(format!("claim {} {until}", old.claim));
+        said.push(format!("claim {} {until}", old.name));
     }
     if said.is_empty() {
         return String::new();
@@ -196,7 +197,7 @@ pub fn claims_of(
         let status = one.status.clone().unwrap_or_default();
         let counted = status.ready_claims();
         let decided = decision(one);
-        let says = status.message.or(status.progress).or(status.next).or(decided);
+        let says = status.message.or(status.progress).or(status.planned_action).or(decided);
         let template = &one.spec.volume_claim_template.spec;
         let policy = one.spec.autoscale.as_ref().map(ToString::to_string);
         [

@@ -43,20 +43,21 @@ pub fn autoscaler(spec: Value, status: Value) -> PvcAutoscaler {
 
 /// Three claims of 8 GiB of class hdd, the last of which was swapped and the one before is.
 pub fn swapping() -> PvcAutoscaler {
-    let swap = json!({"phase": "FinalCopy", "claim": "data-db-1-ba51f", "generation": 3,
+    let swap = json!({"phase": "FinalCopy", "claim": "data-db-1-ba51f", "specGeneration": 3,
                       "summary": "8Gi → 2Gi, class hdd → ssd",
                       "progress": "62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left"});
-    let old = json!({"claim": "data-db-2", "uid": "u", "usedTime": "2026-11-24T10:00:00Z"});
+    let old =
+        json!({"name": "data-db-2", "uid": "u", "replacementReadyTime": "2026-11-24T10:00:00Z"});
     let status = json!({
         "phase": "Swapping", "claimCount": 3, "readyClaimCount": 1,
         "progress": "pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left",
-        "next": "pod db-0 is stopped, its claim data-db-0 is copied to a new one (8Gi → 2Gi, class hdd → \
+        "plannedAction": "pod db-0 is stopped, its claim data-db-0 is copied to a new one (8Gi → 2Gi, class hdd → \
                  ssd) and kept for 7d",
         "ordinals": [
-            {"ordinal": 0, "activeClaim": "data-db-0", "generation": 0,
+            {"ordinal": 0, "activeClaim": "data-db-0", "claimRevision": 0,
              "lastDecision": "41 % of its bytes are used; it grows at 80 %"},
-            {"ordinal": 1, "activeClaim": "data-db-1", "generation": 0, "swap": swap},
-            {"ordinal": 2, "activeClaim": "data-db-2-1c0ff", "generation": 1, "retainedClaims": [old]},
+            {"ordinal": 1, "activeClaim": "data-db-1", "claimRevision": 0, "swap": swap},
+            {"ordinal": 2, "activeClaim": "data-db-2-1c0ff", "claimRevision": 1, "retainedClaims": [old]},
         ],
     });
     autoscaler(json!({}), status)
@@ -223,10 +224,10 @@ fn the_volume_of_a_claim_is_the_one_with_its_id() {
 
 #[test]
 fn a_swap_that_waits_says_why_beside_how_far_it_is() {
-    let swap = json!({"phase": "FinalCopy", "claim": "new", "generation": 3, "summary": "8Gi → 2Gi",
+    let swap = json!({"phase": "FinalCopy", "claim": "new", "specGeneration": 3, "summary": "8Gi → 2Gi",
                       "progress": "62 %", "message": "its node does not respond"});
     let status = json!({"phase": "Swapping", "claimCount": 1, "readyClaimCount": 0, "ordinals": [
-        {"ordinal": 0, "activeClaim": "data-db-0", "generation": 0, "swap": swap}]});
+        {"ordinal": 0, "activeClaim": "data-db-0", "claimRevision": 0, "swap": swap}]});
     let text = said(&around(autoscaler(json!({}), status)), true);
     assert!(text.contains("8Gi → 2Gi; 62 %; its node does not respond"), "{text}");
 }

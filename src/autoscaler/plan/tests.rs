@@ -208,7 +208,7 @@ fn a_copy_that_a_version_before_fences_has_begun_goes_on() {
     let swap = planned.ordinals[0].swap.as_ref().unwrap();
     assert_ne!(swap.phase, SwapPhase::RollingBack, "{swap:?}");
     let end = settle(&world);
-    assert!(end.has_ended_well() && end.status.ordinals[0].generation == 1, "{end:#?}");
+    assert!(end.has_ended_well() && end.status.ordinals[0].claim_revision == 1, "{end:#?}");
 }
 
 /// A swap has ended, its old claim is over, and an operator has decided that it goes, and is held up there.
@@ -284,7 +284,7 @@ fn a_new_claim_whose_label_was_taken_off_gets_it_again() {
         let copy = copy(&world).expect("a new claim");
         world.change(&copy, |claim| claim.has_labels = false);
         let end = settle(&world);
-        assert!(end.has_ended_well() && end.status.ordinals[0].generation == 1, "{end:#?}");
+        assert!(end.has_ended_well() && end.status.ordinals[0].claim_revision == 1, "{end:#?}");
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) fn peak(
     let (percent, _) = fullest(usage);
     let percent = i32::try_from(percent).ok().filter(|percent| *percent < shrink.below_percent)?;
     let is_over = |known: &&PeakUsage| {
-        after(known.since_time.0, shrink.window) <= now
+        after(known.since_time.0, shrink.stabilization_window) <= now
             && known.percent > percent
             && target(policy, shrink, claim).is_none()
     };
@@ -49,7 +49,7 @@ pub(super) fn decide(
         return Decision::stay(format!("{says}, and shrinks below {below} %"));
     };
     let most = format!("{says}; it was {} % at most since {}", peak.percent, peak.since_time.0);
-    let due = after(peak.since_time.0, shrink.window);
+    let due = after(peak.since_time.0, shrink.stabilization_window);
     if due > now {
         return Decision::stay(format!(
             "{most}, and shrinks if that stays below {below} % until {due}"
@@ -95,7 +95,7 @@ fn share(of: Bytes, part: u64, whole: u64) -> Bytes {
 }
 
 fn resting(shrink: &Shrink, claim: &Sized<'_>, now: Timestamp) -> Option<Timestamp> {
-    let until = after(last_time(claim.grown?)?, shrink.cool_down);
+    let until = after(last_time(claim.grown?)?, shrink.cooldown);
     Some(until).filter(|until| *until > now)
 }
 
@@ -132,8 +132,8 @@ pub(super) fn looks(
     grown: Option<&AutoscaledSize>,
     now: Timestamp,
 ) -> impl Iterator<Item = Timestamp> {
-    let window = peak.map(|peak| after(peak.since_time.0, shrink.window));
-    let rest = grown.and_then(last_time).map(|at| after(at, shrink.cool_down));
+    let window = peak.map(|peak| after(peak.since_time.0, shrink.stabilization_window));
+    let rest = grown.and_then(last_time).map(|at| after(at, shrink.cooldown));
     let opens = peak.and_then(|_| hours::next_opening(shrink, now));
     window.into_iter().chain(rest).chain(opens)
 }

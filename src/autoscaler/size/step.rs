@@ -100,7 +100,6 @@ mod tests {
         for (by, from, to) in [
             (json!({}), "40Gi", "50Gi"),
             (json!({}), "2Gi", "3Gi"),
-            (json!({"growBy": 50}), "40Gi", "60Gi"),
             (json!({"growBy": "50%"}), "40Gi", "60Gi"),
             (json!({"growBy": "3Gi"}), "40Gi", "43Gi"),
             (json!({"growBy": "3Gi"}), "2Gi", "5Gi"),

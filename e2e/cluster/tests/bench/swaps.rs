@@ -155,7 +155,7 @@ async fn swap(world: &World, (class, size): (&str, &str), how: How, busy: bool) 
     world.until_alone(1).await;
     let writes = of_swap(&before, written(&world.client).await);
     let pause = i32::try_from(last.downtime_seconds.expect("a pod")).expect("less than years");
-    Cost { pause: f64::from(pause), rounds: last.rounds, writes }
+    Cost { pause: f64::from(pause), rounds: last.pre_copy_passes, writes }
 }
 
 /// What was written since then of what swaps touch.

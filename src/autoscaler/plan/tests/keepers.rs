@@ -62,7 +62,12 @@ fn base(keeper: usize) -> Seen {
     }
     let generation = seen.generation();
     let status = seen.autoscaler.status.as_mut().expect("there is one");
-    let swap = Swap { phase: SwapPhase::Pending, claim: copy, generation, ..Swap::default() };
+    let swap = Swap {
+        phase: SwapPhase::Pending,
+        claim: copy,
+        spec_generation: generation,
+        ..Swap::default()
+    };
     status.ordinals[keeper].swap = Some(swap);
     seen
 }

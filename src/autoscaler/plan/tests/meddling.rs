@@ -169,12 +169,12 @@ fn a_pod_does_not_start_on_a_claim_that_a_user_has_let_be_filled_too_early() {
         assert!(world.after(Move::StartPod).is_none(), "a pod has started, in {world:#?}");
         let end = settle(&world);
         let entry = &end.status.ordinals[0];
-        assert!(end.has_ended_well() && entry.generation == 0, "{end:#?}");
+        assert!(end.has_ended_well() && entry.claim_revision == 0, "{end:#?}");
         assert_eq!(end.status.phase, AutoscalerPhase::Failed);
         let why = entry.swap.as_ref().and_then(|swap| swap.message.clone()).unwrap_or_default();
         assert!(why.contains("was proved unused, so it may lack"), "{why}");
         // A user may have put something into it.
-        let kept: Vec<_> = entry.retained_claims.iter().map(|old| old.claim.clone()).collect();
+        let kept: Vec<_> = entry.retained_claims.iter().map(|old| old.name.clone()).collect();
         assert_eq!((kept, end.claims.len()), (vec![copy], 2));
     }
 }
@@ -186,13 +186,13 @@ fn no_pod_goes_back_to_a_copy_that_no_pod_ever_had() {
     let mut swapped = settle(&world.after(Move::Edit).expect("there is another template"));
     // What it had before is kept no more.
     let old = swapped.status.ordinals[0].retained_claims.remove(0);
-    swapped.claims.remove(&old.claim);
+    swapped.claims.remove(&old.name);
     let active = swapped.status.ordinals[0].active_claim.clone();
     let failed = settle(&copied_too_early_from(swapped, NOTHING, Move::EditBack));
     let entry = &failed.status.ordinals[0];
-    assert!(matches!(entry.retained_claims.as_slice(), [one] if one.spare), "{failed:#?}");
+    assert!(matches!(entry.retained_claims.as_slice(), [one] if one.never_used), "{failed:#?}");
     let mut back = failed.clone();
-    let content = failed.claims[&entry.retained_claims[0].claim].content.expect("it was filled");
+    let content = failed.claims[&entry.retained_claims[0].name].content.expect("it was filled");
     (back.back, back.edited) = (Some((1, content)), back.edited + 1);
     let end = settle(&back);
     assert_eq!(end.status.reason.as_deref(), Some("RollbackPending"), "{end:#?}");
@@ -211,7 +211,7 @@ fn what_a_pod_writes_to_a_claim_that_was_filled_too_early_stays_its_own() {
         (NOTHING, None),
     ] {
         let mut next = world.clone();
-        let looked = until(next.clone(), &[], |world| world.status.ordinals[0].generation == 1);
+        let looked = until(next.clone(), &[], |world| world.status.ordinals[0].claim_revision == 1);
         if one == Some(Move::KillPod) {
             next = looked; // Nobody has seen a pod before that was gone.
         }
@@ -316,14 +316,14 @@ fn a_pod_that_can_never_start_with_a_claim_that_was_deleted_holds_no_way_back() 
 #[test]
 fn a_claim_that_was_filled_too_early_and_is_kept_gives_its_name_to_no_other_one() {
     let mut failed = settle(&copied_too_early(NOTHING));
-    let spare = failed.status.ordinals[0].retained_claims[0].claim.clone();
+    let spare = failed.status.ordinals[0].retained_claims[0].name.clone();
     // It was decided by how full the claim is, and is decided so again: no edit has another name come of it.
     failed.status.ordinals[0].swap.as_mut().expect("it has failed").automatic = true;
     let end = settle(&failed);
     let entry = &end.status.ordinals[0];
-    assert_eq!((entry.generation, end.status.phase), (1, AutoscalerPhase::InSync), "{end:#?}");
+    assert_eq!((entry.claim_revision, end.status.phase), (1, AutoscalerPhase::InSync), "{end:#?}");
     assert_ne!(entry.active_claim, spare);
-    assert!(entry.retained_claims.iter().any(|old| old.claim == spare), "{end:#?}");
+    assert!(entry.retained_claims.iter().any(|old| old.name == spare), "{end:#?}");
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn where_both_claims_are_lost_it_is_said_what_to_run() {
         is_in(world, SwapPhase::Soaking) && !world.status.ordinals[0].retained_claims.is_empty()
     });
     let entry = world.status.ordinals[0].clone();
-    let before = entry.before().expect("it is kept").claim.clone();
+    let before = entry.before().expect("it is kept").name.clone();
     world.claims.remove(&entry.active_claim);
     world.change(&before, |claim| claim.is_lost = true);
     let told = plan(&world.seen(0)).status;
@@ -378,10 +378,10 @@ fn what_a_pod_is_to_have_again_when_its_copy_has_just_ended_is_refused_with_word
     ] {
         let world = world.after(Move::RollBack).expect("there is one from before");
         let end = settle(&world);
-        assert_eq!(end.status.ordinals[0].generation, 2, "{end:#?}");
+        assert_eq!(end.status.ordinals[0].claim_revision, 2, "{end:#?}");
         let why = end.status.message.clone().unwrap_or_default();
         assert_eq!(end.status.reason.as_deref(), Some("RollbackPending"), "{why}");
-        assert!(why.contains("set generation 2"), "{why}");
+        assert!(why.contains("set claimRevision 2"), "{why}");
     }
 }
 
@@ -462,7 +462,7 @@ fn a_swap_that_is_given_up_leaves_no_pod_on_a_claim_of_another_client() {
     assert!(evicts(&planned.steps), "{planned:#?}");
     world.pod = None;
     let end = settle(&world);
-    assert!(end.claims[&copy].content == Some(200) && end.status.ordinals[0].generation == 1);
+    assert!(end.claims[&copy].content == Some(200) && end.status.ordinals[0].claim_revision == 1);
     assert_eq!(end.status.phase, AutoscalerPhase::Failed, "{end:#?}");
 }
 
@@ -483,7 +483,7 @@ fn where_both_claims_are_lost_no_pod_gets_one_of_another_client() {
     let soaks = |world: &World| is_in(world, SwapPhase::Soaking);
     let mut world = swapped_again_until(NOTHING, &[Move::StartPod], soaks);
     let active = world.status.ordinals[0].active_claim.clone();
-    let before = world.status.ordinals[0].before().expect("it is kept").claim.clone();
+    let before = world.status.ordinals[0].before().expect("it is kept").name.clone();
     world.change(&active, |claim| {
         (claim.uid, claim.content, claim.is_copy, claim.has_labels) =
             (250, Some(200), false, false);
@@ -515,7 +515,7 @@ fn what_a_version_before_has_rolled_back_came_not_too_late() {
     world = settle(&world.after(Move::Edit).expect("there is another template"));
     // As it is rolled back, and the template is edited since.
     let entry = &mut world.status.ordinals[0];
-    (entry.generation, entry.last_rollback_generation) = (3, None);
+    (entry.claim_revision, entry.last_rollback_revision) = (3, None);
     (world.back, world.edited) = (Some((1, 0)), world.edited + 1);
     for _ in 0..3 {
         let planned = plan(&world.seen(0));

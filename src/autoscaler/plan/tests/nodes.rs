@@ -111,7 +111,7 @@ impl World {
                     || one
                         .retained_claims
                         .iter()
-                        .any(|old| label(&old.claim) == *name && old.fence.is_some())
+                        .any(|old| label(&old.name) == *name && old.fence.is_some())
             })
         };
         let is_copied =

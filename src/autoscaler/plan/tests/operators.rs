@@ -1,6 +1,6 @@
 //! What operators do in the explored world.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::world::{Claim, Decided, FillingPhaseKey, RETENTION, Source, TEMPLATES, World};
 use crate::api::{Quantity, SwapPhase};
@@ -36,6 +36,7 @@ impl World {
             self.status = after;
             self.note_answer();
             self.count_tries(&before);
+            self.lists_each_claim_once();
         } else if let Some(step) = decided.steps.pop_front() {
             self.apply(n, step, &decided);
         }
@@ -43,6 +44,16 @@ impl World {
             self.operators[n] = Some(decided);
         }
         true
+    }
+
+    /// The API server takes no status with two retained claims of one uid.
+    fn lists_each_claim_once(&self) {
+        for entry in &self.status.ordinals {
+            let uids: BTreeSet<&str> =
+                entry.retained_claims.iter().map(|old| old.uid.as_str()).collect();
+            let is_once = uids.len() == entry.retained_claims.len();
+            assert!(is_once, "a retained claim is listed twice, in {self:#?}");
+        }
     }
 
     fn apply(&mut self, n: usize, step: Step, Decided { marks, froms, .. }: &Decided) {
@@ -154,7 +165,7 @@ impl World {
         // Of one that is given up the record is taken off again, before anything is taken from the claim.
         let swap = self.status.of(0).and_then(|entry| entry.swap.as_ref());
         let swap = swap.filter(|swap| swap.phase == SwapPhase::Rebinding);
-        let wanted = swap.and_then(|swap| swap.volume.clone());
+        let wanted = swap.and_then(|swap| swap.volume_name.clone());
         let copied = self.claims.get(&copy).filter(|one| !one.is_ending);
         let is_ready = copied.is_some_and(|one| Some(one.id().to_string()) == wanted);
         let runs = self.pod.as_ref().is_some_and(|pod| pod.claim == active && !pod.is_gated);
@@ -216,7 +227,7 @@ impl World {
         };
         let entry = self.status.of(0);
         let retained = entry.iter().flat_map(|entry| &entry.retained_claims);
-        let until = retained.filter(|old| old.claim == name && old.uid == uid);
+        let until = retained.filter(|old| old.name == name && old.uid == uid);
         let mut until = until.filter_map(|old| old.until(RETENTION.parse().unwrap()));
         let is_over = until.all(|until| until <= self.now());
         assert!(is_over, "a retained claim, {name}, is deleted before its time in {self:#?}");

@@ -59,7 +59,7 @@ fn begins_beside(swap: Option<Swap>, may_be_away: u16) -> bool {
 
 /// A swap for the template as it is edited; so many have failed for it.
 fn swap(phase: SwapPhase, failures: i32) -> Swap {
-    Swap { phase, failures, generation: 2, claim: "new".to_owned(), ..Swap::default() }
+    Swap { phase, failures, spec_generation: 2, claim: "new".to_owned(), ..Swap::default() }
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn nobody_else_is_stopped_from_a_failure_until_a_try_has_come_to_a_good_end() {
             let next_retry_time = hours.map(|hours| Time(now + SignedDuration::from_hours(hours)));
             let failed = Swap { next_retry_time, ..swap(Failed, 1) };
             assert!(!begins_beside(Some(failed.clone()), may_be_away), "tried again at {hours:?}");
-            let before = Swap { generation: 1, ..failed };
+            let before = Swap { spec_generation: 1, ..failed };
             assert!(begins_beside(Some(before), may_be_away), "it was for another template");
         }
     }

@@ -41,14 +41,14 @@ impl World {
 
     /// Whether a swap that has failed is rightly tried no more.
     pub(super) fn is_given_up(&self) -> bool {
-        let generation = swap_in(&self.status).map_or(0, |swap| swap.generation);
+        let generation = swap_in(&self.status).map_or(0, |swap| swap.spec_generation);
         !self.left.differs || self.tries.begun.get(&generation) == Some(&AT_MOST)
     }
 
     /// Count what the status tells since `before`.
     pub(super) fn count_tries(&mut self, before: &PvcAutoscalerStatus) {
         let Some(swap) = swap_in(&self.status).filter(|_| self.left.differs) else { return };
-        let (generation, phase) = (swap.generation, swap.phase);
+        let (generation, phase) = (swap.spec_generation, swap.phase);
         let is_under_way = |swap: &Swap| swap.phase != SwapPhase::Failed;
         match phase {
             SwapPhase::RollingBack | SwapPhase::Failed => self.tries.failed = Some(generation),

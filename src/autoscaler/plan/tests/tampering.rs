@@ -115,7 +115,7 @@ impl World {
 
     fn retained_claim(&self) -> Option<String> {
         let mut retained =
-            self.status.of(0)?.retained_claims.iter().rev().map(|old| old.claim.clone());
+            self.status.of(0)?.retained_claims.iter().rev().map(|old| old.name.clone());
         retained.find(|name| self.claims.contains_key(name))
     }
 

@@ -238,7 +238,7 @@ pub(super) struct World {
     pub keeper: Option<u8>,
     /// The two claims that change their volumes right now, so that neither has one.
     pub exchange: Option<(String, String)>,
-    /// The generation that somebody wants to be left, and what the pod had before that.
+    /// The claim revision that somebody wants to be left, and what the pod had before that.
     pub back: Option<(i64, Data)>,
     /// Whether that was done, or refused with words.
     pub is_answered: bool,
@@ -436,9 +436,9 @@ impl World {
         spec.pre_copy = self.left.is_hot;
         let paused = Rollout { partition: 0, paused: true, max_unavailable: 1 };
         spec.rollout = self.is_paused.then_some(paused);
-        let back = self.back.map(|(generation, _)| Rollback { ordinal: 0, generation });
+        let back = self.back.map(|(revision, _)| Rollback { ordinal: 0, claim_revision: revision });
         spec.rollback = back.into_iter().collect();
-        let abort = self.abort.map(|generation| Abort { ordinal: 0, generation });
+        let abort = self.abort.map(|generation| Abort { ordinal: 0, spec_generation: generation });
         spec.abort = abort.into_iter().collect();
         let template = &mut spec.volume_claim_template;
         template.metadata.name = "data".to_owned();
@@ -669,7 +669,7 @@ impl World {
     /// A person gives the swap up that goes on.
     fn abort(&mut self) -> bool {
         let swap = self.status.of(0).and_then(|entry| entry.swap.as_ref());
-        let swap = swap.filter(|swap| can_be_aborted(swap.phase)).map(|swap| swap.generation);
+        let swap = swap.filter(|swap| can_be_aborted(swap.phase)).map(|swap| swap.spec_generation);
         self.left.aborts -= 1;
         self.edited += 1;
         self.abort = swap;
@@ -706,10 +706,10 @@ impl World {
     /// Somebody wants the pod to have again what it had before; in the midst of its first swap that is nothing.
     fn ask_for_before(&mut self) -> bool {
         let asked = self.status.of(0).and_then(|entry| {
-            let before = entry.before().and_then(|before| self.claims.get(&before.claim)?.content);
-            let is_first = entry.generation == 0 && entry.swap.is_some();
-            let before = before.filter(|_| entry.generation > 0);
-            Some((entry.generation, before.or(is_first.then_some(Data::MAX))?))
+            let before = entry.before().and_then(|before| self.claims.get(&before.name)?.content);
+            let is_first = entry.claim_revision == 0 && entry.swap.is_some();
+            let before = before.filter(|_| entry.claim_revision > 0);
+            Some((entry.claim_revision, before.or(is_first.then_some(Data::MAX))?))
         });
         self.left.backs -= 1;
         self.edited += 1;
@@ -719,11 +719,11 @@ impl World {
 
     /// Note that the status says what became of what somebody wanted back.
     pub(super) fn note_answer(&mut self) {
-        let Some((generation, _)) = self.back else { return };
+        let Some((revision, _)) = self.back else { return };
         let Some(entry) = self.status.of(0) else { return };
-        let late = format!("from generation {generation}, but");
+        let late = format!("from claim revision {revision}, but");
         let is_told = self.status.message.as_ref().is_some_and(|why| why.contains(&late));
-        self.is_answered |= entry.last_rollback_generation == Some(generation) || is_told;
+        self.is_answered |= entry.last_rollback_revision == Some(revision) || is_told;
     }
 
     /// Whether this is what the pod had before, and somebody wants it to have that again.
@@ -757,9 +757,9 @@ impl World {
         let is_aborted = entry.aborted.is_some() && entry.swap.is_none();
         // What never was cannot be had again: that is said, and nothing else begins until it is taken back.
         let is_heard = self.is_answered
-            || self.back.is_none_or(|(generation, _)| entry.generation <= generation);
+            || self.back.is_none_or(|(revision, _)| entry.claim_revision <= revision);
         let is_back_lost = entry.before().is_none() && !self.tampering.is_empty();
-        let never = self.back.filter(|(generation, _)| *generation == entry.generation);
+        let never = self.back.filter(|(revision, _)| *revision == entry.claim_revision);
         let is_impossible = never.is_some_and(|(_, content)| content == Data::MAX || is_back_lost)
             && self.status.reason.as_deref() == Some("RollbackPending");
         if self.waits_for_user(runs) {

@@ -55,7 +55,7 @@ fn a_claim_shrinks_to_what_was_used_and_its_headroom() {
         // 22 % of 100 GiB may be used, and half of that besides.
         (json!({}), "100Gi", 10, Some("33Gi")),
         (json!({}), "100Gi", 0, Some("18Gi")),
-        (json!({"headroom": 100}), "100Gi", 10, Some("44Gi")),
+        (json!({"headroom": "100%"}), "100Gi", 10, Some("44Gi")),
         (json!({"headroom": "10Gi"}), "100Gi", 10, Some("32Gi")),
         // Never so small that it would grow again.
         (json!({"headroom": "1%"}), "100Gi", 10, Some("28160Mi")),
