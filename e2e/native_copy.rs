@@ -82,7 +82,7 @@ impl Bench {
         let sender = Sender::start(pliant, &self.source.0);
         let keys = sender.keys.path().join("target");
         let (from, keys) = (&sender.address, keys.display());
-        self.median(&format!("{pliant} copy --round --from {from} --keys {keys} $2"))
+        self.median(&format!("{pliant} copy --pre-copy --from {from} --cert-dir {keys} $2"))
     }
 
     /// Seconds that a way takes into an empty target: the median.
@@ -120,7 +120,7 @@ impl Sender {
             }
         }
         let mut child = Command::new(pliant)
-            .args(["send", "--listen=127.0.0.1:0", "--keys"])
+            .args(["send", "--listen=127.0.0.1:0", "--cert-dir"])
             .args([&keys.path().join("source"), source])
             .stderr(Stdio::piped())
             .spawn()
@@ -166,7 +166,7 @@ fn copies_beside_cp_and_rsync() {
         Err(reason) => return println!("copies: not measured: {reason}"),
     };
     let pliant = env!("CARGO_BIN_EXE_pliant");
-    let (round, last) = (format!("{pliant} copy --round $1 $2"), format!("{pliant} copy $1 $2"));
+    let (round, last) = (format!("{pliant} copy --pre-copy $1 $2"), format!("{pliant} copy $1 $2"));
     let cp = "cp -a $1/. $2/; sync --file-system $2";
     let rsync = "rsync -aHAXS --numeric-ids --exclude=/lost+found $1/ $2/; sync --file-system $2";
     let twice = format!("{rsync}; rsync -aHAXS --checksum --numeric-ids $1/ $2/");

@@ -40,7 +40,8 @@ mod workload;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
-use schemars::Schema;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 use serde_json::{Value, json};
 
 pub use archive::{ArchivePopulator, ArchivePopulatorSpec, ConfigMapRef};
@@ -91,15 +92,44 @@ pub const DEFINITION_VERSION: &str = "pliant.io/version";
 /// Returns the definitions of all kinds of ours, as they are installed. [`VolumePopulator`] is
 /// Kubernetes' own, and a cluster may have it already.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
-    let all = [
-        ArchivePopulator::crd(),
-        NodeStorage::crd(),
-        PvcAutoscaler::crd(),
-        PvcSourcePopulator::crd(),
-        StoragePool::crd(),
-        VolumeRequest::crd(),
-    ];
-    all.iter().map(as_the_server_keeps_it).collect()
+    vec![
+        definition::<ArchivePopulator>(),
+        definition::<NodeStorage>(),
+        definition::<PvcAutoscaler>(),
+        definition::<PvcSourcePopulator>(),
+        definition::<StoragePool>(),
+        definition::<VolumeRequest>(),
+    ]
+}
+
+fn definition<K: CustomResourceExt + JsonSchema>() -> CustomResourceDefinition {
+    let mut definition = json!(K::crd());
+    let settings = SchemaSettings::openapi3().with(|settings| settings.inline_subschemas = true);
+    let declared = settings.into_generator().into_root_schema_for::<K>();
+    let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    describe_by_field(schema, declared.as_value());
+    as_the_server_keeps_it(definition)
+}
+
+/// Describes each field by its own text, `declared`: for an optional enum kube puts that of the enum in its place.
+fn describe_by_field(schema: &mut Value, declared: &Value) {
+    if declared["anyOf"].is_array() && declared["description"].is_string() {
+        schema["description"] = declared["description"].clone();
+    }
+    for (name, field) in declared["properties"].as_object().into_iter().flatten() {
+        if let Some(there) = schema["properties"].get_mut(name) {
+            describe_by_field(there, field);
+        }
+    }
+    for held in ["items", "additionalProperties"] {
+        if let (Some(there), Some(held)) = (schema.get_mut(held), declared.get(held)) {
+            describe_by_field(there, held);
+        }
+    }
+    // Kube makes one object of the choices.
+    for choice in ["anyOf", "oneOf"].iter().filter_map(|word| declared[word].as_array()).flatten() {
+        describe_by_field(schema, choice);
+    }
 }
 
 /// Write a definition as the API server keeps it and as `kubectl explain` reads well.
@@ -107,8 +137,7 @@ pub fn definitions() -> Vec<CustomResourceDefinition> {
 /// It leaves out `nullable: false`, as the server does: else whoever applies a definition after another is in
 /// conflict with that one, helm for example after kubectl. And the lines of the code are no lines of a
 /// sentence: `explain` breaks them itself, and only an empty one is kept.
-fn as_the_server_keeps_it(definition: &CustomResourceDefinition) -> CustomResourceDefinition {
-    let mut definition = json!(definition);
+fn as_the_server_keeps_it(mut definition: Value) -> CustomResourceDefinition {
     tidy(&mut definition);
     bound_conditions(&mut definition);
     definition["metadata"]["annotations"] = json!({DEFINITION_VERSION: env!("CARGO_PKG_VERSION")});

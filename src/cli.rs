@@ -23,7 +23,7 @@ mod pages;
 mod people;
 mod tell;
 
-pub use carry::{CarryFlags, CompareFlag, CopyRole, SendRole, SocketsFlag, UnpackRole};
+pub use carry::{CarryFlags, CopyRole, SendRole, SocketsFlag, UnpackRole, VerificationFlag};
 pub use cluster::ClusterFlags;
 pub use help::examples;
 pub use operator::{OperatorRole, ProxyFlags, WebhookFlags};

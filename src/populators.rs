@@ -1,9 +1,9 @@
 //! Populates claims from the objects in their `dataSourceRef`, as in KEP-1495.
 //!
 //! [`validator`] reports a claim that no populator handles, [`registry`] registers the kinds of Pliant, and
-//! [`Populator`] populates the claims of one kind: a temporary claim without the data source gets a volume, a
-//! pod populates that, and the volume is rebound to the first claim; a volume of this driver is marked
-//! incomplete until then. [`Source`] has what differs between kinds.
+//! [`Populator`] populates the claims of one kind: a prime claim (PVC′), which is temporary and has no data source,
+//! gets a volume, a pod populates that, and the volume is rebound to the first claim; a volume of this driver is
+//! marked incomplete until then. [`Source`] has what differs between kinds.
 //!
 //! One replica does everything, the [leader](crate::cluster::Candidate), and two do no harm: each decision is
 //! made from live reads, each effect carries the version that it was decided from, and an effect that another
@@ -12,6 +12,7 @@
 mod ahead;
 mod apply;
 mod archive;
+mod conditions;
 mod consumers;
 mod fence;
 mod fit;
@@ -31,6 +32,7 @@ mod reason;
 pub mod registry;
 mod seen;
 mod sender;
+mod settle;
 mod source;
 mod steps;
 pub mod validator;
@@ -55,19 +57,19 @@ const WRITER: &str = "pliant-operator";
 // On a claim and its source while it is populated.
 use crate::cluster::HELD_BY_POPULATOR as FINALIZER;
 
-/// Label of populator pods and temporary claims: the uid of the claim that is populated.
+/// Label of populator pods and prime claims: the uid of the claim that is populated.
 const LABEL: &str = "pliant.io/populator";
 
 /// Annotation of a claim: its population progress, for users.
 const SHOWN: &str = "pliant.io/population-progress";
 
-/// Annotation of the volume of a temporary claim: the uid of the claim that it is for.
+/// Annotation of the volume of a prime claim: the uid of the claim that it is for.
 pub(crate) const POPULATES: &str = "pliant.io/populates";
 
 /// Annotation of the same volume: its previous reclaim policy.
 const POLICY: &str = "pliant.io/reclaim-policy";
 
-/// Annotation of a temporary claim whose volume was rebound: its controller was notified.
+/// Annotation of a prime claim whose volume was rebound: its controller was notified.
 const NUDGED: &str = "pliant.io/volume-rebound-to";
 
 /// Annotation of a claim: the node that the scheduler, or another program, has chosen for its

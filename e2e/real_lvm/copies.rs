@@ -79,7 +79,7 @@ fn carried(source: &Mounted, target: &Mounted, check: &[&str]) {
     set_attribute(&source.dir.join("holes"), "system.posix_acl_access", &acl(5));
     set_attribute(&source.dir, "system.posix_acl_default", &acl(6));
     fs::hard_link(source.dir.join("holes"), source.dir.join("again")).expect("a name");
-    let (code, end) = copy(&source.dir, &target.dir, &["--round"]);
+    let (code, end) = copy(&source.dir, &target.dir, &["--pre-copy"]);
     assert_eq!((code, &end["digest"]), (Some(0), &Value::Null), "{end}");
     maker.stir(&source.dir);
     let (code, end) = copy(&source.dir, &target.dir, &[]);

@@ -14,14 +14,19 @@ use crate::api::dns_name::DNS_NAME;
     version = "v1alpha1",
     kind = "ArchivePopulator",
     plural = "archivepopulators",
-    shortname = "archive",
+    shortname = "archivepop",
     category = "pliant",
     namespaced,
     doc = "An archive that populates new claims. A claim with a file system names this object in its `dataSourceRef`. It is bound as soon as the archive is unpacked and its checksum was correct.",
     status = "PopulatorStatus",
     derive = "PartialEq",
     derive = "Default",
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.claims[0].phase"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(name = "Claims", type_ = "integer", json_path = ".status.claimCount"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "URL", type_ = "string", json_path = ".spec.url", priority = "1"),
     printcolumn(
@@ -31,21 +36,9 @@ use crate::api::dns_name::DNS_NAME;
         priority = "1"
     ),
     printcolumn(
-        name = "Claim",
+        name = "Message",
         type_ = "string",
-        json_path = ".status.claims[0].claim",
-        priority = "1"
-    ),
-    printcolumn(
-        name = "Progress",
-        type_ = "string",
-        json_path = ".status.claims[0].progress",
-        priority = "1"
-    ),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.claims[0].reason",
+        json_path = r#".status.conditions[?(@.type=="Ready")].message"#,
         priority = "1"
     )
 )]

@@ -1,10 +1,10 @@
 //! The progress of the population of claims: the status that all kinds of populators share.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::{FenceStatus, Quantity};
+use crate::api::FenceStatus;
 
 /// The most claims that are listed: with more of them the oldest that are populated are left out.
 const MOST_CLAIMS: usize = 256;
@@ -15,6 +15,22 @@ const LONGEST_SENTENCE: usize = 1024;
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PopulatorStatus {
+    /// Generation of the spec that this status describes. Default: 0, before the operator has seen the object.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub observed_generation: i64,
+    /// Number of claims in `claims`. Default: 0.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub claim_count: i32,
+    /// Conditions `Ready` (true unless a claim in `claims` is in progress or has failed) and `Stalled` (true if one has
+    /// failed and is not retried until the spec changes).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 16),
+        extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
+    )]
+    pub conditions: Vec<Condition>,
     /// Claims that are populated from it, the latest first; at most 256.
     #[serde(default)]
     #[schemars(
@@ -53,7 +69,7 @@ impl PopulatorStatus {
 pub struct Filling {
     /// Name of the claim, which is in the namespace of the populator.
     #[schemars(length(max = 253))]
-    pub claim: String,
+    pub name: String,
     /// Uid of the claim. Another claim of the same name has its own entry.
     #[schemars(length(max = 63))]
     pub uid: String,
@@ -61,7 +77,8 @@ pub struct Filling {
     /// pre-copy is complete), `Binding` (the claim gets the volume), `Succeeded` or `Failed`. Default: `Waiting`.
     #[serde(default)]
     pub phase: FillingPhase,
-    /// Reason in CamelCase why it waits or has failed, for programs; docs/src/reference/events.md lists them.
+    /// Reason in CamelCase why it waits or has failed, for programs. "Events and condition reasons" in the documentation
+    /// lists them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub reason: Option<String>,
@@ -75,33 +92,39 @@ pub struct Filling {
     pub progress: Option<String>,
     /// Share of the copy that is complete, in percent, 0 to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100))]
     pub percent: Option<i32>,
     /// Number of bytes that are written.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<Quantity>,
+    #[schemars(range(min = 0))]
+    pub written_bytes: Option<i64>,
     /// Number of bytes to write in total. Absent until it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub total_bytes: Option<Quantity>,
-    /// Number of bytes that are written per second.
+    #[schemars(range(min = 0))]
+    pub total_bytes: Option<i64>,
+    /// Number of bytes that are written per second. Absent until it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<Quantity>,
-    /// Estimated number of seconds until the copy is complete.
+    #[schemars(range(min = 0))]
+    pub bytes_per_second: Option<i64>,
+    /// Estimated number of seconds until the copy is complete. Absent until it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub seconds_left: Option<i64>,
+    #[schemars(range(min = 0))]
+    pub remaining_seconds: Option<i64>,
     /// Number of attempts that have failed. Default: 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: i32,
     /// Time of the next attempt. Absent if none is planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_time: Option<Time>,
-    /// Uid of the temporary claim through which the volume is created. Another claim of its name is not used.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Uid of the prime claim (PVC′), the temporary claim through which the volume is created. Another claim of its
+    /// name is not used.
+    #[serde(rename = "primeClaimUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
-    pub second_claim: Option<String>,
+    pub prime_claim_uid: Option<String>,
     /// Uid of the populator pod that runs, or that ran last.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "podUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
-    pub pod: Option<String>,
+    pub pod_uid: Option<String>,
     /// Checksum of the written content, as the populator pod reported it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
@@ -117,8 +140,8 @@ pub struct Filling {
     pub fence: Option<FenceStatus>,
     /// Generation of the populator in the last attempt. A newer generation retries a claim that has failed. Default: 0.
     #[serde(default)]
-    pub generation: i64,
-    /// Time when the temporary claim was created.
+    pub observed_generation: i64,
+    /// Time when the prime claim was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
     /// Time when the populator pod last reported progress.
@@ -139,18 +162,23 @@ pub(super) fn is_zero(count: &i32) -> bool {
 #[serde(rename_all = "camelCase")]
 pub struct PreCopy {
     /// Number of pre-copy passes that are complete.
-    pub rounds: i32,
+    #[schemars(range(min = 0))]
+    pub passes: i32,
     /// Number of bytes that the last pass wrote.
-    pub bytes: Quantity,
+    #[schemars(range(min = 0))]
+    pub written_bytes: i64,
     /// Number of files that changed while the last pass read them. Default: 0.
     #[serde(default)]
+    #[schemars(range(min = 0))]
     pub changed_files: i64,
     /// Duration of the last pass in seconds. Default: 0.
     #[serde(default)]
-    pub seconds: i64,
+    #[schemars(range(min = 0))]
+    pub duration_seconds: i64,
     /// Uid of the populator pod of the last pass.
+    #[serde(rename = "podUID")]
     #[schemars(length(max = 63))]
-    pub pod: String,
+    pub pod_uid: String,
 }
 
 /// Phase of the population of a claim.
@@ -159,7 +187,7 @@ pub enum FillingPhase {
     /// Nothing is created yet; the reason has the cause.
     #[default]
     Waiting,
-    /// A temporary claim without the data source gets its volume.
+    /// The prime claim, without the data source, gets its volume.
     Provisioning,
     /// A pod populates the volume.
     Populating,

@@ -24,7 +24,12 @@ use crate::api::dns_name::{DNS_LABEL, DNS_NAME};
     status = "PopulatorStatus",
     derive = "PartialEq",
     derive = "Default",
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.claims[0].phase"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Ready")].status"#
+    ),
+    printcolumn(name = "Claims", type_ = "integer", json_path = ".status.claimCount"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
         name = "Source",
@@ -33,21 +38,9 @@ use crate::api::dns_name::{DNS_LABEL, DNS_NAME};
         priority = "1"
     ),
     printcolumn(
-        name = "Claim",
+        name = "Message",
         type_ = "string",
-        json_path = ".status.claims[0].claim",
-        priority = "1"
-    ),
-    printcolumn(
-        name = "Progress",
-        type_ = "string",
-        json_path = ".status.claims[0].progress",
-        priority = "1"
-    ),
-    printcolumn(
-        name = "Reason",
-        type_ = "string",
-        json_path = ".status.claims[0].reason",
+        json_path = r#".status.conditions[?(@.type=="Ready")].message"#,
         priority = "1"
     )
 )]
@@ -113,7 +106,7 @@ fn waits() -> bool {
 pub struct PopulatorPod {
     /// Taints that the pods tolerate, in addition to all with effect `NoSchedule`; at most 32.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "atomic"))]
     pub tolerations: Vec<Toleration>,
     /// Name of the PriorityClass of the pods. Default: that of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,3 +1,6 @@
+use std::collections::BTreeSet;
+use std::fs;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -711,6 +714,99 @@ fn every_text_that_a_tenant_writes_has_a_form() {
             });
             let has_form = !field["pattern"].is_null() || !field["enum"].is_null() || is_ruled;
             assert!(has_form || is_free(path), "{path} may be anything: {field}");
+        }
+    }
+}
+
+/// All texts of a place of a definition.
+fn descriptions(value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            found.extend(fields.get("description").and_then(Value::as_str).map(str::to_owned));
+            fields.values().for_each(|field| descriptions(field, found));
+        }
+        Value::Array(items) => items.iter().for_each(|item| descriptions(item, found)),
+        _ => {}
+    }
+}
+
+fn all_descriptions() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    descriptions(&json!(definitions()), &mut found);
+    found
+}
+
+/// The documented fields of the types with a schema, and their texts.
+fn field_docs(source: &str) -> Vec<(&str, String)> {
+    let (mut docs, mut doc) = (Vec::new(), Vec::new());
+    let (mut has_schema, mut is_inside) = (false, false);
+    for line in source.lines() {
+        let text = line.trim_start();
+        if let Some(words) = text.strip_prefix("///") {
+            doc.push(words.trim());
+            continue;
+        }
+        if text == "#[serde(flatten)]" {
+            doc.clear(); // The fields that it has are in its place.
+        }
+        if text.starts_with("#[derive(") {
+            has_schema = text.contains("JsonSchema") || text.contains("KubeSchema");
+        }
+        is_inside = (is_inside || has_schema && line.starts_with("pub struct")) && line != "}";
+        if let (true, Some((name, _))) = (is_inside && !doc.is_empty(), text.split_once(':'))
+            && let Some(name) = name.strip_prefix("pub ")
+        {
+            docs.push((name, in_paragraphs(&doc.join("\n"))));
+        }
+        let ends_item = ["pub ", "fn ", "const ", "impl ", "}"];
+        if ends_item.iter().any(|word| text.starts_with(word)) {
+            doc.clear();
+        }
+    }
+    docs
+}
+
+/// For an optional enum, kube would have the text of the enum in its place.
+#[test]
+fn every_field_is_described_by_its_own_text() {
+    let described = all_descriptions();
+    let (mut count, mut missing) = (0, Vec::new());
+    for dir in ["src/api", "src/api/node_storage"] {
+        for file in fs::read_dir(dir).unwrap().map(|file| file.unwrap().path()) {
+            // Kubernetes' own kind is not among the definitions.
+            if !file.is_file() || file.ends_with("volume_populator.rs") {
+                continue;
+            }
+            for (name, doc) in field_docs(&fs::read_to_string(&file).unwrap()) {
+                count += 1;
+                if !described.contains(&doc) {
+                    missing.push(format!("{}: {name}: {doc}", file.display()));
+                }
+            }
+        }
+    }
+    assert_eq!(missing, Vec::<String>::new());
+    assert!(count > 150, "only {count} fields are documented");
+}
+
+/// Who reads `kubectl explain` has no repository.
+#[test]
+fn no_description_refers_to_a_file_of_the_repository() {
+    for text in all_descriptions() {
+        let refers = ["docs/src", "src/", ".md", ".rs"].iter().any(|path| text.contains(path));
+        assert!(!refers, "{text}");
+    }
+}
+
+/// Without it server-side apply replaces a list, and to declare it later changes who owns what.
+#[test]
+fn the_lists_of_populators_declare_how_they_are_merged() {
+    for kind in ["PvcSourcePopulator", "ArchivePopulator"] {
+        let mut found = Vec::new();
+        places(&schema(kind), kind, &mut found);
+        let lists = found.iter().filter(|(_, field)| field["type"] == "array");
+        for (path, list) in lists {
+            assert!(list["x-kubernetes-list-type"].is_string(), "{path}: {list}");
         }
     }
 }

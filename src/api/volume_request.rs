@@ -406,7 +406,7 @@ impl Phase {
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
-    /// Reason in CamelCase, for programs: a row of the table in docs/src/reference/errors.md.
+    /// Reason in CamelCase, for programs. "Errors" in the documentation lists them.
     #[schemars(length(max = 64))]
     pub reason: String,
     /// Message for people: what failed, where, how much is missing, and the commands to run.

@@ -4,8 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{
-    AutoscalerPhase, Filling, FillingPhase, LastSwap, PreCopy, PvcSourcePopulator, Quantity,
-    SwapPhase,
+    AutoscalerPhase, Filling, FillingPhase, LastSwap, PreCopy, PvcSourcePopulator, SwapPhase,
 };
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::drift::Drift;
@@ -150,7 +149,7 @@ impl Turn<'_> {
         swap.pre_copy_skipped_reason = cold.map(|why| bounded(&why));
         let copied = match (&swap.pre_copy_skipped_reason, ahead) {
             (Some(why), _) => format!("; nothing was copied while it ran: {why}"),
-            (None, Some(ahead)) => format!("; {} while it ran", in_rounds(ahead.rounds)),
+            (None, Some(ahead)) => format!("; {} while it ran", in_rounds(ahead.passes)),
             (None, None) => String::new(),
         };
         let change = &swap.summary;
@@ -176,8 +175,8 @@ impl Turn<'_> {
         let last = LastSwap {
             claim: new.to_owned(),
             downtime_seconds: pause(stopped, ready),
-            copied_bytes: filling.bytes.map(|Quantity(bytes)| bytes.get().cast_signed()),
-            pre_copy_passes: filling.pre_copy.map_or(0, |ahead| ahead.rounds),
+            copied_bytes: filling.written_bytes,
+            pre_copy_passes: filling.pre_copy.map_or(0, |ahead| ahead.passes),
             completion_time: Some(Time(self.seen.now)),
         };
         self.steps.extend(last.downtime_seconds.map(|away| Step::Count { away }));

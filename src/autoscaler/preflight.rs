@@ -168,7 +168,7 @@ impl Turn<'_> {
             };
             let message = format!(
                 "ResourceQuota {name} leaves {} of {key}, but a swap of claim {} needs {}: the new claim, and \
-                 as much for the temporary claim that populates it; raise it with `kubectl edit resourcequota \
+                 as much for the prime claim that populates it; raise it with `kubectl edit resourcequota \
                  {name}`, or delete claims that are not needed",
                 in_words(&key, left),
                 self.entry.active_claim,

@@ -469,7 +469,7 @@ impl Seen {
     pub fn has_failed(&self, claim: &str) -> bool {
         let generation = self.sources.get(claim).and_then(|source| source.metadata.generation);
         self.filling(claim).is_some_and(|told| {
-            told.phase == FillingPhase::Failed && Some(told.generation) == generation
+            told.phase == FillingPhase::Failed && Some(told.observed_generation) == generation
         })
     }
 

@@ -28,28 +28,28 @@ pub struct CopyRole {
     #[arg(value_name = "TARGET")]
     pub target: PathBuf,
     /// Receive the source from `pliant send` at this host and port
-    #[arg(long, value_name = "ADDRESS", requires = "keys")]
+    #[arg(long, value_name = "ADDRESS", requires = "cert_dir")]
     pub from: Option<String>,
     /// Read ca.crt, and tls.crt and tls.key of the receiver, from this directory
-    #[arg(long, value_name = "DIRECTORY", requires = "from")]
-    pub keys: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", requires = "from")]
+    pub cert_dir: Option<PathBuf>,
     /// Copy a block device, or an image of one, block by block
     #[arg(long)]
     pub device: bool,
     /// Pre-copy while the source may be written to: later changes are left to the next run, and nothing is
-    /// verified unless --compare selects it
+    /// verified unless --verification selects it
     #[arg(long, conflicts_with = "last")]
-    pub round: bool,
+    pub pre_copy: bool,
     /// Copy what changed since the last pass, and verify all; fail if the source changes meanwhile [the default]
     #[arg(long = "final")]
     pub last: bool,
     /// Copy nothing; check that the target can be opened for a copy
-    #[arg(long, conflicts_with_all = ["from", "round", "last"])]
+    #[arg(long, conflicts_with_all = ["from", "pre_copy", "last"])]
     pub probe: bool,
-    /// Verify these contents: all, at the end; or changed, those that changed, in each pass and at the end.
-    /// Devices, and sources received with --from, are always verified in full
-    #[arg(long, value_name = "WHAT", default_value = "all")]
-    pub compare: CompareFlag,
+    /// Verify these contents: full, all of them, at the end; or changed-only, those that changed, in each pass and at
+    /// the end. Devices, and sources received with --from, are always verified in full
+    #[arg(long, value_name = "WHAT", default_value = "full")]
+    pub verification: VerificationFlag,
     /// Handle sockets in the tree this way
     #[arg(long, value_name = "WHAT", default_value = "skip")]
     pub sockets: SocketsFlag,
@@ -69,8 +69,8 @@ pub struct SendRole {
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]
     pub listen: Listen,
     /// Read ca.crt, and tls.crt and tls.key of the sender, from this directory
-    #[arg(long, value_name = "DIRECTORY")]
-    pub keys: PathBuf,
+    #[arg(long, value_name = "DIR")]
+    pub cert_dir: PathBuf,
     /// Send a block device, or an image of one
     #[arg(long)]
     pub device: bool,
@@ -129,13 +129,13 @@ pub struct CarryFlags {
     pub max_rate: Option<Rate>,
 }
 
-/// Which contents are compared.
+/// Which contents are verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum CompareFlag {
+pub enum VerificationFlag {
     /// All of them, in the end.
-    All,
-    /// In each round those that have changed since the one before.
-    Changed,
+    Full,
+    /// In each pass those that have changed since the one before.
+    ChangedOnly,
 }
 
 /// Handling of sockets.

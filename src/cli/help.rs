@@ -143,11 +143,11 @@ const EXAMPLES: [Examples; 25] = [
             ("Copy a directory", "copy /source /target"),
             (
                 "Copy a raw block volume from another node",
-                "copy --device --from 10.0.0.7:9815 --keys /keys /dev/xvda",
+                "copy --device --from 10.0.0.7:9815 --cert-dir /keys /dev/xvda",
             ),
         ],
     ),
-    ("send", &[("Send a directory", "send /source --listen 10.0.0.7 --keys /keys")]),
+    ("send", &[("Send a directory", "send /source --listen 10.0.0.7 --cert-dir /keys")]),
     (
         "unpack",
         &[(

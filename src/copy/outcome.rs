@@ -36,7 +36,7 @@ pub enum CopyError {
     /// The source was written to, although it should be at rest.
     #[error(
         "{path} changed while it was read: the source is being written to; stop the writer, or run \
-         a pass that is not the last with --round"
+         a pass that is not the last with --pre-copy"
     )]
     Changed {
         /// Path of the changed entry, from the top of the tree.

@@ -1,15 +1,15 @@
 //! Passes of a pre-copy while pods use the source, and when they are enough. Pure.
 
-use crate::api::{Filling, FillingPhase, PreCopy, Quantity};
+use crate::api::{Filling, FillingPhase, PreCopy};
 use crate::bytes::Bytes;
-use crate::populators::notes::with_reason;
+use crate::populators::notes::{counted, with_reason};
 use crate::populators::outcome::Round;
 use crate::populators::seen::Seen;
 use crate::populators::steps::Step;
 use crate::populators::{PopulatorReason, Progress, make};
 
 /// Maximum number of passes.
-const MOST_ROUNDS: i32 = 8;
+const MOST_PASSES: i32 = 8;
 
 /// Size that is small enough to be left to the final copy.
 const LITTLE: Bytes = Bytes::mib(64);
@@ -18,21 +18,20 @@ impl PreCopy {
     /// Returns the state after one more pass.
     fn after(before: Option<&PreCopy>, round: Round, pod: &str) -> PreCopy {
         PreCopy {
-            rounds: before.map_or(0, |before| before.rounds) + 1,
-            bytes: Quantity(Bytes::new(round.bytes)),
-            changed_files: i64::try_from(round.changing).unwrap_or(i64::MAX),
-            seconds: i64::try_from(round.seconds).unwrap_or(i64::MAX),
-            pod: pod.to_owned(),
+            passes: before.map_or(0, |before| before.passes) + 1,
+            written_bytes: counted(round.bytes),
+            changed_files: counted(round.changing),
+            duration_seconds: counted(round.seconds),
+            pod_uid: pod.to_owned(),
         }
     }
 
     /// Returns true if a further pass would hardly reduce the final copy: this one wrote little, or at
     /// least half of the one before, because as much is written meanwhile.
     fn is_enough(&self, before: Option<&PreCopy>) -> bool {
-        let half = |before: &PreCopy| Bytes::new(before.bytes.0.get() / 2);
-        self.rounds >= MOST_ROUNDS
-            || self.bytes.0 <= LITTLE
-            || before.is_some_and(|before| self.bytes.0 >= half(before))
+        self.passes >= MOST_PASSES
+            || self.written_bytes <= counted(LITTLE.get())
+            || before.is_some_and(|before| self.written_bytes >= before.written_bytes / 2)
     }
 }
 
@@ -40,7 +39,7 @@ impl Seen {
     /// Reports the end of a pass, once.
     pub fn end_round(&self, pod: &str, round: Round) -> Vec<Step> {
         let before = self.told().and_then(|told| told.pre_copy.as_ref());
-        if before.is_some_and(|before| before.pod == pod) {
+        if before.is_some_and(|before| before.pod_uid == pod) {
             return Vec::new();
         }
         let ahead = PreCopy::after(before, round, pod);
@@ -51,7 +50,7 @@ impl Seen {
         let filling = self.filling(phase);
         let filling = Filling {
             pre_copy: Some(ahead),
-            pod: None,
+            pod_uid: None,
             next_retry_time: None,
             failures: 0,
             ..filling
@@ -69,10 +68,10 @@ impl Seen {
 
     /// Formats the progress of a pod, with the pass of a pre-copy.
     pub fn in_round(&self, progress: &Progress) -> String {
-        let rounds =
-            self.told().and_then(|told| told.pre_copy.as_ref()).map_or(0, |told| told.rounds);
+        let passes =
+            self.told().and_then(|told| told.pre_copy.as_ref()).map_or(0, |told| told.passes);
         match self.pod.as_ref().filter(|pod| make::is_ahead(pod)) {
-            Some(_) => format!("pass {}: {progress}", rounds + 1),
+            Some(_) => format!("pass {}: {progress}", passes + 1),
             None => progress.to_string(),
         }
     }
@@ -83,13 +82,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_are_made_for_as_long_as_they_help() {
-        let ahead = |rounds, mib| PreCopy {
-            rounds,
-            bytes: Quantity(Bytes::mib(mib)),
+    fn passes_are_made_for_as_long_as_they_help() {
+        let ahead = |passes, mib| PreCopy {
+            passes,
+            written_bytes: counted(Bytes::mib(mib).get()),
             ..PreCopy::default()
         };
-        for (rounds, mib, before, expected) in [
+        for (passes, mib, before, expected) in [
             (1, 1000, None, false),
             (1, 64, None, true),
             (2, 499, Some(1000), false),
@@ -99,9 +98,9 @@ mod tests {
             (7, 65, Some(1000), false),
             (8, 65, Some(1000), true),
         ] {
-            let before = before.map(|mib| ahead(rounds - 1, mib));
-            let enough = ahead(rounds, mib).is_enough(before.as_ref());
-            assert_eq!(enough, expected, "round {rounds} with {mib} MiB");
+            let before = before.map(|mib| ahead(passes - 1, mib));
+            let enough = ahead(passes, mib).is_enough(before.as_ref());
+            assert_eq!(enough, expected, "pass {passes} with {mib} MiB");
         }
     }
 }

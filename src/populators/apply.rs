@@ -7,15 +7,16 @@ use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{
     LimitRange, PersistentVolume, PersistentVolumeClaim, Pod, ResourceQuota, Secret,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::api::Filling;
+use crate::api::{Filling, PopulatorStatus};
 use crate::cluster::{OnceEvent, Record, list, writes};
+use crate::populators::conditions::judged;
 use crate::populators::fit::Fit;
 use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, uid};
@@ -31,7 +32,7 @@ const RECORDED_WITHIN: usize = 5;
 
 const SELECTED_NODE_AT: &str = "/metadata/annotations/volume.kubernetes.io~1selected-node";
 
-/// A claim under one look: what was seen of it, and where its second claim is.
+/// A claim under one look: what was seen of it, and where its prime claim is.
 pub(super) struct Work<'a, S> {
     pub seen: &'a Seen,
     pub source: Option<&'a S>,
@@ -134,7 +135,7 @@ impl<S: Source> Populator<S> {
         let prime = make::prime(&work.seen.claim, work.seen.waits_for_consumer, work.namespace);
         let made = writes::make_new(&self.of(&prime.metadata), &prime, WRITER).await?;
         let Some(made) = made.and_then(|made| made.metadata.uid) else { return Ok(()) };
-        self.record(work, |told| told.second_claim = Some(made.clone())).await
+        self.record(work, |told| told.prime_claim_uid = Some(made.clone())).await
     }
 
     /// Writes the uid of a created object into the status, which identifies it as Pliant's own.
@@ -152,6 +153,7 @@ impl<S: Source> Populator<S> {
             let there = status.claims.iter_mut().find(|one| one.uid == work.seen.uid());
             let Some(there) = there else { return Ok(()) };
             write(there);
+            let status = self.judged(status, source);
             let patch = json!({
                 "metadata": {"uid": source.meta().uid, "resourceVersion": newest.meta().resource_version},
                 "status": status,
@@ -202,7 +204,7 @@ impl<S: Source> Populator<S> {
         let Some(made) = made.and_then(|made| made.metadata.uid) else { return Ok(()) };
         // The status is of the previous attempt; the end of this one is counted separately.
         let its = |told: &mut Filling| {
-            (told.pod, told.next_retry_time) = (Some(made.clone()), None);
+            (told.pod_uid, told.next_retry_time) = (Some(made.clone()), None);
             (told.reason, told.message) = (None, None); // Such as that it was refused.
         };
         self.record(work, its).await
@@ -277,6 +279,7 @@ impl<S: Source> Populator<S> {
         if self.watches.claims().decodes_all_of(&work.seen.claim.namespace().unwrap_or_default()) {
             status.claims.retain(|one| there.contains(&one.uid));
         }
+        let status = self.judged(status, source);
         // The finalizer may have gone onto it in the same plan: who else wrote the status is asked only.
         let api = self.of::<S>(source.meta());
         let newest = api.get(&source.name_any()).await?;
@@ -289,6 +292,10 @@ impl<S: Source> Populator<S> {
         });
         let patch = Patch::Merge(patch);
         api.patch_status(&source.name_any(), &writer(), &patch).await.map(drop)
+    }
+
+    pub(super) fn judged(&self, status: PopulatorStatus, source: &S) -> PopulatorStatus {
+        judged(status, source.meta().generation.unwrap_or_default(), &Time(self.now()))
     }
 
     async fn show(
@@ -345,7 +352,7 @@ impl<S: Source> Populator<S> {
     async fn restore(&self, seen: &Seen) -> Result<(), kube::Error> {
         let Some(pv) = &seen.pv else { return Ok(()) };
         let before = pv.annotations().get(POLICY).map_or("Retain", String::as_str);
-        // A PersistentVolume of the temporary claim never had another claim: it is deleted with
+        // A PersistentVolume of the prime claim never had another claim: it is deleted with
         // that.
         let policy = if seen.is_of_prime() { "Delete" } else { before };
         // By the mark a volume that was handed over is known as ours for as long as it lives.
@@ -447,7 +454,7 @@ where
     writes::patch(api, name, patch, WRITER).await
 }
 
-fn writer() -> PatchParams {
+pub(super) fn writer() -> PatchParams {
     PatchParams { field_manager: Some(WRITER.to_owned()), ..PatchParams::default() }
 }
 

@@ -1,4 +1,4 @@
-//! Queue of the claims to reconcile: those with changes, and those that are due; and of sources to release.
+//! Queue of the claims to reconcile: those with changes, and those that are due; and of sources to update.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use crate::api::PopulatorStatus;
 use crate::causes;
 use crate::cluster::writes::is_stale;
 use crate::cluster::{
@@ -20,7 +21,7 @@ use crate::populators::populator::{AGAIN, Populator};
 use crate::populators::seen::is_held;
 use crate::populators::{POPULATES, Source, WRITER, make, sender};
 
-/// Names for panics and spans of claims, and of releases of sources.
+/// Names for panics and spans of claims, and of updates of sources.
 const CLAIMS: &str = "claims";
 const SOURCES: &str = "sources";
 
@@ -28,8 +29,8 @@ const SOURCES: &str = "sources";
 /// claims without a populator pod.
 const SLOTS: Slots = Slots { all: 16, of_namespace: 8, not_urgent: 4 };
 
-/// Maximum number of concurrent releases of sources.
-const RELEASES: Slots = Slots { all: 4, of_namespace: 2, not_urgent: 0 };
+/// Maximum number of concurrent updates of sources.
+const UPDATES: Slots = Slots { all: 4, of_namespace: 2, not_urgent: 0 };
 
 /// Timeout of a reconcile: a namespace whose webhooks are slow delays its own claims.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -81,16 +82,16 @@ pub(super) struct Looks<S: Source> {
     sources: Sources,
 }
 
-/// The sources that may have become free, and those that are being released.
+/// The sources that may have become free or whose status may differ, and those that are being updated.
 #[derive(Debug)]
 struct Sources {
     queue: Queue<Place>,
-    /// Sources whose release failed.
+    /// Sources whose update failed.
     later: Timers<Place>,
-    /// Sources that have changed during their release.
+    /// Sources that have changed during their update.
     changed: HashSet<Place>,
-    releasing: HashSet<Place>,
-    releases: JoinSet<Released>,
+    updating: HashSet<Place>,
+    updates: JoinSet<Updated>,
 }
 
 /// Outcome of a reconcile.
@@ -102,9 +103,20 @@ struct Attended {
     has_panicked: bool,
 }
 
-/// Outcome of a release.
+/// What is to be done to a source.
 #[derive(Debug)]
-struct Released {
+enum SourceWork<S> {
+    /// Remove the finalizer.
+    Release(Arc<S>),
+    /// Write the status.
+    Settle(Arc<S>, Box<PopulatorStatus>),
+    /// Wait so long for its first claim.
+    Wait(Duration),
+}
+
+/// Outcome of an update of a source.
+#[derive(Debug)]
+struct Updated {
     chosen: Due<Place>,
     has_failed: bool,
 }
@@ -135,18 +147,18 @@ impl<S: Source> News<S> {
 impl Sources {
     fn new() -> Self {
         Sources {
-            queue: Queue::new(RELEASES),
+            queue: Queue::new(UPDATES),
             later: Timers::default(),
             changed: HashSet::new(),
-            releasing: HashSet::new(),
-            releases: JoinSet::new(),
+            updating: HashSet::new(),
+            updates: JoinSet::new(),
         }
     }
 
     /// Enqueues a source, again if necessary.
     fn insert(&mut self, place: Place) {
         self.later.remove(&place);
-        if self.releasing.contains(&place) {
+        if self.updating.contains(&place) {
             self.changed.insert(place);
             return;
         }
@@ -154,37 +166,45 @@ impl Sources {
         self.queue.insert(Due { key: place, namespace, is_urgent: false, since: Instant::now() });
     }
 
-    /// Starts releases of sources that populate no claim, up to the maximum.
+    /// Starts updates of sources, up to the maximum.
     fn begin<S: Source>(&mut self, populator: &Arc<Populator<S>>) {
         while let Some((place, _)) = self.later.take_due(Instant::now()) {
             self.insert(place);
         }
         while let Some(chosen) = self.queue.choose() {
-            let Some(source) = populator.unused_source(&chosen.key) else {
-                self.queue.end(&chosen);
-                continue;
+            let work = match populator.work_on_source(&chosen.key) {
+                Some(SourceWork::Wait(left)) => {
+                    self.queue.end(&chosen);
+                    self.later.set(chosen.key, Instant::now() + left);
+                    continue;
+                }
+                Some(work) => work,
+                None => {
+                    self.queue.end(&chosen);
+                    continue;
+                }
             };
-            self.releasing.insert(chosen.key.clone());
+            self.updating.insert(chosen.key.clone());
             let (namespace, name) = &chosen.key;
             let span = reconcile(SOURCES, format_args!("{namespace}/{name}"));
             let populator = populator.clone();
-            let release = async move {
-                let has_failed = !populator.release_within_limit(&source).await;
-                Released { chosen, has_failed }
+            let update = async move {
+                let has_failed = !populator.update_within_limit(&work).await;
+                Updated { chosen, has_failed }
             };
-            self.releases.spawn(release.instrument(span));
+            self.updates.spawn(update.instrument(span));
         }
     }
 
-    fn note(&mut self, ended: Result<Released, JoinError>) {
-        let Released { chosen, has_failed } = match ended {
+    fn note(&mut self, ended: Result<Updated, JoinError>) {
+        let Updated { chosen, has_failed } = match ended {
             Ok(ended) => ended,
             Err(error) => {
-                return tracing::error!(%error, "release of a source aborted");
+                return tracing::error!(%error, "update of a source aborted");
             }
         };
         self.queue.end(&chosen);
-        self.releasing.remove(&chosen.key);
+        self.updating.remove(&chosen.key);
         if self.changed.remove(&chosen.key) {
             self.insert(chosen.key);
         } else if has_failed {
@@ -215,7 +235,7 @@ impl<S: Source> Looks<S> {
         }
     }
 
-    /// Starts reconciles of claims that have changed or are due, and releases of sources, up to the maximum.
+    /// Starts reconciles of claims that have changed or are due, and updates of sources, up to the maximum.
     pub fn begin(&mut self, populator: &Arc<Populator<S>>) {
         let now = Instant::now();
         for uid in self.concerned(populator) {
@@ -252,8 +272,7 @@ impl<S: Source> Looks<S> {
         match self.news.sources.take() {
             Changed::Everything(all) => {
                 is_all = true;
-                let held = all.iter().filter(|source| is_held(source.meta()));
-                held.for_each(|source| self.sources.insert(place(&**source)));
+                all.iter().for_each(|source| self.sources.insert(place(&**source)));
             }
             Changed::These(all) => {
                 for Change { place, .. } in all {
@@ -275,9 +294,8 @@ impl<S: Source> Looks<S> {
         let changed = self.news.claims.take();
         let is_all = match &changed {
             Changed::Everything(_) => {
-                let held = populator.sources.all().into_iter();
-                let held = held.filter(|source| is_held(source.meta()));
-                held.for_each(|source| self.sources.insert(place(&*source)));
+                let all = populator.sources.all().into_iter();
+                all.for_each(|source| self.sources.insert(place(&*source)));
                 true
             }
             Changed::These(these) => {
@@ -351,19 +369,19 @@ impl<S: Source> Looks<S> {
         self.queue.insert(Due { key: uid, namespace, is_urgent, since });
     }
 
-    /// Waits until something may have changed, a reconcile or a release has ended, or one is due.
+    /// Waits until something may have changed, a reconcile or an update has ended, or one is due.
     pub async fn wait(&mut self) {
         let due = [self.later.next(), self.sources.later.next()].into_iter().flatten().min();
         tokio::select! {
             () = self.news.changed() => {}
             Some(ended) = self.claims.join_next() => self.note(ended),
-            Some(ended) = self.sources.releases.join_next() => self.sources.note(ended),
+            Some(ended) = self.sources.updates.join_next() => self.sources.note(ended),
             () = until(due) => {}
         }
         while let Some(ended) = self.claims.try_join_next() {
             self.note(ended);
         }
-        while let Some(ended) = self.sources.releases.try_join_next() {
+        while let Some(ended) = self.sources.updates.try_join_next() {
             self.sources.note(ended);
         }
     }
@@ -445,6 +463,16 @@ impl<S: Source> Populator<S> {
         ])
     }
 
+    fn work_on_source(&self, place: &Place) -> Option<SourceWork<S>> {
+        if let Some(unused) = self.unused_source(place) {
+            return Some(SourceWork::Release(unused)); // Its status afterwards, when it is known as changed.
+        }
+        let source = self.sources.get_in(&place.0, &place.1)?;
+        let status = self.settled_status(&source)?;
+        let wait = self.time_for_first_claim(&source).map(SourceWork::Wait);
+        Some(wait.unwrap_or_else(|| SourceWork::Settle(source, Box::new(status))))
+    }
+
     /// Returns a source with a finalizer that populates no claim.
     fn unused_source(&self, (namespace, name): &Place) -> Option<Arc<S>> {
         let source = self.sources.get_in(namespace, name).filter(|one| is_held(one.meta()))?;
@@ -455,20 +483,25 @@ impl<S: Source> Populator<S> {
         (!its.iter().any(|claim| claim.held_by.populator)).then_some(source)
     }
 
-    /// Releases a source; returns true if nothing is left to do without a change.
-    async fn release_within_limit(&self, source: &S) -> bool {
-        let released =
-            tokio::time::timeout(LIMIT, caught(SOURCES, self.release_source(source))).await;
-        match released {
+    /// Updates a source; returns true if nothing is left to do without a change.
+    async fn update_within_limit(&self, work: &SourceWork<S>) -> bool {
+        let update = async {
+            match work {
+                SourceWork::Release(source) => self.release_source(source).await,
+                SourceWork::Settle(source, status) => self.settle(source, status).await,
+                SourceWork::Wait(_) => Ok(()),
+            }
+        };
+        match tokio::time::timeout(LIMIT, caught(SOURCES, update)).await {
             Ok(Ok(Err(kube::Error::Api(status)))) if is_stale(&status) || status.is_not_found() => {
                 return true; // It has changed, and is looked at for that.
             }
             Ok(Ok(Err(error))) => {
                 let error = causes::in_full(&error);
-                tracing::warn!(error, "failed to release a source, retrying");
+                tracing::warn!(error, "failed to update a source, retrying");
             }
-            Ok(Err(panicked)) => tracing::error!(%panicked, "failed to release a source"),
-            Err(_) => tracing::warn!("release of a source timed out"),
+            Ok(Err(panicked)) => tracing::error!(%panicked, "failed to update a source"),
+            Err(_) => tracing::warn!("update of a source timed out"),
             Ok(Ok(Ok(()))) => return true,
         }
         false
@@ -487,7 +520,7 @@ pub(super) fn keys_of_source<S: Source>(source: &S) -> Vec<String> {
 }
 
 /// Returns true if a claim names a source of this kind and is not populated yet.
-fn is_open<S: Source>(claim: &ClaimSummary) -> bool {
+pub(super) fn is_open<S: Source>(claim: &ClaimSummary) -> bool {
     let is_unfinished = claim.binding == Binding::Pending || claim.held_by.populator;
     is_unfinished && names::<S>(claim).is_some()
 }
@@ -500,7 +533,7 @@ fn names<S: Source>(claim: &ClaimSummary) -> Option<&str> {
     (is_ours && !named.has_namespace).then_some(&*named.name)
 }
 
-/// The uid of the claim for which a second claim or a pod of this name was made.
+/// The uid of the claim for which a prime claim or a pod of this name was made.
 fn filled_by(name: &str) -> Option<String> {
     let is_for = |uid: &&str| [make::prime_name(uid), sender::name(uid)].contains(&name.to_owned());
     let (_, uid) = name.split_once('-')?;

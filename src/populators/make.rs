@@ -20,22 +20,22 @@ const AHEAD: &str = "pliant.io/pre-copy";
 /// Annotation of a populator pod that only probes whether its volume could be populated.
 const PROBES: &str = "pliant.io/probe";
 
-/// Annotation of pods and temporary claims: the claim that is populated, for users.
+/// Annotation of pods and prime claims: the claim that is populated, for users.
 const CLAIM: &str = "pliant.io/claim";
 
-/// Annotation of a temporary claim: the node that it was created for, which its provisioner may remove
+/// Annotation of a prime claim: the node that it was created for, which its provisioner may remove
 /// from the other annotation.
 const NODE: &str = "pliant.io/node";
 
 /// Container of a populator pod.
 pub(super) const CONTAINER: &str = "populator";
 
-/// Returns the name of the temporary claim of a claim, and of its populator pod.
+/// Returns the name of the prime claim of a claim, and of its populator pod.
 pub(super) fn prime_name(uid: &str) -> String {
     format!("prime-{uid}")
 }
 
-/// The second claim: as the claim is, without the data source.
+/// The prime claim: as the claim is, without the data source.
 pub(super) fn prime(
     claim: &PersistentVolumeClaim,
     waits_for_consumer: bool,
@@ -102,7 +102,7 @@ pub(super) struct Run<'a> {
 /// Capabilities for setting owners, modes, devices and extended attributes of files.
 const WRITES: &[&str] = &["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", "SETFCAP"];
 
-/// Returns the pod that populates the volume of the temporary claim.
+/// Returns the pod that populates the volume of the prime claim.
 pub(super) fn pod(
     claim: &PersistentVolumeClaim,
     fill: &Fill,
@@ -146,7 +146,7 @@ pub(super) fn pod(
     pod
 }
 
-/// Returns the pod that probes whether the volume of the temporary claim could be populated: like the
+/// Returns the pod that probes whether the volume of the prime claim could be populated: like the
 /// populator pod, but without its source, which others use.
 pub(super) fn probe(
     claim: &PersistentVolumeClaim,
@@ -292,7 +292,7 @@ pub(super) fn is_block(claim: &PersistentVolumeClaim) -> bool {
     claim.spec.as_ref().is_some_and(|spec| spec.volume_mode.as_deref() == Some("Block"))
 }
 
-/// The node that a second claim was made for.
+/// The node that a prime claim was made for.
 pub(super) fn node_of(prime: &PersistentVolumeClaim) -> Option<&str> {
     prime.annotations().get(NODE).map(String::as_str)
 }

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 
-use crate::api::{Filling, FillingPhase, Quantity};
+use crate::api::{Filling, FillingPhase};
 use crate::bytes::Bytes;
 use crate::cluster::KEPT_BY;
 use crate::populators::seen::{Seen, is_ending, uid};
@@ -37,23 +37,24 @@ impl Seen {
     pub fn filling(&self, phase: FillingPhase) -> Filling {
         let generation = self.source.as_ref().map_or(0, |source| source.generation);
         let before = self.told().cloned().unwrap_or_default();
-        let again = before.generation != generation && before.generation != 0;
+        let again = before.observed_generation != generation && before.observed_generation != 0;
         let base = Filling {
-            claim: self.claim.name_any(),
+            name: self.claim.name_any(),
             uid: self.uid().to_owned(),
             phase,
-            generation,
+            observed_generation: generation,
+            prime_claim_uid: before.prime_claim_uid,
+            pre_copy: before.pre_copy,
+            fence: before.fence,
             ..Filling::default()
         };
-        let second_claim = before.second_claim;
-        let base = Filling { pre_copy: before.pre_copy, fence: before.fence, second_claim, ..base };
         if again {
             return base; // Another specification: failures of the previous one do not count.
         }
         Filling {
             failures: before.failures,
             next_retry_time: before.next_retry_time,
-            pod: before.pod,
+            pod_uid: before.pod_uid,
             checksum: before.checksum,
             start_time: before.start_time,
             probe_time: before.probe_time,
@@ -64,7 +65,10 @@ impl Seen {
     /// The time until the next try, if that has not come.
     pub fn backs_off(&self) -> Option<SignedDuration> {
         let told = self.told()?;
-        let same = self.source.as_ref().is_some_and(|source| source.generation == told.generation);
+        let same = self
+            .source
+            .as_ref()
+            .is_some_and(|source| source.generation == told.observed_generation);
         let left = told.next_retry_time.as_ref().filter(|_| same)?.0.duration_since(self.now);
         left.is_positive().then_some(left)
     }
@@ -139,7 +143,7 @@ impl Seen {
         let filling = Filling {
             failures,
             next_retry_time: self.now.checked_add(pause).ok().map(Time),
-            pod: pod.map(str::to_owned),
+            pod_uid: pod.map(str::to_owned),
             ..with_reason(filling, reason, &message)
         };
         let told = self.told().is_some_and(|told| told.reason == filling.reason);
@@ -157,7 +161,7 @@ impl Seen {
         let pause = self.time_since(filling.start_time.as_ref()) / 4;
         let pause = pause.clamp(FIRST_PAUSE, LONGEST_PAUSE);
         let next_retry_time = self.now.checked_add(pause).ok().map(Time);
-        let filling = Filling { next_retry_time, pod: None, ..filling };
+        let filling = Filling { next_retry_time, pod_uid: None, ..filling };
         self.say(with_reason(filling, PopulatorReason::PopulatorRescheduled, message))
     }
 
@@ -174,23 +178,24 @@ impl Seen {
     /// Reports the progress of the pod, if that is due.
     pub fn progress(&self, pod: &str, progress: Option<&Progress>) -> Vec<Step> {
         let mut filling = self.filling(FillingPhase::Populating);
-        (filling.pod, filling.next_retry_time) = (Some(pod.to_owned()), None);
+        (filling.pod_uid, filling.next_retry_time) = (Some(pod.to_owned()), None);
         let told = self.told().filter(|told| told.phase == FillingPhase::Populating);
-        let told = told.filter(|told| told.pod == filling.pod && told.reason.is_none());
+        let told = told.filter(|told| told.pod_uid == filling.pod_uid && told.reason.is_none());
         let last = told.and_then(|told| told.last_progress_time.as_ref());
         let pause = self.pause_of_progress();
         let is_due = last.is_none_or(|last| self.now.duration_since(last.0) >= pause);
         // Repeating an unchanged progress would hide since when it has not changed.
-        let is_news = |new: &&Progress| told.is_none_or(|told| told.bytes != Some(bytes(new)));
+        let is_news = |new: &&Progress| {
+            told.is_none_or(|told| told.written_bytes != Some(counted(new.bytes)))
+        };
         match progress.filter(is_news).filter(|_| is_due) {
             Some(progress) => {
-                let size = |bytes: u64| Quantity(Bytes::new(bytes));
                 filling.progress = Some(self.in_round(progress));
                 filling.percent = progress.percent();
-                filling.bytes = Some(bytes(progress));
-                filling.total_bytes = progress.of.map(size);
-                filling.rate = progress.rate.map(size);
-                filling.seconds_left = progress.left.and_then(|left| i64::try_from(left).ok());
+                filling.written_bytes = Some(counted(progress.bytes));
+                filling.total_bytes = progress.of.map(counted);
+                filling.bytes_per_second = progress.rate.map(counted);
+                filling.remaining_seconds = progress.left.map(counted);
                 filling.last_progress_time = Some(Time(self.now));
                 self.say(filling)
             }
@@ -206,7 +211,7 @@ impl Seen {
         let progress = self.progress.as_ref()?;
         let Time(since) = told.last_progress_time.as_ref()?;
         let stalls = self.now.duration_since(*since) >= STALLED;
-        (stalls && told.bytes == Some(bytes(progress))).then(|| {
+        (stalls && told.written_bytes == Some(counted(progress.bytes))).then(|| {
             let name = pod.name_any();
             format!(
                 "pod {name}, which populates the volume, runs but has copied nothing since {since}, after {}: \
@@ -226,7 +231,7 @@ impl Seen {
             return Vec::new();
         }
         let id = uid(&pod.metadata).to_owned();
-        let begun = || Filling { pod: Some(id), ..self.filling(FillingPhase::Populating) };
+        let begun = || Filling { pod_uid: Some(id), ..self.filling(FillingPhase::Populating) };
         let filling = self.told_of(pod).cloned().unwrap_or_else(begun);
         self.say(with_reason(Filling { next_retry_time: None, ..filling }, stalled, why))
     }
@@ -235,7 +240,8 @@ impl Seen {
     fn told_of(&self, pod: &Pod) -> Option<&Filling> {
         let generation = self.source.as_ref().map(|source| source.generation);
         self.told().filter(|told| {
-            told.pod.as_deref() == Some(uid(&pod.metadata)) && Some(told.generation) == generation
+            told.pod_uid.as_deref() == Some(uid(&pod.metadata))
+                && Some(told.observed_generation) == generation
         })
     }
 
@@ -246,9 +252,9 @@ impl Seen {
     }
 }
 
-/// Returns the number of bytes written.
-fn bytes(progress: &Progress) -> Quantity {
-    Quantity(Bytes::new(progress.bytes))
+/// Returns a count as the status has it.
+pub(super) fn counted(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// With why it is so.
@@ -258,7 +264,7 @@ pub(super) fn with_reason(filling: Filling, reason: PopulatorReason, message: &s
 }
 
 /// Formats the status for the claim.
-fn in_words(filling: &Filling) -> String {
+pub(super) fn in_words(filling: &Filling) -> String {
     let phase = filling.phase;
     match (&filling.reason, &filling.message, &filling.progress) {
         (Some(reason), Some(message), _) => format!("{phase:?}: {reason}: {message}"),

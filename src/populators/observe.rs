@@ -43,9 +43,9 @@ impl<S: Source> Populator<S> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &there);
         let found_pod = pods.get_opt(&make::prime_name(uid(&claim.metadata))).await?;
         let told = source.as_ref().and_then(|source| source.status()?.of(uid(&claim.metadata)));
-        let recorded = told.and_then(|told| told.pod.as_deref());
+        let recorded = told.and_then(|told| told.pod_uid.as_deref());
         // One whose pass is in the status is to be deleted, and still exists.
-        let counted = told.and_then(|told| Some(told.pre_copy.as_ref()?.pod.as_str()));
+        let counted = told.and_then(|told| Some(told.pre_copy.as_ref()?.pod_uid.as_str()));
         let is_ours = |pod: &Pod| {
             let id = Some(uid(&pod.metadata));
             source.is_none() || recorded == id || counted == id
@@ -68,7 +68,7 @@ impl<S: Source> Populator<S> {
         };
         let sender = if S::IS_SENT {
             let second = prime.as_ref().map(|prime| uid(&prime.metadata));
-            let second = second.or_else(|| told.and_then(|told| told.second_claim.as_deref()));
+            let second = second.or_else(|| told.and_then(|told| told.prime_claim_uid.as_deref()));
             let found = pods.get_opt(&sender::name(uid(&claim.metadata))).await?;
             found.filter(|pod| sender::is_ours(pod, &claim, second))
         } else {
@@ -137,7 +137,7 @@ impl<S: Source> Populator<S> {
         })
     }
 
-    /// Returns the namespace of the temporary claim and the pod. Existing ones are found in theirs.
+    /// Returns the namespace of the prime claim and the pod. Existing ones are found in theirs.
     pub(super) fn namespace_of(&self, claim: &PersistentVolumeClaim, source: Option<&S>) -> String {
         let own = claim.namespace().unwrap_or_default();
         let Some(other) = &self.settings.namespace else { return own };

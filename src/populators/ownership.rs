@@ -1,4 +1,4 @@
-//! Ownership of objects with the names of the temporary claim and the populator pod. In the namespace of a claim
+//! Ownership of objects with the names of the prime claim and the populator pod. In the namespace of a claim
 //! its tenant can create objects of any name, so each is identified by its uid, which is in the status since its
 //! creation. Pure.
 
@@ -18,7 +18,7 @@ use crate::populators::{LABEL, Outcome, PopulatorReason, Settings, make};
 /// now.
 const UNRECORDED: SignedDuration = SignedDuration::from_secs(10);
 
-/// Object with the name of a temporary claim.
+/// Object with the name of a prime claim.
 #[derive(Debug, Clone, Default)]
 pub(super) enum Prime {
     /// No object.
@@ -34,7 +34,7 @@ pub(super) enum Prime {
 
 impl Prime {
     /// Determines the owner of a claim with this name. `pv` is the volume that it names, `has_pod` is true while
-    /// a volume is being populated: only the temporary claim of that is Pliant's.
+    /// a volume is being populated: only the prime claim of that is Pliant's.
     pub fn of(
         claim: &PersistentVolumeClaim,
         told: Option<&Filling>,
@@ -43,14 +43,14 @@ impl Prime {
         has_pod: bool,
     ) -> Prime {
         let Some(found) = found else { return Prime::None };
-        let recorded = told.and_then(|told| told.second_claim.as_deref());
+        let recorded = told.and_then(|told| told.prime_claim_uid.as_deref());
         if recorded == Some(uid(&found.metadata)) {
             return Prime::Ours(found);
         }
         let is_labelled =
             found.labels().get(LABEL).map(String::as_str) == Some(uid(&claim.metadata));
         let named = found.spec.as_ref().and_then(|spec| spec.volume_name.as_ref());
-        // Of one that has a volume the policy would be lost: it is to go with the second claim.
+        // Of one that has a volume the policy would be lost: it is to go with the prime claim.
         let policy =
             pv.and_then(|pv| pv.spec.as_ref()?.persistent_volume_reclaim_policy.as_deref());
         let is_free = named.is_none() || policy == Some("Delete");
@@ -61,7 +61,7 @@ impl Prime {
     }
 }
 
-/// Returns true if a temporary claim requests what the claim requests, and no more: its volume becomes the
+/// Returns true if a prime claim requests what the claim requests, and no more: its volume becomes the
 /// claim's, and a quota counts only the claim's request.
 fn is_as_asked(claim: &PersistentVolumeClaim, prime: &PersistentVolumeClaim) -> bool {
     let class = |claim: &PersistentVolumeClaim| claim.spec.as_ref()?.storage_class_name.clone();
@@ -72,7 +72,7 @@ fn is_as_asked(claim: &PersistentVolumeClaim, prime: &PersistentVolumeClaim) -> 
 }
 
 impl Seen {
-    /// Returns why the temporary claim must not be rebound, if its request differs: its tenant can edit it.
+    /// Returns why the prime claim must not be rebound, if its request differs: its tenant can edit it.
     pub fn is_changed(&self) -> Option<String> {
         let prime = self.prime.as_ref().filter(|prime| !is_as_asked(&self.claim, prime))?;
         let (asked, has) = match (requested(&self.claim), requested(prime)) {
@@ -120,7 +120,8 @@ impl Seen {
             let tries = make::is_probe(pod);
             let phase = if tries { FillingPhase::Provisioning } else { FillingPhase::Populating };
             let mut filling = self.filling(phase);
-            (filling.pod, filling.next_retry_time) = (Some(uid(&pod.metadata).to_owned()), None);
+            (filling.pod_uid, filling.next_retry_time) =
+                (Some(uid(&pod.metadata).to_owned()), None);
             return self.say(filling);
         }
         if Outcome::of(pod).is_none() && is_young(pod, self.now) {
@@ -245,7 +246,8 @@ mod tests {
             serde_json::from_value(json!({"metadata": {"name": "pv"}, "spec": spec})).unwrap()
         };
         let of = |more: &Value, recorded: Option<&str>, policy: Option<&str>, has_pod: bool| {
-            let told = Filling { second_claim: recorded.map(str::to_owned), ..Filling::default() };
+            let told =
+                Filling { prime_claim_uid: recorded.map(str::to_owned), ..Filling::default() };
             let pv = policy.map(pv);
             match Prime::of(&web, Some(&told), Some(claim("p", more)), pv.as_ref(), has_pod) {
                 Prime::None => "none",

@@ -11,12 +11,12 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
-use crate::api::{FenceState, FillingPhase, Quantity};
-use crate::bytes::Bytes;
+use crate::api::{FenceState, FillingPhase};
 use crate::cluster::{Binding, requested};
+use crate::populators::notes::counted;
 use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, selected_node, uid};
 use crate::populators::steps::Step;
-use crate::populators::{Fill, Outcome, PopulatorReason, Sight, make};
+use crate::populators::{Fill, Outcome, PopulatorReason, Sight, conditions, make};
 
 /// Plans the next steps.
 pub(super) fn plan(seen: &Seen) -> Vec<Step> {
@@ -46,8 +46,7 @@ pub(super) fn plan(seen: &Seen) -> Vec<Step> {
 impl SourceSeen {
     /// Returns true if it has failed for good.
     fn has_failed(&self) -> bool {
-        let failed = self.told.as_ref().filter(|told| told.phase == FillingPhase::Failed);
-        failed.is_some_and(|told| told.generation == self.generation)
+        self.told.as_ref().is_some_and(|told| conditions::has_failed(told, self.generation))
     }
 
     /// Returns who uses the source again, although it was copied while unused.
@@ -85,11 +84,11 @@ fn prepare(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         return seen.stay_ahead(waits);
     }
     if let Some(told) = seen.told()
-        && (told.phase, told.generation) == (FillingPhase::Populating, source.generation)
-        && told.pod.is_some()
+        && (told.phase, told.observed_generation) == (FillingPhase::Populating, source.generation)
+        && told.pod_uid.is_some()
     {
         let message = "its pod is gone, and its outcome is unknown";
-        return again(seen, source, told.pod.as_deref(), message);
+        return again(seen, source, told.pod_uid.as_deref(), message);
     }
     if seen.waits_for_consumer {
         match selected_node(&seen.claim) {
@@ -124,7 +123,7 @@ impl Seen {
         nodes.is_some_and(|nodes| nodes.len() == 1 && nodes.contains(node))
     }
 
-    /// Returns true if the temporary claim is for another node than the claim.
+    /// Returns true if the prime claim is for another node than the claim.
     fn is_moved(&self, node: &str) -> bool {
         self.prime.as_ref().is_some_and(|prime| selected_node(prime) != Some(node))
     }
@@ -158,7 +157,7 @@ fn elsewhere(seen: &Seen, node: &str) -> Vec<Step> {
     [seen.fail(PopulatorReason::SourceNodeNotFound, &message), clear(seen)].concat()
 }
 
-/// The second claim has another node than the claim: it was rescheduled, or the claim was.
+/// The prime claim has another node than the claim: it was rescheduled, or the claim was.
 fn move_on(seen: &Seen) -> Vec<Step> {
     let node = selected_node(&seen.claim).unwrap_or_default();
     let is_refused = |prime: &PersistentVolumeClaim| {
@@ -183,7 +182,7 @@ fn move_on(seen: &Seen) -> Vec<Step> {
     [seen.reschedule(&message), vec![Step::Unpin], discard(seen)].concat()
 }
 
-/// Creates a temporary claim with a volume, and then a pod.
+/// Creates a prime claim with a volume, and then a pod.
 fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     let Some(prime) = &seen.prime else {
         if let Some(stranger) = &seen.stranger {
@@ -199,10 +198,10 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         }
         let mut filling = seen.filling(FillingPhase::Provisioning);
         filling.start_time = filling.start_time.or(Some(Time(seen.now)));
-        (filling.next_retry_time, filling.pod) = (None, None);
+        (filling.next_retry_time, filling.pod_uid) = (None, None);
         // Those of another volume.
         (filling.pre_copy, filling.fence, filling.probe_time) = (None, None, None);
-        filling.second_claim = None;
+        filling.prime_claim_uid = None;
         let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);
         let source_held = (!source.is_held).then_some(Step::HoldSource);
         let held = held.into_iter().chain(source_held);
@@ -216,8 +215,8 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     }
     if seen.is_unrecorded {
         let mut filling = seen.filling(FillingPhase::Provisioning);
-        (filling.pre_copy, filling.fence, filling.pod) = (None, None, None); // Those of another volume.
-        filling.second_claim = Some(uid(&prime.metadata).to_owned());
+        (filling.pre_copy, filling.fence, filling.pod_uid) = (None, None, None); // Those of another volume.
+        filling.prime_claim_uid = Some(uid(&prime.metadata).to_owned());
         return seen.say(filling);
     }
     if let Some(why) = seen.is_changed() {
@@ -228,7 +227,7 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     }
     match Binding::of(prime) {
         Binding::Pending => keep_provisioning(seen),
-        Binding::Lost => again(seen, source, None, "the volume of the temporary claim is gone"),
+        Binding::Lost => again(seen, source, None, "the volume of the prime claim is gone"),
         Binding::Bound => start(seen, source),
     }
 }
@@ -324,7 +323,7 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
 /// Cancels a pod whose volume or content is no longer wanted, which is no failure.
 fn call_off(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     let mut filling = seen.filling(FillingPhase::Waiting);
-    filling.pod = None;
+    filling.pod_uid = None;
     let mut steps = seen.say(filling);
     if source.anew {
         steps.extend(drop_prime(seen));
@@ -352,7 +351,7 @@ fn retry_once(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
     let is_counted = seen.told().is_some_and(|told| {
         told.next_retry_time.is_some()
             && told.phase == FillingPhase::Waiting
-            && told.pod.as_deref() == pod
+            && told.pod_uid.as_deref() == pod
     });
     if is_counted {
         Vec::new()
@@ -367,8 +366,9 @@ fn bind(seen: &Seen, pod: &str, digest: Option<String>, bytes: u64) -> Vec<Step>
         return anew(seen, Some(pod), &why);
     }
     let mut filling = seen.filling(FillingPhase::Binding);
-    (filling.pod, filling.checksum, filling.next_retry_time) = (Some(pod.to_owned()), digest, None);
-    filling.bytes = Some(Quantity(Bytes::new(bytes)));
+    (filling.pod_uid, filling.checksum) = (Some(pod.to_owned()), digest);
+    filling.next_retry_time = None;
+    filling.written_bytes = Some(counted(bytes));
     if !seen.is_of_prime() {
         return seen.say(filling); // It is not known to be bound yet.
     }
@@ -386,11 +386,11 @@ fn bind(seen: &Seen, pod: &str, digest: Option<String>, bytes: u64) -> Vec<Step>
 fn settle(seen: &Seen) -> Vec<Step> {
     let is_ending_claim = is_ending(&seen.claim.metadata);
     let is_bound = is_ending_claim || Binding::of(&seen.claim) == Binding::Bound;
-    // A second claim is held by pods that have ended, too.
+    // A prime claim is held by pods that have ended, too.
     let mut steps = drop_pods(seen);
     match &seen.prime {
         Some(prime) if is_ending(&prime.metadata) => return steps,
-        // Not before: a second claim that is deleted while it has the volume may take that along.
+        // Not before: a prime claim that is deleted while it has the volume may take that along.
         Some(prime) if is_bound && Binding::of(prime) == Binding::Lost => {
             steps.push(Step::DropPrime);
             return steps;
@@ -433,13 +433,13 @@ fn done(seen: &Seen) -> Vec<Step> {
         return vec![tell];
     }
     let mut filling = seen.filling(FillingPhase::Succeeded);
-    filling.bytes = seen.told().and_then(|told| told.bytes);
+    filling.written_bytes = seen.told().and_then(|told| told.written_bytes);
     filling.completion_time = Some(Time(seen.now));
     filling.next_retry_time = None;
     vec![tell, Step::Note(Box::new(filling)), Step::Count("success", seen.seconds())]
 }
 
-/// Deletes everything: pod, temporary claim, its volume, and at last the finalizer.
+/// Deletes everything: pod, prime claim, its volume, and at last the finalizer.
 fn clear(seen: &Seen) -> Vec<Step> {
     let mut steps = discard(seen);
     let is_clear = !seen.has_pods() && seen.prime.is_none() && !seen.is_retained();
@@ -455,7 +455,7 @@ fn forget(seen: &Seen) -> Vec<Step> {
     seen.told().map(|_| Step::Forget).into_iter().collect()
 }
 
-/// Deletes the temporary claim with its volume, after the pod that writes to it.
+/// Deletes the prime claim with its volume, after the pod that writes to it.
 fn discard(seen: &Seen) -> Vec<Step> {
     if seen.has_pods() {
         return drop_pods(seen);

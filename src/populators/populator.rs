@@ -33,7 +33,7 @@ pub(super) const AGAIN: Duration = Duration::from_secs(10);
 pub struct Settings {
     /// Image of the populator pods, which is that of this program.
     pub image: String,
-    /// Namespace of temporary claims and populator pods that need nothing in the claim's namespace;
+    /// Namespace of prime claims and populator pods that need nothing in the claim's namespace;
     /// `None` is the namespace of the claim.
     pub namespace: Option<String>,
     /// Names of the Secrets with which their image is pulled; without any, those of the ServiceAccount `default`

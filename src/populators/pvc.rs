@@ -137,7 +137,7 @@ fn paused(source: &PvcSourcePopulator) -> String {
 
 /// Returns the pre-copy while the populator is paused and pods use the source.
 fn ahead(source: &PvcSourcePopulator, from: &PersistentVolumeClaim, seen: &Seen) -> Fill {
-    let mut fill = fill(source, "--round", make::is_block(from), seen.nodes.clone());
+    let mut fill = fill(source, "--pre-copy", make::is_block(from), seen.nodes.clone());
     if !modes_of(from).any(|mode| mode.ends_with("Many")) && !seen.nodes_of_writers.is_empty() {
         // Its volume is attached to their node, and to no other one.
         fill.nodes = Some(seen.nodes_of_writers.clone());
@@ -195,7 +195,7 @@ fn fill(
     };
     let told = ["--result", "/dev/termination-log"];
     let compare: &[&str] = match source.spec.verification {
-        Verification::ChangedOnly if !is_block => &["--compare", "changed"],
+        Verification::ChangedOnly if !is_block => &["--verification", "changed-only"],
         Verification::ChangedOnly | Verification::Full | Verification::Unknown => &[],
     };
     let far = Far {
@@ -320,7 +320,7 @@ mod tests {
                 Sight::Ready(fill) => {
                     assert_eq!(expected, None);
                     let device = if mode == raw { " --device" } else { "" };
-                    let copy = "copy /source /target --round --result /dev/termination-log";
+                    let copy = "copy /source /target --pre-copy --result /dev/termination-log";
                     assert_eq!(fill.args.join(" "), format!("{copy}{device}"));
                     let (devices, mounts) = (fill.devices.len(), fill.mounts.len());
                     assert_eq!((devices, mounts), if mode == raw { (1, 0) } else { (0, 1) });
@@ -356,12 +356,11 @@ mod tests {
     fn files_near_by_can_be_compared_in_rounds() {
         let mut source = source(false);
         source.spec.verification = Verification::ChangedOnly;
-        let of = |is_block| fill(&source, "--round", is_block, None);
-        let changed =
-            "copy /source /target --round --compare changed --result /dev/termination-log";
+        let of = |is_block| fill(&source, "--pre-copy", is_block, None);
+        let changed = "copy /source /target --pre-copy --verification changed-only --result /dev/termination-log";
         assert_eq!(of(false).args.join(" "), changed);
         for all in [of(true).args, of(false).far.unwrap().receive] {
-            assert!(!all.contains(&"--compare".to_owned()), "{all:?}");
+            assert!(!all.contains(&"--verification".to_owned()), "{all:?}");
         }
     }
 }

@@ -15,9 +15,9 @@ pub enum PopulatorReason {
     ContentRejected,
     /// The pod that populates the volume does not run.
     PopulatorPodPending,
-    /// The API server does not let the second claim or the pod be made.
+    /// The API server does not let the prime claim or the pod be made.
     PopulatorCreationError,
-    /// The second claim lost its node, so another one is looked for.
+    /// The prime claim lost its node, so another one is looked for.
     PopulatorRescheduled,
     /// An attempt has failed and will be retried.
     PopulatorRetrying,

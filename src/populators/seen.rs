@@ -24,9 +24,9 @@ pub(super) struct Seen {
     pub waits_for_consumer: bool,
     /// Object that it names; `None` if that does not exist.
     pub source: Option<SourceSeen>,
-    /// The second claim.
+    /// The prime claim.
     pub prime: Option<PersistentVolumeClaim>,
-    /// True if the temporary claim is not in the status yet.
+    /// True if the prime claim is not in the status yet.
     pub is_unrecorded: bool,
     /// A claim of its name that is another client's.
     pub stranger: Option<PersistentVolumeClaim>,
@@ -110,20 +110,20 @@ impl Seen {
         is_owned && self.is_marked(pv) && !is_bound_elsewhere
     }
 
-    /// Returns true if the volume is that of the temporary claim.
+    /// Returns true if the volume is that of the prime claim.
     pub fn is_of_prime(&self) -> bool {
         let (Some(prime), Some(pv)) = (&self.prime, &self.pv) else { return false };
         claim_of(pv).is_some_and(|owner| owner.uid.as_deref() == Some(uid(&prime.metadata)))
     }
 
-    /// Returns true if Pliant retains the volume, independent of the temporary claim.
+    /// Returns true if Pliant retains the volume, independent of the prime claim.
     pub fn is_retained(&self) -> bool {
         let marks =
             |pv: &PersistentVolume| self.is_marked(pv) && pv.annotations().contains_key(POLICY);
         self.pv.as_ref().is_some_and(marks)
     }
 
-    /// Returns true if the volume would outlive the temporary claim: it is retained, by Pliant or by
+    /// Returns true if the volume would outlive the prime claim: it is retained, by Pliant or by
     /// its class.
     pub fn outlives_prime(&self) -> bool {
         let policy =
@@ -136,7 +136,7 @@ impl Seen {
         pv.annotations().get(POPULATES).is_some_and(|claim| claim == self.uid())
     }
 
-    /// Returns true if the temporary claim was notified that its volume was rebound.
+    /// Returns true if the prime claim was notified that its volume was rebound.
     pub fn is_nudged(&self) -> bool {
         self.prime.as_ref().is_some_and(|prime| prime.annotations().contains_key(NUDGED))
     }
@@ -145,7 +145,7 @@ impl Seen {
     pub fn is_ahead(&self) -> bool {
         let generation = self.source.as_ref().map(|source| source.generation);
         self.told().is_some_and(|told| {
-            told.phase == FillingPhase::PreCopied && Some(told.generation) == generation
+            told.phase == FillingPhase::PreCopied && Some(told.observed_generation) == generation
         })
     }
 

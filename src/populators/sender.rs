@@ -19,12 +19,12 @@ pub(super) const ANYWHERE: &str = "0.0.0.0:0";
 /// Capabilities for reading files of any owner, without changing their access times.
 const READS: &[&str] = &["DAC_OVERRIDE", "FOWNER"];
 
-/// The name of the pod that sends to the second claim of a claim.
+/// The name of the pod that sends to the prime claim of a claim.
 pub(super) fn name(uid: &str) -> String {
     format!("send-{uid}")
 }
 
-/// The Secret with the keys of both, which goes with the second claim.
+/// The Secret with the keys of both, which goes with the prime claim.
 pub(super) fn keys(
     claim: &PersistentVolumeClaim,
     prime: &PersistentVolumeClaim,
@@ -49,7 +49,7 @@ pub(super) fn keys(
 }
 
 /// Network policy of the pods of a claim: only those of the same claim may connect, if a source is sent. It is
-/// deleted with the temporary claim. Other clients could not read the port, but could block it.
+/// deleted with the prime claim. Other clients could not read the port, but could block it.
 pub(super) fn policy(
     claim: &PersistentVolumeClaim,
     prime: &PersistentVolumeClaim,
@@ -72,7 +72,7 @@ pub(super) fn policy(
     serde_json::from_value(policy).expect("a NetworkPolicy")
 }
 
-/// Returns a name with the uid: a recreated temporary claim has other keys.
+/// Returns a name with the uid: a recreated prime claim has other keys.
 fn keys_name(prime: &PersistentVolumeClaim) -> String {
     name(uid(&prime.metadata))
 }
@@ -94,7 +94,7 @@ pub(super) fn pod(
 ) -> Pod {
     let mut run = make::Run::of(fill, name(uid(&claim.metadata)));
     // Without the port: brackets are for an address of IPv6 alone, and which it has is not known yet.
-    let where_to = ["--listen", "$(POD_IP)", "--keys", KEYS].map(str::to_owned);
+    let where_to = ["--listen", "$(POD_IP)", "--cert-dir", KEYS].map(str::to_owned);
     run.args = json!([&far.send[..], &where_to].concat());
     run.env = json!([{"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]);
     run.capabilities = READS;
@@ -107,7 +107,7 @@ pub(super) fn pod(
 }
 
 /// Returns true if a pod of its name was created by Pliant: another client's is neither trusted nor deleted.
-/// `prime` is the uid of the temporary claim, if known.
+/// `prime` is the uid of the prime claim, if known.
 pub(super) fn is_ours(pod: &Pod, claim: &PersistentVolumeClaim, prime: Option<&str>) -> bool {
     let is_labelled = pod.labels().get(LABEL).map(String::as_str) == Some(uid(&claim.metadata));
     let owner = make::prime_name(uid(&claim.metadata));
@@ -121,7 +121,7 @@ pub(super) fn is_ours(pod: &Pod, claim: &PersistentVolumeClaim, prime: Option<&s
 
 /// Returns how the volume is populated from a sender at this address.
 pub(super) fn receive(fill: &Fill, far: &Far, prime: &PersistentVolumeClaim, from: &str) -> Fill {
-    let from = ["--from", from, "--keys", KEYS].map(str::to_owned);
+    let from = ["--from", from, "--cert-dir", KEYS].map(str::to_owned);
     Fill {
         args: [&far.receive[..], &from].concat(),
         volumes: vec![key_volume(prime, "target")],
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(made["metadata"]["name"], "send-u");
         assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "p");
         let spec = &made["spec"];
-        let args = json!(["send", "--listen", "$(POD_IP)", "--keys", "/keys"]);
+        let args = json!(["send", "--listen", "$(POD_IP)", "--cert-dir", "/keys"]);
         assert_eq!(spec["containers"][0]["args"], args);
         let volumes = spec["volumes"].to_string();
         assert!(volumes.contains(r#""claimName":"old","readOnly":true"#), "{volumes}");
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn who_fills_from_afar_mounts_nothing_of_the_source() {
         let made = receive(&fill(), &far(), &claim("prime-u", "p"), "10.0.0.7:9815");
-        assert_eq!(made.args.join(" "), "copy --from 10.0.0.7:9815 --keys /keys");
+        assert_eq!(made.args.join(" "), "copy --from 10.0.0.7:9815 --cert-dir /keys");
         let volumes = serde_json::to_string(&made.volumes).unwrap();
         assert!(volumes.contains("target.key") && volumes.contains("send-p"), "{volumes}");
         assert!(!volumes.contains("source.key") && !volumes.contains("old"), "{volumes}");

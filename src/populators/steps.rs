@@ -17,7 +17,7 @@ pub(super) enum Step {
     Pin(String),
     /// Let the scheduler choose another node for the claim.
     Unpin,
-    /// Make the second claim.
+    /// Make the prime claim.
     MakePrime,
     /// Create the keys with which the sender and the populator pod authenticate.
     MakeKeys,
@@ -45,17 +45,17 @@ pub(super) enum Step {
     Retain,
     /// Make the volume the claim's.
     Rebind,
-    /// Notify the controller of the temporary claim that it has lost its volume.
+    /// Notify the controller of the prime claim that it has lost its volume.
     Nudge,
     /// Delete the pod.
     DropPod,
-    /// Delete what has the name of the second claim, is not that, and has no volume.
+    /// Delete what has the name of the prime claim, is not that, and has no volume.
     DropStranger,
     /// Delete what has the name of the pod and is not that.
     DropStrangePod,
     /// Delete the pod that sends.
     DropSender,
-    /// Delete the second claim.
+    /// Delete the prime claim.
     DropPrime,
     /// Make the volume's policy again what it was.
     Restore,

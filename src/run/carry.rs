@@ -13,7 +13,7 @@ use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::archive::{self, Origin, Proxies, Reach, Route};
-use crate::cli::{CarryFlags, CompareFlag, CopyRole, SendRole, SocketsFlag, UnpackRole};
+use crate::cli::{CarryFlags, CopyRole, SendRole, SocketsFlag, UnpackRole, VerificationFlag};
 use crate::copy::{
     self, Compare, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy_device,
 };
@@ -42,20 +42,20 @@ enum End {
 
 /// `pliant copy`.
 pub fn copy(args: &CopyRole) -> Result<ExitCode> {
-    let round = if args.round { Round::Hot } else { Round::Final };
+    let round = if args.pre_copy { Round::Hot } else { Round::Final };
     let sockets = match args.sockets {
         SocketsFlag::Skip => Sockets::Skip,
         SocketsFlag::Refuse => Sockets::Refuse,
     };
-    let compare = match args.compare {
-        CompareFlag::All => Compare::All,
-        CompareFlag::Changed => Compare::CHANGED,
+    let compare = match args.verification {
+        VerificationFlag::Full => Compare::All,
+        VerificationFlag::ChangedOnly => Compare::CHANGED,
     };
     let target = args.target.as_path();
-    carry(&args.carry, |hand, tell| match (&args.source, &args.from, &args.keys) {
+    carry(&args.carry, |hand, tell| match (&args.source, &args.from, &args.cert_dir) {
         _ if args.probe => copy::probe(target, args.device),
-        (_, Some(from), Some(keys)) => {
-            let remote = Remote::at(from, &Credentials::read(keys)?, tell.stop())?;
+        (_, Some(from), Some(dir)) => {
+            let remote = Remote::at(from, &Credentials::read(dir)?, tell.stop())?;
             if args.device {
                 copy::copy_disk(&RemoteDisk(remote), target, round, hand, tell)
             } else {
@@ -73,7 +73,7 @@ pub fn copy(args: &CopyRole) -> Result<ExitCode> {
 /// `pliant send`.
 pub fn send(args: &SendRole) -> Result<ExitCode> {
     end_on_signals()?;
-    let credentials = Credentials::read(&args.keys)?;
+    let credentials = Credentials::read(&args.cert_dir)?;
     let source = if args.device {
         Served::Device(args.source.clone())
     } else {

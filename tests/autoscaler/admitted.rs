@@ -169,7 +169,7 @@ fn what_a_swap_waits_for_stands_in_the_status_of_its_claims_and_of_their_source(
                     .await;
                 let (told, status) = (told_of_copy(&world.api).unwrap(), world.status());
                 let swap = swap(&status).unwrap();
-                assert_eq!(told.claim, swap.claim, "it is of that claim");
+                assert_eq!(told.name, swap.claim, "it is of that claim");
                 assert_eq!(Some(told.uid), world.claim(&swap.claim).unwrap().metadata.uid);
                 assert!(status.message.is_some_and(|why| why.contains(words)), "{reason}");
                 assert_eq!(status.reason.as_deref(), Some(reason));

@@ -84,7 +84,7 @@ fn a_raw_device_is_copied_ahead_while_its_pod_runs() {
         let fill = crate::play::fill_pods(&world.api).remove(0).spec.unwrap().containers.remove(0);
         assert_eq!(
             fill.args.unwrap().join(" "),
-            "copy /source /target --round --result /dev/termination-log --device"
+            "copy /source /target --pre-copy --result /dev/termination-log --device"
         );
         world.write();
         assert_eq!((world.pod("nginx-0"), world.told("SwapStarted")), (pod.clone(), 0));

@@ -10,8 +10,10 @@ use regex::Regex;
 use crate::repository::{files, read};
 
 /// Files that judge conditions, each with the kind that has them.
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 5] = [
+    ("ArchivePopulator", "src/populators/conditions.rs"),
     ("NodeStorage", "src/controllers/conditions.rs"),
+    ("PvcSourcePopulator", "src/populators/conditions.rs"),
     ("PvcAutoscaler", "src/autoscaler/conditions.rs"),
     ("StoragePool", "src/controllers/pools.rs"),
 ];
@@ -50,8 +52,15 @@ pub fn all() -> Conditions {
         found.get_mut(&("PvcAutoscaler".to_owned(), type_.to_owned())).unwrap().extend(reasons);
     };
     add("Ready", phases());
-    let waits = AutoscalerReason::ALL.into_iter().filter(|reason| reason.is_warning());
-    add("Stalled", waits.map(|reason| reason.to_string()).collect());
+    let of = |stalls: bool| {
+        AutoscalerReason::ALL
+            .into_iter()
+            .filter(move |reason| reason.is_warning() && reason.needs_action() == stalls)
+            .map(|reason| reason.to_string())
+            .collect()
+    };
+    add("Reconciling", of(false));
+    add("Stalled", of(true));
     found
 }
 

@@ -63,7 +63,7 @@ fn each_reason_has_its_code() {
         lines[0]["message"],
         "opening /nonexistent/x: No such file or directory (os error 2)"
     );
-    let (code, lines) = pliant(&["copy", source, target, "--round", "--final"]);
+    let (code, lines) = pliant(&["copy", source, target, "--pre-copy", "--final"]);
     assert_eq!((code, lines), (Some(2), Vec::new()));
 }
 
@@ -84,7 +84,7 @@ fn an_attribute_that_a_pod_may_not_set_is_refused_by_name_before_anything_is_wri
     }
     let (source, target) = (world.source(), world.target());
     let (source, target) = (source.to_str().unwrap(), target.to_str().unwrap());
-    for round in ["--round", "--final"] {
+    for round in ["--pre-copy", "--final"] {
         // As in a pod that copies.
         let output = Command::new("setpriv")
             .args(["--bounding-set", "-sys_admin"])

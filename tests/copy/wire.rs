@@ -177,10 +177,10 @@ fn two_commands_copy_from_machine_to_machine() {
     write_keys(&ours, &keys().target);
     write_keys(&theirs, &keys().source);
     let text = |path: &Path| path.to_str().unwrap().to_owned();
-    let (mut child, address) = start(&[&text(&world.source()), "--keys", &text(&theirs)]);
+    let (mut child, address) = start(&[&text(&world.source()), "--cert-dir", &text(&theirs)]);
     let copy = |keys: &Path| {
         let output = Command::new(cargo_bin("pliant"))
-            .args(["copy", &text(&world.target()), "--from", &address, "--keys", &text(keys)])
+            .args(["copy", &text(&world.target()), "--from", &address, "--cert-dir", &text(keys)])
             .output()
             .unwrap();
         let said = String::from_utf8(output.stdout).unwrap();

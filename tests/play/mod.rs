@@ -506,7 +506,7 @@ fn kubelet(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
         }
         "Running" => match play.running.get(&uid).cloned() {
             // What it leaves is half: others have written meanwhile.
-            Some(End::Done) if told(pod).contains("--round") => {
+            Some(End::Done) if told(pod).contains("--pre-copy") => {
                 let bytes = play.rounds.pop_front().unwrap_or_default();
                 let message =
                     json!({"outcome": "done", "bytes": bytes, "seconds": 1.5}).to_string();

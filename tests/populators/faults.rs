@@ -87,7 +87,7 @@ async fn a_claim_that_is_deleted_while_no_operator_runs_is_let_go_by_the_next() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_claim_without_room_goes_to_another_node() {
+async fn a_prime_claim_without_room_goes_to_another_node() {
     let (world, _operator) = World::with_an_operator().await;
     world.archive("site");
     world.play().full.insert("alpha".to_owned());

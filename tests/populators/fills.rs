@@ -108,7 +108,7 @@ async fn rounds_are_copied_ahead_while_a_pod_writes_and_the_rest_when_it_is_gone
     world.shows("new", "PreCopied: SourcePaused: PvcSourcePopulator old is paused").await;
     world.settled().await;
     let ahead = world.told_of_copy("old").unwrap().pre_copy.unwrap();
-    assert_eq!((ahead.rounds, ahead.bytes.0.get() >> 20, ahead.seconds), (3, 300, 1));
+    assert_eq!((ahead.passes, ahead.written_bytes >> 20, ahead.duration_seconds), (3, 300, 1));
     assert_eq!((world.pods(), phase(&world.get_claim("new").unwrap())), (3, "Pending".to_owned()));
     assert_eq!(world.reasons("new").len(), 0, "that is usual");
     // As long as the pod is there the rest is not begun.
@@ -122,7 +122,7 @@ async fn rounds_are_copied_ahead_while_a_pod_writes_and_the_rest_when_it_is_gone
     let whole = "copy /source /target --final --result /dev/termination-log".to_owned();
     assert_eq!(world.content("new"), Some(Content::Whole(whole)));
     let told = world.told_of_copy("old").unwrap();
-    assert_eq!((told.checksum.as_deref(), told.pre_copy.unwrap().rounds), (Some("abc"), 3));
+    assert_eq!((told.checksum.as_deref(), told.pre_copy.unwrap().passes), (Some("abc"), 3));
     assert_eq!((operator.counts.of("fill success"), world.destroyed()), (1, vec![]));
 }
 
@@ -161,7 +161,7 @@ async fn a_raw_device_is_copied_ahead_too() {
     world.shows("new", "PreCopied: SourcePaused: PvcSourcePopulator old is paused").await;
     world.settled().await;
     let ahead = world.told_of_copy("old").unwrap().pre_copy.unwrap();
-    assert_eq!((ahead.rounds, ahead.bytes.0.get() >> 20, world.pods()), (2, 40, 2));
+    assert_eq!((ahead.passes, ahead.written_bytes >> 20, world.pods()), (2, 40, 2));
     world.api.delete::<Pod>("shop/shop-0");
     world.unpause("old");
     world.filled("new").await;
@@ -182,7 +182,7 @@ async fn a_raw_device_of_one_pod_is_not_copied_ahead_and_that_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_claim_is_as_the_first_one() {
+async fn a_prime_claim_is_as_the_first_one() {
     let (world, _operator) = World::with_an_operator().await;
     world.archive("site");
     world.play().ends.push_back(End::Hangs);
@@ -208,7 +208,7 @@ async fn progress_is_told_every_few_seconds_and_no_more_often() {
     world.claim("web", "now", "ArchivePopulator", "site");
     world.shows("web", "Populating: 50 % (512 MiB of 1 GiB), 1 MiB/s, 9 min left").await;
     let told = world.told("site").unwrap();
-    assert_eq!((told.percent, told.seconds_left), (Some(50), Some(512)));
+    assert_eq!((told.percent, told.remaining_seconds), (Some(50), Some(512)));
     world.api.forget_writes();
     let pod = fill_pods(&world.api).remove(0).name_any();
     for second in 1..=60 {

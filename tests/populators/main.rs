@@ -1,6 +1,7 @@
 //! Claims that are filled: the operator, an API server in memory, and what of Kubernetes has to do with
 //! claims: a controller of volumes, a provisioner, a scheduler and kubelets that are played.
 
+mod conditions;
 mod crash_points;
 mod faults;
 mod fences;

@@ -1,4 +1,4 @@
-//! Who may make anything in the namespace of a claim makes what has the names of its second claim and its pod.
+//! Who may make anything in the namespace of a claim makes what has the names of its prime claim and its pod.
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::play::object;
 use crate::world::{Content, SHOP, World, phase};
 
-/// The name of the second claim of a claim, and of the pod that fills it.
+/// The name of the prime claim of a claim, and of the pod that fills it.
 fn second(world: &World, claim: &str) -> String {
     format!("prime-{}", world.get_claim(claim).unwrap().uid().unwrap())
 }
@@ -24,7 +24,7 @@ fn large() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_second_claim_of_a_tenant_with_a_volume_is_neither_used_nor_deleted() {
+async fn a_large_prime_claim_of_a_tenant_with_a_volume_is_neither_used_nor_deleted() {
     let (world, _operator) = World::with_an_operator().await;
     world.claim("web", "now", "ArchivePopulator", "site");
     world.shows("web", "PopulatorDataSourceNotFound").await;
@@ -44,7 +44,7 @@ async fn a_large_second_claim_of_a_tenant_with_a_volume_is_neither_used_nor_dele
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_second_claim_of_a_tenant_without_a_volume_is_deleted() {
+async fn a_large_prime_claim_of_a_tenant_without_a_volume_is_deleted() {
     let (world, _operator) = World::with_an_operator().await;
     world.claim("web", "fast", "ArchivePopulator", "site");
     world.shows("web", "PopulatorDataSourceNotFound").await;
@@ -58,7 +58,7 @@ async fn a_large_second_claim_of_a_tenant_without_a_volume_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_claim_that_a_tenant_makes_larger_is_made_again() {
+async fn a_prime_claim_that_a_tenant_makes_larger_is_made_again() {
     let (world, _operator) = World::with_an_operator().await;
     world.source("old", "alpha").await;
     world.copy_of("old", &json!({"waitForConsumer": false, "paused": true}));

@@ -309,7 +309,7 @@ impl World {
         self.play().contents.get(&volume).cloned()
     }
 
-    /// What is left of fillings: second claims, fill pods, finalizers and marks of ours, volumes of
+    /// What is left of fillings: prime claims, fill pods, finalizers and marks of ours, volumes of
     /// nobody.
     pub fn left(&self) -> Vec<String> {
         let mut left = Vec::new();

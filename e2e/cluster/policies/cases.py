@@ -215,7 +215,7 @@ DETACHED = {"pliant.io/detached-for": "uid-of-mine"}
 write(OPERATOR, "UPDATE", VOLUMES, "it was proved unused", volume(THEIRS, VICTIM, annotations=DETACHED), volume(THEIRS, VICTIM), taken=True)
 write(CONTROLLER, "UPDATE", VOLUMES, "it was proved unused", volume(THEIRS, VICTIM, annotations=DETACHED), volume(THEIRS, VICTIM))
 write(OPERATOR, "UPDATE", VOLUMES, "a swap holds another claim", volume(THEIRS, MINE, annotations=HOLDS), volume(THEIRS, MINE))
-write(OPERATOR, "UPDATE", VOLUMES, "the second claim's is held", volume(THEIRS, SECOND, annotations=FILLED), volume(THEIRS, SECOND, "Delete"), taken=True)
+write(OPERATOR, "UPDATE", VOLUMES, "the prime claim's is held", volume(THEIRS, SECOND, annotations=FILLED), volume(THEIRS, SECOND, "Delete"), taken=True)
 write(OPERATOR, "UPDATE", VOLUMES, "it is handed over", volume(THEIRS, VICTIM, annotations=FILLED), volume(THEIRS, SECOND, annotations=FILLED), taken=True)
 write(OPERATOR, "UPDATE", VOLUMES, "it has its policy again", volume(THEIRS, VICTIM, "Delete", POPULATES), volume(THEIRS, VICTIM, annotations=FILLED), taken=True)
 

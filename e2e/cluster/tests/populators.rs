@@ -102,11 +102,11 @@ impl World {
         copies.patch(source, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// The volume of the second claim, of which there is one.
+    /// The volume of the prime claim, of which there is one.
     async fn filled_volume(&self) -> String {
         let ours = ListParams::default().labels("pliant.io/populator");
         let claims = self.api::<PersistentVolumeClaim>().list(&ours).await.unwrap().items;
-        let [only] = claims.as_slice() else { panic!("one second claim, not {claims:#?}") };
+        let [only] = claims.as_slice() else { panic!("one prime claim, not {claims:#?}") };
         only.spec.clone().unwrap().volume_name.expect("it has a volume")
     }
 

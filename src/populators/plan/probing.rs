@@ -19,9 +19,9 @@ const REFUSED: SignedDuration = SignedDuration::from_secs(30);
 pub(super) fn is_wanted(seen: &Seen) -> bool {
     let is_asked_for = seen.fill().is_some_and(|fill| fill.rehearsal.is_some());
     let generation = seen.source.as_ref().map(|source| source.generation);
-    let is_known = seen
-        .told()
-        .is_some_and(|told| told.probe_time.is_some() && Some(told.generation) == generation);
+    let is_known = seen.told().is_some_and(|told| {
+        told.probe_time.is_some() && Some(told.observed_generation) == generation
+    });
     is_asked_for && !is_known
 }
 
@@ -64,7 +64,7 @@ pub(super) fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
         None => {
             let sender = (seen.is_far() && is_refused(seen)).then_some(Step::RehearseSender);
             let mut filling = seen.filling(FillingPhase::Provisioning);
-            (filling.pod, filling.next_retry_time) = (Some(id.to_owned()), None);
+            (filling.pod_uid, filling.next_retry_time) = (Some(id.to_owned()), None);
             let does = "checks whether the volume can be populated";
             let why = waiting::held_up(seen.now, pod, does)
                 .or_else(|| waiting::why_silent(seen.now, pod, does));

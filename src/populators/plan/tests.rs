@@ -121,7 +121,7 @@ impl Seen {
     }
 }
 
-/// The second claim has its volume.
+/// The prime claim has its volume.
 fn provisioned() -> Box<Seen> {
     fresh().with(|seen| {
         seen.prime = Some(prime("Bound", Some("alpha")));
@@ -459,14 +459,14 @@ fn what_was_made_goes_in_order() {
             "Tell PopulatorDataSourceNotFound, Show, DropPod",
         ),
         ("rebound", rebound("Pending", Some("Bound")), "Nudge"),
-        ("bound, second claim not lost yet", rebound("Bound", Some("Bound")), "Nudge"),
+        ("bound, prime claim not lost yet", rebound("Bound", Some("Bound")), "Nudge"),
         ("bound and lost", rebound("Bound", Some("Lost")), "DropPrime"),
         (
-            "second claim gone",
+            "prime claim gone",
             rebound("Bound", None),
             "Restore, Tell PopulatorFinished, Note Succeeded, Count success, Release",
         ),
-        ("second claim gone, not bound", rebound("Pending", None), ""),
+        ("prime claim gone, not bound", rebound("Pending", None), ""),
         (
             "rebound and deleted",
             rebound("Pending", None).with(|seen| ending(&mut seen.claim)),
@@ -479,7 +479,7 @@ fn what_was_made_goes_in_order() {
         ),
         ("by hand", fresh().with(|seen| seen.claim = claim("Bound", None, None)), "Release"),
         ("by hand, and known", by_hand(None), "Release"),
-        ("by hand, with a second claim that has no room", by_hand(Some("Pending")), "DropPrime"),
+        ("by hand, with a prime claim that has no room", by_hand(Some("Pending")), "DropPrime"),
         (
             "by hand to another volume, just as this one was handed over",
             rebound("Bound", Some("Lost")).with(|seen| {
@@ -523,7 +523,7 @@ fn a_plan_after_its_own_apply_is_empty() {
                 told.phase = phase;
                 told.reason = reason.map(|reason| reason.to_string());
                 told.message = reason.map(|_| "x".to_owned());
-                told.pod = (phase == FillingPhase::Populating).then(|| "pod".to_owned());
+                told.pod_uid = (phase == FillingPhase::Populating).then(|| "pod".to_owned());
             });
             seen.with(|seen| seen.claim = claim("Pending", Some("alpha"), Some(shown)))
         };
@@ -628,7 +628,7 @@ fn progress_is_told_every_few_seconds_and_less_often_the_longer_it_takes() {
     let told = |ago: i64, since: i64| {
         running("Running", "").with(|seen| seen.progress = Some(progress)).tells(|told| {
             told.phase = FillingPhase::Populating;
-            told.pod = Some("pod".to_owned());
+            told.pod_uid = Some("pod".to_owned());
             told.last_progress_time = Some(Time(at(1000 - ago)));
             told.start_time = Some(Time(at(1000 - since)));
         })
@@ -655,12 +655,12 @@ fn copies_ahead(phase: &str, message: &str) -> Box<Seen> {
         .sight(Sight::Ready(Box::new(Fill { ahead_of, is_live: true, ..Fill::default() })))
 }
 
-/// So many rounds have ended, the last one with this much and by this pod.
-fn rounds(seen: Box<Seen>, phase: FillingPhase, rounds: i32, mib: u64, pod: &str) -> Box<Seen> {
+/// So many passes have ended, the last one with this much and by this pod.
+fn rounds(seen: Box<Seen>, phase: FillingPhase, passes: i32, mib: u64, pod: &str) -> Box<Seen> {
     seen.tells(|told| {
-        let (bytes, pod) = (Quantity(Bytes::mib(mib)), pod.to_owned());
+        let (written_bytes, pod_uid) = (counted(mib << 20), pod.to_owned());
         told.phase = phase;
-        told.pre_copy = Some(PreCopy { rounds, bytes, pod, ..PreCopy::default() });
+        told.pre_copy = Some(PreCopy { passes, written_bytes, pod_uid, ..PreCopy::default() });
     })
 }
 

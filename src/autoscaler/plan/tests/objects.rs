@@ -97,10 +97,10 @@ impl Source {
             _ => None,
         };
         let filling = Filling {
-            claim: name.to_owned(),
+            name: name.to_owned(),
             uid: claim.to_string(),
             phase,
-            generation: if self.paused || self.is_told_of_before { 1 } else { 2 },
+            observed_generation: if self.paused || self.is_told_of_before { 1 } else { 2 },
             reason: reason.map(|reason| reason.to_string()),
             checksum: Some("d".to_owned()),
             ..Filling::default()
@@ -110,7 +110,8 @@ impl Source {
         let spec = serde_json::from_value(spec).unwrap();
         let mut source = PvcSourcePopulator::new(name, spec);
         source.metadata.generation = Some(if self.paused { 1 } else { 2 });
-        source.status = Some(PopulatorStatus { claims: vec![filling] });
+        source.status =
+            Some(PopulatorStatus { claims: vec![filling], ..PopulatorStatus::default() });
         source
     }
 }
