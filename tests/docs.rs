@@ -216,13 +216,15 @@ fn documented_conditions() -> conditions::Conditions {
     let mut found = conditions::Conditions::new();
     for section in page.split("\n### Conditions of a").skip(1) {
         let section = section.split("\n#").next().unwrap();
-        let kind = section.lines().next().unwrap().trim_start_matches('n').trim();
+        let kinds = section.lines().next().unwrap().trim_start_matches('n').trim();
         for row in section.lines().filter(|line| line.starts_with("| `")) {
             let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-            let type_ = cells[1].trim_matches('`').to_owned();
-            let reasons = found.entry((kind.to_owned(), type_)).or_default();
+            let type_ = cells[1].trim_matches('`');
             let reason = cells[3].strip_prefix('`').and_then(|rest| rest.split_once('`'));
-            reasons.extend(reason.map(|(reason, _)| reason.to_owned()));
+            for kind in kinds.split(" or ") {
+                let reasons = found.entry((kind.to_owned(), type_.to_owned())).or_default();
+                reasons.extend(reason.map(|(reason, _)| reason.to_owned()));
+            }
         }
     }
     found

@@ -31,36 +31,6 @@ fn the_pages_of_the_records_are_those_of_the_definitions() {
     assert_eq!(there.collect::<BTreeSet<_>>(), kinds);
 }
 
-/// A list without a type is replaced whole by whoever applies a part of it, and a type that is added later changes who
-/// owns it.
-#[test]
-fn every_list_says_how_it_is_merged() {
-    let is_pending = |kind: &str| kind == "PvcAutoscaler" || kind.ends_with("Populator");
-    for definition in definitions() {
-        let kind = definition.spec.names.kind.clone();
-        let root = serde_json::to_value(&definition).unwrap();
-        let mut bare = Vec::new();
-        lists_without_type(
-            &root["spec"]["versions"][0]["schema"]["openAPIV3Schema"],
-            "",
-            &mut bare,
-        );
-        assert!(bare.is_empty() || is_pending(&kind), "{kind}: {bare:?}");
-    }
-}
-
-fn lists_without_type(schema: &Value, path: &str, found: &mut Vec<String>) {
-    if schema["type"] == "array" && schema["x-kubernetes-list-type"].is_null() {
-        found.push(path.to_owned());
-    }
-    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        lists_without_type(field, &format!("{path}.{name}"), found);
-    }
-    for held in held(schema) {
-        lists_without_type(held, &format!("{path}[]"), found);
-    }
-}
-
 fn page(definition: &Value) -> String {
     let (spec, names) = (&definition["spec"], &definition["spec"]["names"]);
     let (kind, version) = (text(&names["kind"]), &spec["versions"][0]);

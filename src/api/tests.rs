@@ -620,10 +620,18 @@ fn what_is_about_swaps_needs_a_stateful_set() {
     }
 }
 
-/// A list type that is added later changes who owns the items and what is refused.
+/// A list without a type is replaced whole by whoever applies a part of it, and a type that is added later changes who
+/// owns the items and what is refused.
 #[test]
 fn every_list_has_a_type() {
-    for kind in ["PvcAutoscaler"] {
+    for kind in [
+        "VolumeRequest",
+        "NodeStorage",
+        "StoragePool",
+        "PvcSourcePopulator",
+        "ArchivePopulator",
+        "PvcAutoscaler",
+    ] {
         let mut found = Vec::new();
         places(&schema(kind), kind, &mut found);
         for (path, list) in found.iter().filter(|(_, field)| field["type"] == "array") {

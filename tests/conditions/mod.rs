@@ -18,6 +18,9 @@ const FILES: [(&str, &str); 5] = [
     ("StoragePool", "src/controllers/pools.rs"),
 ];
 
+/// Judges the pools and volume groups of a node.
+const OF_NODES: &str = "src/controllers/storage.rs";
+
 /// Names of the types of conditions stand in these files too.
 const TYPES: [&str; 2] = ["src/api/condition.rs", "src/api/node_storage.rs"];
 
@@ -61,6 +64,12 @@ pub fn all() -> Conditions {
     };
     add("Reconciling", of(false));
     add("Stalled", of(true));
+    let storage = code("src/node/storage.rs");
+    let names = constants(&storage);
+    for (part, function) in [("pools", "how"), ("volumeGroups", "group_status")] {
+        let key = (format!("NodeStorage.{part}"), "Ready".to_owned());
+        found.insert(key, reasons(body(&storage, function), &names));
+    }
     found
 }
 
@@ -79,7 +88,8 @@ fn every_file_is_known() {
         let name = path.display().to_string();
         let text = code(&name);
         let judges = text.contains("-> Judged {") && text.contains("use crate::api::");
-        let is_known = FILES.iter().any(|(_, file)| *file == name);
+        // Its reasons are those that the node has found: `all` adds them.
+        let is_known = name == OF_NODES || FILES.iter().any(|(_, file)| *file == name);
         assert!(!judges || is_known, "{name} judges conditions: add it with its kind");
     }
 }
