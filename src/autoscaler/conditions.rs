@@ -44,7 +44,11 @@ fn reconciling(status: &PvcAutoscalerStatus) -> Judged {
         return Judged { is_so: false, reason: "NotReconciling".to_owned(), message };
     }
     let Judged { reason, message, .. } = ready(status);
-    Judged { is_so: true, reason: status.reason.clone().unwrap_or(reason), message }
+    Judged {
+        is_so: true,
+        reason: status.reason.clone().unwrap_or(reason),
+        message: status.message.clone().unwrap_or(message),
+    }
 }
 
 fn stalled(status: &PvcAutoscalerStatus) -> Judged {

@@ -289,7 +289,7 @@ mod tests {
             "apiVersion": "pliant.io/v1alpha1", "kind": "PvcSourcePopulator",
             "metadata": {"name": "new"},
             "spec": {"sourcePvcRef": {"name": "old"}, "paused": paused},
-            "status": {"claims": [{"claim": "new", "uid": "new", "phase": told}]},
+            "status": {"claims": [{"name": "new", "uid": "new", "phase": told}]},
         }))
         .unwrap()
     }

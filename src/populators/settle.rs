@@ -27,10 +27,12 @@ impl<S: Source> Populator<S> {
         let before = source.status().cloned().unwrap_or_default();
         let mut after = before.clone();
         let its = self.watches.claims_filled_from::<S>(&namespace, &name);
-        // One that has another volume is populated by somebody else.
+        // What has ended is evidence as long as its claim exists, also if that claim, restored from a backup, no longer
+        // names its source. A claim that has another volume is populated by somebody else.
         let is_its = |one: &Filling| {
-            let claim = its.iter().find(|claim| *claim.names.uid == *one.uid);
-            claim.is_some_and(|claim| one.phase.is_final() || is_open::<S>(claim))
+            let of_its_name = self.watches.claims().get_in(&namespace, &one.name);
+            let claim = of_its_name.filter(|claim| *claim.names.uid == *one.uid);
+            claim.is_some_and(|claim| one.phase.is_final() || is_open::<S>(&claim))
         };
         after.claims.retain(is_its);
         let generation = source.meta().generation.unwrap_or_default();

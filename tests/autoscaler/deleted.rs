@@ -524,7 +524,7 @@ fn made_again_it_knows_the_claim_of_a_pod_by_what_that_was_filled_from() {
             "apiVersion": "pliant.io/v1alpha1", "kind": "PvcSourcePopulator",
             "metadata": {"name": new, "namespace": SHOP, "labels": labels},
             "spec": {"sourcePvcRef": {"name": old}},
-            "status": {"claims": [{"claim": new, "uid": uid, "phase": "Succeeded"}]},
+            "status": {"claims": [{"name": new, "uid": uid, "phase": "Succeeded"}]},
         })));
         world.set(1, &[]);
         world.want("4Gi", "hdd", &json!({}));

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 use pliant::api::{AutoscalerPhase, PvcAutoscalerStatus, SwapPhase};
+use pliant::autoscaler::AutoscalerReason;
 use pliant::testing::FakeApi;
 use serde_json::{Value, json};
 
@@ -19,10 +20,14 @@ fn is_in(phase: SwapPhase) -> impl Fn(&PvcAutoscalerStatus) -> bool {
     move |status| swap(status).is_some_and(|swap| swap.phase == phase)
 }
 
-/// What the status says, in its message and in its conditions.
+/// What the status says, in its message and in the one condition that is true: `Stalled` if a person has to act.
 fn stalled(status: &PvcAutoscalerStatus) -> (String, String) {
-    let condition = status.conditions.iter().find(|one| one.type_ == "Stalled").unwrap();
-    assert_eq!(condition.status, "True", "{condition:?}");
+    let mut holds = status.conditions.iter().filter(|one| one.status == "True");
+    let condition = holds.next().unwrap();
+    assert!(holds.next().is_none(), "{:?}", status.conditions);
+    let reason = AutoscalerReason::ALL.into_iter().find(|one| one.to_string() == condition.reason);
+    let needs_action = reason.is_some_and(AutoscalerReason::needs_action);
+    assert_eq!(condition.type_, if needs_action { "Stalled" } else { "Reconciling" });
     assert_eq!(Some(&condition.reason), status.reason.as_ref());
     assert_eq!(Some(&condition.message), status.message.as_ref());
     (condition.reason.clone(), condition.message.clone())
@@ -110,7 +115,7 @@ fn fall_silent(world: &World, pod: &Pod, is_deleted: bool) {
         silent["metadata"]["deletionTimestamp"] = json!(Timestamp::now());
     }
     world.api.put(&object::<Pod>(silent));
-    world.api.put_log(&format!("{SHOP}/{}/fill", pod.name_any()), "");
+    world.api.put_log(&format!("{SHOP}/{}/populator", pod.name_any()), "");
 }
 
 #[test]
