@@ -272,7 +272,9 @@ impl<S: Source> Looks<S> {
         match self.news.sources.take() {
             Changed::Everything(all) => {
                 is_all = true;
-                all.iter().for_each(|source| self.sources.insert(place(&**source)));
+                for source in &all {
+                    self.sources.insert(place(&**source));
+                }
             }
             Changed::These(all) => {
                 for Change { place, .. } in all {
@@ -294,8 +296,9 @@ impl<S: Source> Looks<S> {
         let changed = self.news.claims.take();
         let is_all = match &changed {
             Changed::Everything(_) => {
-                let all = populator.sources.all().into_iter();
-                all.for_each(|source| self.sources.insert(place(&*source)));
+                for source in populator.sources.all() {
+                    self.sources.insert(place(&*source));
+                }
                 true
             }
             Changed::These(these) => {
