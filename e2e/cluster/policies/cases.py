@@ -222,7 +222,7 @@ write(OPERATOR, "UPDATE", VOLUMES, "it has its policy again", volume(THEIRS, VIC
 
 # What people want, what nodes say, and what is asked of them.
 def request(name, node="n"):
-    return {"metadata": {"name": "r"}, "spec": {"node": node, "volume": "v", "operation": {name: {}}}}
+    return {"metadata": {"name": "r"}, "spec": {"nodeName": node, "volumeHandle": "v", "operation": {name: {}}}}
 
 
 REQUESTS, ANSWERS = "volumerequests.pliant.io", "volumerequests/status.pliant.io"
