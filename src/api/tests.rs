@@ -8,6 +8,16 @@ use crate::bytes::Bytes;
 
 mod from_schema;
 
+/// Kinds of this project; VolumePopulator is of another one.
+const KINDS: [&str; 6] = [
+    "VolumeRequest",
+    "NodeStorage",
+    "StoragePool",
+    "PvcSourcePopulator",
+    "ArchivePopulator",
+    "PvcAutoscaler",
+];
+
 fn crd(kind: &str) -> Value {
     let all = definitions();
     let one = all.iter().find(|crd| crd.spec.names.kind == kind).unwrap();
@@ -31,14 +41,7 @@ fn places(schema: &Value, path: &str, found: &mut Vec<(String, Value)>) {
 
 #[test]
 fn every_field_is_explained() {
-    for kind in [
-        "VolumeRequest",
-        "NodeStorage",
-        "StoragePool",
-        "PvcSourcePopulator",
-        "ArchivePopulator",
-        "PvcAutoscaler",
-    ] {
+    for kind in KINDS {
         let mut found = Vec::new();
         places(&schema(kind), kind, &mut found);
         assert!(found.len() > 8, "{kind}: {found:?}");
@@ -59,14 +62,7 @@ fn every_field_is_explained() {
 /// What an agent tells is read by the controller of all nodes: one that lies must not fill its memory.
 #[test]
 fn what_an_agent_tells_has_an_end() {
-    for kind in [
-        "VolumeRequest",
-        "NodeStorage",
-        "StoragePool",
-        "PvcSourcePopulator",
-        "ArchivePopulator",
-        "PvcAutoscaler",
-    ] {
+    for kind in KINDS {
         let mut found = Vec::new();
         places(&schema(kind)["properties"]["status"], kind, &mut found);
         for (path, field) in found {
@@ -624,14 +620,7 @@ fn what_is_about_swaps_needs_a_stateful_set() {
 /// owns the items and what is refused.
 #[test]
 fn every_list_has_a_type() {
-    for kind in [
-        "VolumeRequest",
-        "NodeStorage",
-        "StoragePool",
-        "PvcSourcePopulator",
-        "ArchivePopulator",
-        "PvcAutoscaler",
-    ] {
+    for kind in KINDS {
         let mut found = Vec::new();
         places(&schema(kind), kind, &mut found);
         for (path, list) in found.iter().filter(|(_, field)| field["type"] == "array") {

@@ -357,7 +357,7 @@ impl Turn<'_> {
         let is_left = self.seen.claim(&from).is_none() || self.prove_unused(&from);
         // The claim is written last: another replica that has decided to delete it after its retention then no
         // longer does.
-        if is_left && self.is_free(&to) && self.is_reactivated(&to) && self.is_reinstated(&to) {
+        if is_left && self.is_free(&to) && self.ensure_reactivated(&to) && self.is_reinstated(&to) {
             return if self.keeps_name() { self.begin_exchange(None) } else { self.switch_back() };
         }
         let waits = self.says.problem.clone().map(|(_, message)| message);
@@ -382,8 +382,8 @@ impl Turn<'_> {
         false
     }
 
-    /// Returns true if the node of a superseded volume admits the pod again. Until then it is asked.
-    fn is_reactivated(&mut self, claim: &str) -> bool {
+    /// Requests that the node of a superseded volume admits the pod again; returns true once it does.
+    fn ensure_reactivated(&mut self, claim: &str) -> bool {
         let seen = self.seen;
         let Some(looked_up) = seen.volumes.get(claim) else { return false };
         let Some(volume) = looked_up else { return true };

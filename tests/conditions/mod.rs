@@ -48,7 +48,6 @@ pub fn written() -> Conditions {
 }
 
 /// Returns the conditions with those reasons that are values of an enum.
-#[allow(dead_code)] // The page about events lists these elsewhere.
 pub fn all() -> Conditions {
     let mut found = written();
     let mut add = |type_: &str, reasons: Vec<String>| {

@@ -33,6 +33,15 @@ async fn until(world: &World, ready: &str, stalled: &str, claims: i32) {
     world.api.until(&format!("it says {wanted:?}"), |api| said(api) == wanted).await;
 }
 
+/// Let the only claim of an archive fail for good.
+async fn fail_finally(world: &World) {
+    world.archive("site");
+    world.play().ends.push_back(End::Failed(MISMATCH.to_owned()));
+    world.claim("web", "now", "ArchivePopulator", "site");
+    until(world, "False PopulationFailed", "True ChecksumMismatch", 1).await;
+    world.settled().await;
+}
+
 /// Edit the archive, to another checksum.
 fn edit(world: &World, digit: &str) {
     let mut archive: ArchivePopulator = world.api.get(&format!("{SHOP}/site")).unwrap();
@@ -43,11 +52,7 @@ fn edit(world: &World, digit: &str) {
 #[tokio::test(start_paused = true)]
 async fn a_populator_that_has_finally_failed_is_stalled_until_its_spec_changes() {
     let (world, _operator) = World::with_an_operator().await;
-    world.archive("site");
-    world.play().ends.push_back(End::Failed(MISMATCH.to_owned()));
-    world.claim("web", "now", "ArchivePopulator", "site");
-    until(&world, "False PopulationFailed", "True ChecksumMismatch", 1).await;
-    world.settled().await;
+    fail_finally(&world).await;
     let failed = status(&world.api).unwrap();
     let message = "claim web: Failed: ChecksumMismatch: the checksum differs";
     assert!(failed.conditions.iter().all(|one| one.message == message), "{failed:#?}");
@@ -101,11 +106,7 @@ async fn a_populator_without_claims_is_ready_and_its_status_follows_its_spec() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_is_deleted_after_it_has_failed_is_forgotten() {
     let (world, _operator) = World::with_an_operator().await;
-    world.archive("site");
-    world.play().ends.push_back(End::Failed(MISMATCH.to_owned()));
-    world.claim("web", "now", "ArchivePopulator", "site");
-    until(&world, "False PopulationFailed", "True ChecksumMismatch", 1).await;
-    world.settled().await;
+    fail_finally(&world).await;
     world.api.delete::<PersistentVolumeClaim>(&format!("{SHOP}/web"));
     until(&world, "True NoClaims", "False NotStalled", 0).await;
     // Another claim of that name has an entry of its own.
