@@ -103,7 +103,7 @@ const EDITOR: &str = "kubectl-pliant";
 const DRIVER_PODS: &str = "app.kubernetes.io/name=pliant";
 
 /// The label selector of the node plugin's pods, as the chart has it.
-const AGENTS: &str = "app.kubernetes.io/name=pliant,app.kubernetes.io/component=node";
+const NODE_PLUGINS: &str = "app.kubernetes.io/name=pliant,app.kubernetes.io/component=node";
 
 /// The label selector of the controller plugin's pods, as the chart has it.
 const CONTROLLERS: &str = "app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller";

@@ -1,6 +1,6 @@
 //! The control loops: each observes, plans and applies, without leader election.
 //!
-//! On a node, [`agent`] executes the VolumeRequests for it, [`storage`] publishes its storage,
+//! On a node, [`node_plugin`] executes the VolumeRequests for it, [`storage`] publishes its storage,
 //! [`usage`] the usage of its volumes, and [`pools::follow`] applies the StoragePools for it. In
 //! the controller, [`pools`] computes the nodes of each pool, [`cleaner`] deletes finished
 //! VolumeRequests, [`nodes`] deletes the NodeStorage objects of removed nodes, and [`events`]
@@ -15,10 +15,10 @@ use tracing::Instrument;
 use crate::causes;
 use crate::cluster::{caught_in_time, reconcile};
 
-pub mod agent;
 pub mod cleaner;
 mod conditions;
 pub mod events;
+pub mod node_plugin;
 pub mod nodes;
 pub mod nudge;
 pub mod pools;

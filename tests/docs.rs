@@ -265,21 +265,31 @@ fn every_page_of_an_event_says_on_what_it_is_and_what_to_type() {
     }
 }
 
+/// Comments name files, and messages the title of a page: `see "Populate a volume" in the documentation`.
 #[test]
 fn every_page_that_the_code_names_is_there() {
     let mut texts = sources(Path::new("src"));
     texts.push(read("charts/pliant/values.yaml"));
-    let mut count = 0;
+    let summary = read("docs/src/SUMMARY.md");
+    let mut titles = 0;
     for text in &texts {
         for (at, _) in text.match_indices("docs/") {
             let path =
                 text[at..].split(|c: char| c.is_whitespace() || "`\"'),;".contains(c)).next();
             let path = path.unwrap().trim_end_matches('.');
             assert!(Path::new(path).exists(), "{path}");
-            count += 1;
+        }
+        let text = text.replace("\\\"", "\"").replace("\\\n", " ");
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for (at, _) in text.match_indices(" in the documentation") {
+            let before = &text[..at];
+            let quoted = before.strip_suffix('"').and_then(|before| before.rsplit('"').next());
+            let title = quoted.or_else(|| before.rsplit(' ').next()).unwrap();
+            assert!(summary.contains(&format!("[{title}]")), "`{title}` is no page");
+            titles += 1;
         }
     }
-    assert!(count > 10, "only {count} are found");
+    assert!(titles > 3, "only {titles} are found");
 }
 
 #[test]

@@ -248,6 +248,20 @@ fn sentences_are_short_and_begin_with_their_subject() {
     assert!(found.is_empty(), "{}\n{} findings", found.join("\n"), found.len());
 }
 
+/// A person who reads a message has the pages, not the repository.
+#[test]
+fn no_message_names_a_file_of_the_repository() {
+    let file = Regex::new(r"(?:^|[\s`(])(docs/src\S*|[a-z_/]+\.(?:md|rs))\b").unwrap();
+    let texts = others();
+    let found: Vec<_> = texts
+        .iter()
+        .flat_map(|(place, text)| {
+            file.captures_iter(text).map(move |hit| (place, hit[1].to_owned()))
+        })
+        .collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 #[test]
 fn descriptions_have_at_least_five_words() {
     let mut texts = Vec::new();

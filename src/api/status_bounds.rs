@@ -89,7 +89,7 @@ impl Filling {
 
 impl StoragePoolStatus {
     /// Cut what all nodes say of a pool to what one object may have. No node is left out of as many as Kubernetes
-    /// supports: an agent makes of a pool what is for the nodes that are listed. The records of the nodes have all of it.
+    /// supports: a node plugin makes of a pool what is for the nodes that are listed. The records of the nodes have all of it.
     pub fn bound(&mut self) {
         self.nodes.truncate(MOST_NODES);
         let mut left = MOST_OF_NODES;

@@ -59,9 +59,9 @@ fn every_field_is_explained() {
     }
 }
 
-/// What an agent tells is read by the controller of all nodes: one that lies must not fill its memory.
+/// What a node plugin tells is read by the controller of all nodes: one that lies must not fill its memory.
 #[test]
-fn what_an_agent_tells_has_an_end() {
+fn what_a_node_plugin_tells_has_an_end() {
     for kind in KINDS {
         let mut found = Vec::new();
         places(&schema(kind)["properties"]["status"], kind, &mut found);
@@ -276,7 +276,7 @@ fn a_status_of_claims_is_never_longer_than_the_api_server_takes() {
 }
 
 #[test]
-fn what_an_agent_writes_is_never_longer_than_the_api_server_takes() {
+fn what_a_node_plugin_writes_is_never_longer_than_the_api_server_takes() {
     bounded_status("VolumeRequest", |mut status: VolumeRequestStatus| {
         assert!(status.error.is_some());
         let inspection = status.inspection.as_ref().unwrap();
@@ -306,7 +306,7 @@ fn what_is_told_of_populators_is_never_longer_than_the_api_server_takes() {
     }
 }
 
-/// Etcd takes no object of more than 1.5 MiB, and an agent makes of a pool what is for the nodes that are listed.
+/// Etcd takes no object of more than 1.5 MiB, and a node plugin makes of a pool what is for the nodes that are listed.
 #[test]
 fn the_status_of_a_pool_of_many_nodes_is_no_larger_than_etcd_takes_and_names_each_node() {
     let line = "\u{e4}".repeat(1024);

@@ -62,7 +62,7 @@ pub struct VolumeRequestSpec {
 }
 
 impl VolumeRequest {
-    /// Whether no agent has taken it up yet.
+    /// Whether no node plugin has taken it up yet.
     pub fn is_waiting(&self) -> bool {
         self.status.as_ref().is_none_or(|status| status.observed_generation == 0)
     }

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn long_work_is_told_with_how_far_it_is_and_an_older_agent_by_its_version() {
+    fn long_work_is_told_with_how_far_it_is_and_an_older_node_plugin_by_its_version() {
         let mut alpha = node("alpha", &[("fast", 4, 3, Health::Healthy, None)]);
         let status = alpha.status.as_mut().unwrap();
         status.operations = vec![OperationStatus {

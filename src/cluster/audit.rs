@@ -52,8 +52,8 @@ impl fmt::Display for Difference {
             Difference::VolumeWithoutPv { node, volume, name, pool, size } => write!(
                 f,
                 "volume {volume} ({name}) in pool {pool} of node {node} has no PersistentVolume, so it is \
-                 unused and occupies {size}; see docs/src/reference/events/OrphanedVolume.md to remove it or \
-                 to use it again"
+                 unused and occupies {size}; to remove it or use it again, see OrphanedVolume in the \
+                 documentation"
             ),
             Difference::PvWithoutVolume { node, volume, pv } => write!(
                 f,

@@ -20,8 +20,8 @@ use crate::api::{
 use crate::bytes::Bytes;
 use crate::causes;
 use crate::cluster::{Changed, Nodes, Watched, begun_again, every};
-use crate::controllers::agent::AFTER_PANIC;
 use crate::controllers::is_done;
+use crate::controllers::node_plugin::AFTER_PANIC;
 use crate::controllers::storage::StorageRecord;
 use crate::node::{GroupSource, NewDisk, Node as Machine, PoolPlan};
 use crate::panics::{caught, caught_now};

@@ -20,8 +20,8 @@ use crate::api::{
 };
 use crate::causes;
 use crate::cluster;
-use crate::controllers::agent::{AFTER_PANIC, WRITER};
 use crate::controllers::conditions::{Lacking, conditions};
+use crate::controllers::node_plugin::{AFTER_PANIC, WRITER};
 use crate::controllers::usage;
 use crate::node::{Node, storage as machine};
 use crate::panics::caught;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{UsageBefore, UsageStatus, VolumeUsage};
 use crate::causes;
 use crate::cluster;
-use crate::controllers::agent::AFTER_PANIC;
+use crate::controllers::node_plugin::AFTER_PANIC;
 use crate::controllers::storage::StorageRecord;
 use crate::node::Node;
 use crate::panics::caught;

@@ -145,7 +145,7 @@ activation {{
 	monitoring = 0
 	# Nothing here waits for udev, and LVM makes the nodes. This excludes only the rules of LVM and
 	# device-mapper from the host's udev: no setting of LVM stops mdadm, btrfs or event activation
-	# from reading what is on a volume. The rules of this driver do (host/udev.rs).
+	# from reading what is on a volume. The rules of this driver do.
 	udev_sync = 0
 	udev_rules = 0
 	retry_deactivation = 1

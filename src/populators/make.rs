@@ -1,4 +1,4 @@
-//! Temporary claim, and the pod that populates its volume. Pure.
+//! The prime claim, and the pod that populates its volume. Pure.
 
 use std::collections::BTreeMap;
 
@@ -343,7 +343,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_second_claim_is_the_claim_without_its_source() {
+    fn a_prime_claim_is_the_claim_without_its_source() {
         let made = serde_json::to_value(prime(&claim("Block"), true, "shop")).unwrap();
         let expected = json!({
             "accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "volumeMode": "Block",

@@ -47,7 +47,7 @@ pub async fn watch(client: &Client, stop: &CancellationToken) -> Watched<VolumeP
                 if !std::mem::replace(&mut is_told, true) {
                     tracing::warn!(
                         "the CRD VolumePopulator is not installed, so no kind is registered; see \
-                         docs/src/how-to/populate.md"
+                         \"Populate a volume\" in the documentation"
                     );
                 }
                 LOOK

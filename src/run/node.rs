@@ -14,7 +14,7 @@ use crate::api::StoragePool;
 use crate::busy::Busy;
 use crate::cluster::{Watched, every};
 use crate::config::{Settings, SocketPath};
-use crate::controllers::agent::Agent;
+use crate::controllers::node_plugin::NodePlugin;
 use crate::controllers::pools;
 use crate::controllers::storage::{Found, Prerequisites, StorageRecord};
 use crate::controllers::usage;
@@ -46,14 +46,14 @@ pub async fn serve(
     let endpoint = settings.endpoint.as_path();
     let kubelet = kubelet(host.as_ref(), registration.as_ref(), endpoint).await?;
     let storage = StorageRecord::new(&client, node.clone(), Doctor(host));
-    let agent = Agent::new(&client, name, node.clone(), busy.clone(), storage.clone());
+    let node_plugin = NodePlugin::new(&client, name, node.clone(), busy.clone(), storage.clone());
     let loops = {
         let (node, stop, name) = (node.clone(), stop.clone(), name.to_owned());
         tokio::spawn(async move {
             tokio::join!(
                 pools::follow(&name, &wanted, &node, &storage, stop.clone()),
                 storage.clone().run(stop.clone()),
-                agent.run(stop.clone()),
+                node_plugin.run(stop.clone()),
                 usage::tell(node.clone(), storage.clone(), volume_stats_interval, stop.clone()),
             )
         })

@@ -220,11 +220,11 @@ fn a_node_that_does_not_answer_is_waited_for() {
         world.want("2Gi", "hdd", &json!({}));
         let stops = |status: &PvcAutoscalerStatus| phase(status) == Some(SwapPhase::Draining);
         world.until("its pod is stopped", stops).await;
-        world.play().are_agents_away = true;
+        world.play().are_node_plugins_away = true;
         let message = world.until_reason("VolumeNotFenced").await;
         assert!(message.contains("the node plugin of node alpha has not started"), "{message}");
         assert_eq!((world.fence(&old), world.play().pods), (None, 0));
-        world.play().are_agents_away = false;
+        world.play().are_node_plugins_away = false;
         world.settled("1/1").await;
         assert_eq!(world.fence(&old), Some(superseded(2, false)));
     });
@@ -239,7 +239,7 @@ fn no_pod_is_stopped_before_its_node_knows_the_new_volume_as_half_copied() {
         world.want("2Gi", "hdd", &json!({}));
         // It has answered just before.
         world.until("it is begun with", |status| phase(status).is_some()).await;
-        world.play().are_agents_away = true;
+        world.play().are_node_plugins_away = true;
         let says = |text: &String| text.contains("is to be incomplete, but its node has not");
         world
             .until("it waits for the node", |status| status.progress.as_ref().is_some_and(says))
@@ -247,7 +247,7 @@ fn no_pod_is_stopped_before_its_node_knows_the_new_volume_as_half_copied() {
         world.rest().await;
         assert_eq!(phase(&world.status()), Some(SwapPhase::Pending));
         assert_eq!((world.pod("nginx-0"), world.fence(&old)), (pod, None));
-        world.play().are_agents_away = false;
+        world.play().are_node_plugins_away = false;
         world.settled("1/1").await;
         assert_eq!(world.fence(&old), Some(superseded(2, false)));
         world.write();

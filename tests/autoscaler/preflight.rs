@@ -131,7 +131,7 @@ fn a_pool_that_only_plans_takes_no_room_from_a_class_that_names_none() {
     });
 }
 
-/// Another node, whose agent tells of a pool of which the first one has none.
+/// Another node, whose node plugin tells of a pool of which the first one has none.
 pub fn another_node(world: &World) {
     let labels = json!({"kubernetes.io/hostname": "beta"});
     world.api.put(&object::<Node>(json!({"metadata": {"name": "beta", "labels": labels}})));
@@ -352,15 +352,15 @@ fn a_swap_waits_until_the_node_of_the_volume_is_ready_and_takes_pods() {
 }
 
 #[test]
-fn a_swap_waits_until_the_agent_of_the_volume_answers() {
+fn a_swap_waits_until_the_node_plugin_of_the_volume_answers() {
     block_on(async {
         let (world, _operator) = one_pod().await;
-        world.play().are_agents_away = true;
+        world.play().are_node_plugins_away = true;
         world.want("2Gi", "hdd", &json!({}));
         let sentence = "the node plugin of node alpha has not started the operation within 15 s; see `kubectl get pods";
         waits_for(&world, "NodeUnavailable", sentence).await;
         assert_eq!(world.told("SwapStarted"), 0);
-        world.play().are_agents_away = false;
+        world.play().are_node_plugins_away = false;
         world.settled("1/1").await;
         world.write();
     });

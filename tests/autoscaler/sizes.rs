@@ -237,7 +237,7 @@ fn a_window_begins_anew_when_the_claim_is_fuller_or_not_seen() {
         until(&world, "nobody sees it", |one| one.peak_usage.is_none()).await;
         assert!(world.ordinal(0).last_decision.unwrap().contains("no decision"));
         let is_told = || world.api.get::<pliant::api::NodeStorage>("alpha").is_some();
-        world.until("its agent tells again", |_| is_told()).await;
+        world.until("its node plugin tells again", |_| is_told()).await;
         world.fill(0, 10, 4);
         tokio::time::sleep(20 * MINUTE).await;
         assert_eq!((world.ordinal(0).claim_revision, capacity(&world, 0)), (0, "20Gi".to_owned()));
@@ -352,11 +352,11 @@ fn a_shrink_that_is_late_is_given_up_before_its_pod_is_stopped() {
 }
 
 #[test]
-fn nothing_is_decided_by_what_a_node_told_whose_agent_is_away_by_now() {
+fn nothing_is_decided_by_what_a_node_told_whose_node_plugin_is_away_by_now() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();
         pods(&world, 1, &json!({})).await;
-        world.play().are_agents_away = true;
+        world.play().are_node_plugins_away = true;
         world.fill(0, 85, 0);
         world
             .until("it is told", |status| status.reason.as_deref() == Some("StaleUsageMetrics"))
@@ -368,7 +368,7 @@ fn nothing_is_decided_by_what_a_node_told_whose_agent_is_away_by_now() {
         );
         let said = world.ordinal(0).last_decision.unwrap_or_default();
         assert!(said.contains("does not respond") || said.contains("is not responding"), "{said}");
-        world.play().are_agents_away = false;
+        world.play().are_node_plugins_away = false;
         until(&world, "it grows", |one| one.autoscaled_size.is_some()).await;
         world.settled("1/1").await;
         assert_eq!(capacity(&world, 0), "20Gi");

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::play::{self, Content, Play, SELECTED_NODE, agents, object, phase};
+use crate::play::{self, Content, Play, SELECTED_NODE, node_plugins, object, phase};
 use crate::play::{claim_of, is_running, volume_of};
 
 /// The namespace of all here.
@@ -304,7 +304,7 @@ impl World {
     /// a copy that nobody makes.
     pub fn lie(&self) {
         let mut liar: NodeStorage = self.api.get("alpha").expect("it is there");
-        let told = liar.status.as_mut().expect("its agent has told of its volumes");
+        let told = liar.status.as_mut().expect("its node plugin has told of its volumes");
         assert!(!told.volumes.is_empty(), "there is nothing to lie about");
         let limit = serde_json::from_value(json!("1Mi")).expect("a size");
         let fence = json!({"state": "Superseded", "generation": 9, "copyInProgress": true});
@@ -331,7 +331,7 @@ impl World {
     fn tell(&self, ordinal: i32, usage: &Value) {
         let volume = play::volume_of_claim(&self.api, &self.active(ordinal)).unwrap();
         let mut node: NodeStorage =
-            self.api.get("alpha").expect("its agent has told of its volumes");
+            self.api.get("alpha").expect("its node plugin has told of its volumes");
         let told = node.status.as_mut().unwrap();
         let id = told.volumes.iter().find(|one| one.name == volume).unwrap().volume_handle.clone();
         let mut usage = usage.clone();
@@ -453,7 +453,7 @@ pub async fn restored(world: &World, name: &str, labels: &Value, annotations: &V
 fn workloads(api: &FakeApi, play: &mut Play) -> bool {
     let pods = api.list::<Pod>();
     let ours = || pods.iter().filter(|pod| !pod.labels().contains_key("pliant.io/populator"));
-    agents::step(api, play)
+    node_plugins::step(api, play)
         || api.list::<StatefulSet>().iter().any(|set| make_pod(api, set))
         || ours().any(|pod| choose_node(api, pod) || start(api, play, pod))
 }
@@ -557,7 +557,7 @@ fn start(api: &FakeApi, play: &mut Play, pod: &Pod) -> bool {
             return false;
         }
     }
-    if agents::is_read(api, &volume) {
+    if node_plugins::is_read(api, &volume) {
         play.wrong.push(format!("{} finds its volume mounted by a copy", pod.name_any()));
     }
     write(api, play, pod);

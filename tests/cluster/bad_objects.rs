@@ -1,4 +1,4 @@
-//! One object that cannot be decoded, of each kind that a controller or an agent watches: all others go on.
+//! One object that cannot be decoded, of each kind that a controller or a node plugin watches: all others go on.
 
 use k8s_openapi::api::events::v1::Event;
 use pliant::api::{NodeStorage, StoragePool, VolumeRequest};
@@ -44,7 +44,7 @@ async fn a_volume_lives_beside_objects_that_cannot_be_decoded() {
     let _alpha = world.restart("alpha", host).await;
     let cluster = world.controller().await;
     cluster.knows_pools_of(1).await;
-    let grown = cluster.grow(&made.id, growth(200)).await.expect("the agent goes on");
+    let grown = cluster.grow(&made.id, growth(200)).await.expect("the node plugin goes on");
     assert_eq!(grown.size, Bytes::mib(200));
     cluster.remove(&made.id).await.expect("it is removed");
     world.cleaned().await;

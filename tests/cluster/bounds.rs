@@ -16,7 +16,7 @@ use crate::world::{Controller, World, id, refused, want};
 /// More volumes than a record lists.
 const MANY: usize = 4200;
 
-/// Who plays the agent of a node: it makes what is asked for, and tells it as a real one does.
+/// Who plays the node plugin of a node: it makes what is asked for, and tells it as a real one does.
 struct Played {
     api: FakeApi,
     node: &'static str,
@@ -142,15 +142,15 @@ fn requests_on(api: &FakeApi, node: &str) -> Vec<String> {
 /// Alpha with more volumes than its record lists, and beta, which has none.
 async fn two_nodes(is_old: bool) -> (World, Controller, JoinSet<()>) {
     let world = World::new();
-    let mut agents = JoinSet::new();
+    let mut node_plugins = JoinSet::new();
     let (mut alpha, beta) = (Played::new(&world, "alpha", MANY), Played::new(&world, "beta", 0));
     alpha.is_old = is_old;
     alpha.publish();
     let controller = world.controller().await;
     controller.knows_pools_of(2).await;
-    agents.spawn(alpha.run());
-    agents.spawn(beta.run());
-    (world, controller, agents)
+    node_plugins.spawn(alpha.run());
+    node_plugins.spawn(beta.run());
+    (world, controller, node_plugins)
 }
 
 /// Make the first volume on alpha, which has more room for a moment.
@@ -164,7 +164,7 @@ async fn made_on_alpha(world: &World, controller: &Controller, name: &str) {
 #[tokio::test(start_paused = true)]
 async fn a_volume_that_a_record_leaves_out_is_made_once_and_found_again() {
     for is_old in [false, true] {
-        let (world, controller, _agents) = two_nodes(is_old).await;
+        let (world, controller, _node_plugins) = two_nodes(is_old).await;
         let name = last_name("alpha");
         made_on_alpha(&world, &controller, &name).await;
         told(&world, is_old, &name).await;
@@ -183,7 +183,7 @@ async fn a_volume_that_a_record_leaves_out_is_made_once_and_found_again() {
 #[tokio::test(start_paused = true)]
 async fn no_other_node_is_chosen_for_a_volume_that_a_record_leaves_out() {
     for is_old in [false, true] {
-        let (world, controller, _agents) = two_nodes(is_old).await;
+        let (world, controller, _node_plugins) = two_nodes(is_old).await;
         let name = last_name("alpha");
         made_on_alpha(&world, &controller, &name).await;
         told(&world, is_old, &name).await;
@@ -200,7 +200,7 @@ async fn no_other_node_is_chosen_for_a_volume_that_a_record_leaves_out() {
 /// Those that it leaves out are healthy: what ails is listed first.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_lacks_volumes_of_a_node_is_refused_by_its_name() {
-    let (world, controller, _agents) = two_nodes(false).await;
+    let (world, controller, _node_plugins) = two_nodes(false).await;
     let first_page = Page { most: Some(1), ..Page::default() };
     for page in [Page::default(), first_page] {
         let words = refused(controller.list(&page).await.map(drop), Reason::Unavailable);
@@ -218,7 +218,7 @@ async fn a_list_that_lacks_volumes_of_a_node_is_refused_by_its_name() {
     assert!(words.contains("node alpha has 4200 volumes, but lists only"), "{words}");
 }
 
-/// Whoever has the token of alpha's agent says that it has more volumes than its record lists, and answers nothing.
+/// Whoever has the token of alpha's node plugin says that it has more volumes than its record lists, and answers nothing.
 #[tokio::test(start_paused = true)]
 async fn a_false_count_of_volumes_holds_up_no_volume_of_another_node() {
     let world = World::new();
@@ -228,8 +228,8 @@ async fn a_false_count_of_volumes_holds_up_no_volume_of_another_node() {
     let beta = Played::new(&world, "beta", 0);
     let controller = world.controller().await;
     controller.knows_pools_of(2).await;
-    let mut agents = JoinSet::new();
-    agents.spawn(beta.run());
+    let mut node_plugins = JoinSet::new();
+    node_plugins.spawn(beta.run());
     for (at, nodes) in
         [&[][..], &["beta"], &["beta", "alpha"], &["alpha", "beta"]].iter().enumerate()
     {
@@ -246,7 +246,7 @@ async fn a_false_count_of_volumes_holds_up_no_volume_of_another_node() {
 #[tokio::test(start_paused = true)]
 async fn the_request_that_made_a_volume_stays_while_the_record_of_its_node_may_hide_it() {
     for is_removed in [true, false] {
-        let (world, controller, _agents) = two_nodes(true).await;
+        let (world, controller, _node_plugins) = two_nodes(true).await;
         let name = last_name("alpha");
         made_on_alpha(&world, &controller, &name).await;
         told(&world, true, &name).await;
@@ -261,14 +261,14 @@ async fn the_request_that_made_a_volume_stays_while_the_record_of_its_node_may_h
     }
 }
 
-/// Its agent cannot answer, and may have made it: no other node does, and the answer names this one.
+/// Its node plugin cannot answer, and may have made it: no other node does, and the answer names this one.
 #[tokio::test(start_paused = true)]
 async fn a_node_that_may_have_made_a_volume_and_does_not_answer_is_named() {
-    let (world, controller, agents) = two_nodes(true).await;
+    let (world, controller, node_plugins) = two_nodes(true).await;
     let name = last_name("alpha");
     made_on_alpha(&world, &controller, &name).await;
     told(&world, true, &name).await;
-    drop(agents);
+    drop(node_plugins);
     let again = controller.ensure(&want(&name, 64, &["beta", "alpha"])).await;
     let words = refused(again, Reason::Unavailable);
     assert!(
@@ -285,8 +285,8 @@ async fn a_node_that_is_away_with_more_volumes_than_it_lists_holds_up_no_other()
     let (_away, beta) = (Played::new(&world, "alpha", MANY), Played::new(&world, "beta", 0));
     let controller = world.controller().await;
     controller.knows_pools_of(2).await;
-    let mut agents = JoinSet::new();
-    agents.spawn(beta.run());
+    let mut node_plugins = JoinSet::new();
+    node_plugins.spawn(beta.run());
     let other = want("pvc-other", 64, &["beta"]);
     let made = tokio::time::timeout(Duration::from_secs(5), controller.ensure(&other)).await;
     let made = made.expect("it waits for alpha");

@@ -1,5 +1,5 @@
 //! Each request that changes something at the API server, and each effect on the machine, is lost, or
-//! kills the agent or the controller. Asked again, all ends where a run without a fault ends.
+//! kills the node plugin or the controller. Asked again, all ends where a run without a fault ends.
 
 use std::sync::atomic::Ordering;
 
@@ -40,8 +40,8 @@ struct Case {
 enum Victim {
     /// Whoever sent it, and lives on.
     Sender,
-    /// The agent dies, and starts again.
-    Agent,
+    /// The node plugin dies, and starts again.
+    NodePlugin,
     /// The controller dies, and starts again.
     Controller,
 }
@@ -128,7 +128,7 @@ impl Case {
         let asked = async { (self.ask(&cluster).await, world.cleaned().await) };
         match victim {
             Victim::Sender => drop(tokio::join!(asked, lost)),
-            Victim::Agent => {
+            Victim::NodePlugin => {
                 let restart = async {
                     lost.await;
                     restarted(&world, alpha).await
@@ -148,7 +148,7 @@ impl Case {
         self.judge(again, reference, &world, &alpha).await
     }
 
-    /// Kill the agent at one effect on its machine.
+    /// Kill the node plugin at one effect on its machine.
     async fn kill(self, reference: &Reference, n: usize, side: Side) -> Verdict {
         let (world, cluster, alpha) = cluster_of(&reference.base.after_crash()).await;
         alpha.host.forget_effects();
@@ -212,7 +212,7 @@ async fn end(answer: String, world: &World, alpha: &Machine) -> End {
     world.api.until("new volumes are wiped", |_| is_wiped()).await;
     let mut storage = world.storage("alpha");
     for volume in storage.volumes.iter_mut().filter(|one| one.state == VolumeState::Resized) {
-        volume.state = VolumeState::Ready; // An agent knows only its own growths.
+        volume.state = VolumeState::Ready; // A node plugin knows only its own growths.
     }
     End { answer, machine: alpha.host.state(), storage }
 }
@@ -223,13 +223,13 @@ fn every_lost_request_and_every_death_is_survived() {
     for_each(&cases(), |case| {
         let reference = case.reference();
         for (n, side) in points(reference.writes) {
-            for victim in [Victim::Sender, Victim::Agent, Victim::Controller] {
+            for victim in [Victim::Sender, Victim::NodePlugin, Victim::Controller] {
                 let named = || format!("{case:?}: {victim:?} at request {n} {side:?}");
                 tally.take(named, case.lose(&reference, n, side, victim));
             }
         }
         for (n, side) in points(reference.effects) {
-            let named = || format!("{case:?}: the agent dies at effect {n} {side:?}");
+            let named = || format!("{case:?}: the node plugin dies at effect {n} {side:?}");
             tally.take(named, case.kill(&reference, n, side));
         }
     });

@@ -202,7 +202,7 @@ async fn a_volume_on_a_disk_that_is_away_at_the_start_is_unseen_and_not_missing(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_lets_work_wait_is_told_of_its_node() {
+async fn a_node_plugin_that_lets_work_wait_is_told_of_its_node() {
     let (world, cluster, machine) = World::with_a_node().await;
     drop(machine);
     refused(cluster.ensure(&want("pvc-1", 8, &[])).await, Reason::Unavailable);
@@ -231,7 +231,7 @@ async fn a_machine_that_lacks_something_is_not_ready_until_it_has_it() {
     let _controller = world.controller().await;
     is_told(&world, "NodeStorage/alpha PrerequisitesNotMet").await;
     assert_eq!(ready(&world), ("False".to_owned(), "PrerequisitesNotMet".to_owned()));
-    // An agent that starts anew finds it as it was, and since when.
+    // A node plugin that starts anew finds it as it was, and since when.
     let host = machine.host.after_crash();
     drop(machine);
     let of_alpha = || world.api.get::<NodeStorage>("alpha").unwrap();

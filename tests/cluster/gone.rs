@@ -58,7 +58,7 @@ async fn the_record_of_a_node_whose_object_cannot_be_decoded_stays() {
     assert_eq!(records(&world), [""; 0]);
 }
 
-/// Else its agent would give the pool up.
+/// Else its node plugin would give the pool up.
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_object_cannot_be_decoded_keeps_its_pools() {
     let (world, cluster, _machine) = World::with_a_node().await;

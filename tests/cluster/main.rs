@@ -1,7 +1,6 @@
-//! The volumes of a cluster: a controller, agents on machines in memory, and an API server in memory
+//! The volumes of a cluster: a controller, node plugins on machines in memory, and an API server in memory
 //! between them.
 
-mod agents;
 mod bad_objects;
 mod bad_watches;
 mod bounds;
@@ -15,6 +14,7 @@ mod gone;
 mod joins;
 mod leads;
 mod life;
+mod node_plugins;
 mod nudges;
 mod outage;
 mod panics;

@@ -1,4 +1,4 @@
-//! What people are told, and what they can do, while controller and agents run.
+//! What people are told, and what they can do, while controller and node plugins run.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub fn typed<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).expect("an object of this kind")
 }
 
-/// What Kubernetes has of two nodes, their agents and a class, beside what the driver writes.
+/// What Kubernetes has of two nodes, their node plugins and a class, beside what the driver writes.
 pub fn furnish(world: &World) {
     for node in ["alpha", "beta"] {
         let driver = json!({"name": DRIVER, "nodeID": node});
@@ -220,15 +220,15 @@ async fn a_report_has_all_that_was_told_and_no_secrets() {
     let (world, cluster, _machine) = World::with_a_node().await;
     furnish(&world);
     let secret = "hunter2";
-    let mut agent: Pod = world.api.get("pliant/pliant-node-alpha").unwrap();
-    agent.spec.as_mut().unwrap().containers = typed(
+    let mut node_plugin: Pod = world.api.get("pliant/pliant-node-alpha").unwrap();
+    node_plugin.spec.as_mut().unwrap().containers = typed(
         json!([{"name": "node", "env": [{"name": "TOKEN", "value": secret}]}, {"name": "other"}]),
     );
-    agent.status.as_mut().unwrap().container_statuses = typed(json!([
+    node_plugin.status.as_mut().unwrap().container_statuses = typed(json!([
         {"name": "node", "image": "pliant:1", "imageID": "", "ready": true, "restartCount": 2,
          "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]));
-    agent.metadata.annotations = typed(json!({"note": secret}));
-    world.api.put(&agent);
+    node_plugin.metadata.annotations = typed(json!({"note": secret}));
+    world.api.put(&node_plugin);
     world.api.put_log("pliant/pliant-node-alpha/node", "WARN vg0 is away\n");
     let mut class: StorageClass = world.api.get("fast").unwrap();
     class.metadata.annotations = typed(json!({"note": secret}));

@@ -144,7 +144,7 @@ async fn a_pool_whose_labels_no_node_has_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_starts_anew_takes_no_pool_away() {
+async fn a_node_plugin_that_starts_anew_takes_no_pool_away() {
     let (world, cluster, [alpha, _beta]) = labelled().await;
     pool(&world, "fast", of_groups(&["vg0"]));
     known(&cluster, "alpha", is_configured).await;

@@ -128,7 +128,7 @@ async fn who_is_away_is_unavailable_on_the_socket() {
     refused(driver.create("pvc-2", 100).await, Code::Unavailable, "the API server");
     driver.world.api.come_back();
     let host = driver.machine.host.after_crash();
-    driver.machine = driver.world.node("beta").await; // Alpha's agent is gone with its machine.
+    driver.machine = driver.world.node("beta").await; // Alpha's node plugin is gone with its machine.
     refused(driver.expand(&made.volume_id, 200).await, Code::Unavailable, "has not started");
     driver.machine = driver.world.restart("alpha", host).await;
     assert_eq!(driver.expand(&made.volume_id, 200).await.unwrap(), 200 << 20);

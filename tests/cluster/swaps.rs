@@ -1,4 +1,4 @@
-//! What a swap of volumes asks of a node, through its agent.
+//! What a swap of volumes asks of a node, through its node plugin.
 
 use pliant::api::{FenceState, FenceStatus, NodeStorage, VolumeRequest};
 use pliant::volume::{Fence, Reason, Standing, Volumes};

@@ -116,7 +116,7 @@ async fn a_panic_while_one_file_system_is_asked_is_no_silence_of_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_starts_anew_writes_nothing_of_what_has_not_moved() {
+async fn a_node_plugin_that_starts_anew_writes_nothing_of_what_has_not_moved() {
     let (world, _cluster, alpha, asked_before) = world(&["pvc-1"]).await;
     world.api.until("it is told", |api| told(api).len() == 1).await;
     let before = told(&world.api);

@@ -1,4 +1,4 @@
-//! A cluster in memory: an API server, nodes with their agents, a controller.
+//! A cluster in memory: an API server, nodes with their node plugins, a controller.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -14,7 +14,7 @@ use pliant::api::{NodeStorage, Phase, StoragePool, StoragePoolSpec, VolumeReques
 use pliant::busy::Busy;
 use pliant::bytes::Bytes;
 use pliant::cluster::{Cluster, Kept, Watched};
-use pliant::controllers::agent::Agent;
+use pliant::controllers::node_plugin::NodePlugin;
 use pliant::controllers::storage::{Found, Prerequisites, StorageRecord};
 use pliant::controllers::{cleaner, events, nodes, pools};
 use pliant::host::Host;
@@ -49,7 +49,7 @@ impl Prerequisites for Lacks {
     }
 }
 
-/// A machine and the agent that runs on it, which dies when this is dropped.
+/// A machine and the node plugin that runs on it, which dies when this is dropped.
 pub struct Machine {
     pub host: FakeHost,
     pub node: Arc<Node>,
@@ -60,7 +60,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Stop the agent as SIGTERM does, and wait for its end; its driver dies then.
+    /// Stop the node plugin as SIGTERM does, and wait for its end; its driver dies then.
     pub async fn stop(mut self) -> FakeHost {
         self.stop.disarm().cancel();
         self.node.leave();
@@ -165,19 +165,19 @@ impl World {
         self.restart(name, host).await
     }
 
-    /// Start the agent of a machine.
+    /// Start the node plugin of a machine.
     pub async fn restart(&self, name: &'static str, host: FakeHost) -> Machine {
         self.start(node_settings(name), host).await
     }
 
-    /// Start the agent of a machine that is set up like this; `pliant node` but for its socket.
+    /// Start the node plugin of a machine that is set up like this; `pliant node` but for its socket.
     pub async fn start(&self, settings: NodeSettings, host: FakeHost) -> Machine {
         let (client, stop) = (self.api.client_of(&settings.name), CancellationToken::new());
         let door: Arc<dyn Host> = Arc::new(host.clone());
         let node = Node::start(door, settings, Vec::new()).await.expect("disks are listed");
         let storage = StorageRecord::new(&client, node.clone(), self.lacks.clone());
         let busy = Busy::new();
-        let tasks = agent(&client, &node, &storage, &busy, &stop);
+        let tasks = node_plugin(&client, &node, &storage, &busy, &stop);
         Machine { host, node, storage, busy, tasks, stop: stop.drop_guard() }
     }
 
@@ -288,7 +288,7 @@ fn is_allowed(line: &str) -> bool {
 }
 
 /// What `pliant node` runs beside its socket, but for the sampling of file systems.
-fn agent(
+fn node_plugin(
     client: &Client,
     node: &Arc<Node>,
     storage: &Arc<StorageRecord>,
@@ -296,12 +296,12 @@ fn agent(
     stop: &CancellationToken,
 ) -> JoinSet<()> {
     let name = node.info().name;
-    let agent = Agent::new(client, &name, node.clone(), busy.clone(), storage.clone());
+    let node_plugin = NodePlugin::new(client, &name, node.clone(), busy.clone(), storage.clone());
     let wanted: Watched<StoragePool> =
         Watched::start(Api::all(client.clone()), watcher::Config::default(), stop);
     let mut tasks = JoinSet::new();
     tasks.spawn(storage.clone().run(stop.clone()));
-    tasks.spawn(agent.run(stop.clone()));
+    tasks.spawn(node_plugin.run(stop.clone()));
     let (node, storage, stop) = (node.clone(), storage.clone(), stop.clone());
     tasks.spawn(async move { pools::follow(&name, &wanted, &node, &storage, stop).await });
     tasks

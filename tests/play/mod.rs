@@ -1,7 +1,7 @@
 //! Who plays Kubernetes: what its controllers do to claims and volumes, and kubelets to fill pods. They
 //! write past all clients, so they take no number among the writes of the operator.
 
-pub mod agents;
+pub mod node_plugins;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -44,7 +44,7 @@ pub enum Content {
     Whole(String),
 }
 
-/// What becomes of shrinks that agents are asked for.
+/// What becomes of shrinks that node plugins are asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(dead_code)] // Not all who play ask for all of them.
 pub enum Shrinks {
@@ -106,7 +106,7 @@ pub struct Play {
     pub used: Bytes,
     /// Whether file systems refuse to be written, and so to shrink.
     pub is_read_only: bool,
-    /// What becomes of shrinks that agents are asked for.
+    /// What becomes of shrinks that node plugins are asked for.
     pub shrinks: Shrinks,
     /// The sizes of volumes of this driver.
     pub sizes: BTreeMap<String, Bytes>,
@@ -114,8 +114,8 @@ pub struct Play {
     pub limits: BTreeMap<String, Bytes>,
     /// Volumes that somebody has open whom nobody knows of.
     pub held: BTreeSet<String>,
-    /// Whether the agents of nodes do nothing.
-    pub are_agents_away: bool,
+    /// Whether the node plugins of nodes do nothing.
+    pub are_node_plugins_away: bool,
     /// What was seen that must not be.
     pub wrong: Vec<String>,
     /// How a pod that runs will end.

@@ -42,8 +42,8 @@ impl World {
         self.get_claim(claim).unwrap().spec.unwrap().volume_name.unwrap()
     }
 
-    fn call_agents_back(&self) {
-        self.play().are_agents_away = false;
+    fn call_node_plugins_back(&self) {
+        self.play().are_node_plugins_away = false;
         self.poke();
     }
 
@@ -118,7 +118,7 @@ async fn a_try_that_fails_leaves_it_half_copied_for_the_next_one() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_filled_before_its_node_has_answered_and_the_claim_says_so() {
     let (world, _operator) = World::with_an_operator().await;
-    world.play().are_agents_away = true;
+    world.play().are_node_plugins_away = true;
     world.archive("site");
     world.claim("web", "now", "ArchivePopulator", "site");
     world.shows("web", "Provisioning: VolumeNotFenced: volume ").await;
@@ -132,7 +132,7 @@ async fn nothing_is_filled_before_its_node_has_answered_and_the_claim_says_so() 
     // Whoever had it before has written a number of his own.
     let volume = world.volume_for("web");
     world.play().fences.insert(volume.clone(), active(7));
-    world.call_agents_back();
+    world.call_node_plugins_back();
     world.filled("web").await;
     assert_eq!(world.fence(&volume), Some(active(9)));
     assert_eq!(world.left(), Vec::<String>::new());
@@ -141,7 +141,7 @@ async fn nothing_is_filled_before_its_node_has_answered_and_the_claim_says_so() 
 #[tokio::test(start_paused = true)]
 async fn no_claim_gets_a_volume_before_its_node_has_answered() {
     let (world, _operator, volume) = underway().await;
-    world.play().are_agents_away = true;
+    world.play().are_node_plugins_away = true;
     world.end_pod();
     world.shows("web", "Binding: VolumeNotFenced: volume ").await;
     world.settled().await;
@@ -149,7 +149,7 @@ async fn no_claim_gets_a_volume_before_its_node_has_answered() {
     assert_eq!(crate::world::phase(&world.get_claim("web").unwrap()), "Pending");
     assert!(world.told("site").unwrap().message.unwrap().contains("the node plugin of node beta"));
     assert_eq!(world.fence(&volume), Some(half_copied(1)));
-    world.call_agents_back();
+    world.call_node_plugins_back();
     world.filled("web").await;
     assert_eq!((world.fence(&volume), world.pods()), (Some(active(2)), 1));
     assert_eq!(world.left(), Vec::<String>::new());
@@ -158,7 +158,7 @@ async fn no_claim_gets_a_volume_before_its_node_has_answered() {
 #[tokio::test(start_paused = true)]
 async fn a_claim_that_is_deleted_while_its_node_does_not_answer_leaves_nothing() {
     let (world, _operator, _volume) = underway().await;
-    world.play().are_agents_away = true;
+    world.play().are_node_plugins_away = true;
     world.end_pod();
     world.shows("web", "Binding: VolumeNotFenced").await;
     world.api.delete::<PersistentVolumeClaim>("shop/web");

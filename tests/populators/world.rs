@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::play::{self, agents};
+use crate::play::{self, node_plugins};
 
 pub use crate::play::{Content, End, Play, SELECTED_NODE, fill_pods, object, phase};
 
@@ -88,7 +88,7 @@ impl World {
         }
         let play = Arc::new(Mutex::new(Play::default()));
         let mut kubernetes = JoinSet::new();
-        kubernetes.spawn(play::run(api.clone(), play.clone(), agents::step));
+        kubernetes.spawn(play::run(api.clone(), play.clone(), node_plugins::step));
         World { api, play, _kubernetes: kubernetes }
     }
 

@@ -43,12 +43,12 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* ServiceAccount of a workload's pods: dict root, component, account. */}}
+{{/* ServiceAccount of a workload's pods: dict root, component. */}}
 {{- define "pliant.serviceAccount" -}}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "pliant.fullname" .root }}-{{ .account }}
+  name: {{ include "pliant.fullname" .root }}-{{ .component }}
   namespace: {{ .root.Release.Namespace }}
   labels:
     {{- include "pliant.labels" .root | nindent 4 }}

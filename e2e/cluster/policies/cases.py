@@ -8,20 +8,20 @@ import re
 import sys
 
 NAMESPACE = "pliant-system"
-AGENT, CONTROLLER, OPERATOR = (
-    f"system:serviceaccount:{NAMESPACE}:pliant-{name}" for name in ("agent", "controller", "operator")
+NODE_PLUGIN, CONTROLLER, OPERATOR = (
+    f"system:serviceaccount:{NAMESPACE}:pliant-{name}" for name in ("node", "controller", "operator")
 )
 IMAGE = re.search(r"--populator-image=(\S+)", open(sys.argv[1]).read()).group(1)
 writes = []
 
 
 def write(account, operation, resource, name, new=None, old=None, taken=False, namespace="shop", called="x", node="node1"):
-    """One write; `resource` is `kind[/part][.group]`, `node` what the token of an agent names."""
+    """One write; `resource` is `kind[/part][.group]`, `node` what the token of a node plugin names."""
     kind, _, group = resource.partition(".")
     kind, _, part = kind.partition("/")
     writes.append({
         "Name": f"{account.rsplit(':')[-1]} {operation} {resource}: {name}", "User": account, "Op": operation,
-        "Node": node if account == AGENT else "",
+        "Node": node if account == NODE_PLUGIN else "",
         "Group": group, "Resource": kind, "Sub": part, "Namespace": namespace, "ObjName": called,
         "Object": new, "Old": old, "Expect": taken,
     })
@@ -250,23 +250,23 @@ for account in (CONTROLLER, OPERATOR):
         write(account, "UPDATE", f"{kind}.pliant.io", "what is wanted", EDITED, THING, taken="spec" in may)
         write(account, "UPDATE", f"{kind}.pliant.io", "finalizers", HELD, THING, taken="finalizers" in may)
         write(account, "UPDATE", f"{kind}/status.pliant.io", "any", THING, THING, taken="status" in may)
-write(AGENT, "CREATE", "nodestorages.pliant.io", "its own", THING, taken=True)
-write(AGENT, "UPDATE", "nodestorages/status.pliant.io", "its own", THING, THING, taken=True)
-write(AGENT, "UPDATE", ANSWERS, "its own", request("expand", "node1"), request("expand", "node1"), taken=True)
-write(AGENT, "UPDATE", ANSWERS, "another node's", request("expand", "node2"), request("expand", "node2"))
+write(NODE_PLUGIN, "CREATE", "nodestorages.pliant.io", "its own", THING, taken=True)
+write(NODE_PLUGIN, "UPDATE", "nodestorages/status.pliant.io", "its own", THING, THING, taken=True)
+write(NODE_PLUGIN, "UPDATE", ANSWERS, "its own", request("expand", "node1"), request("expand", "node1"), taken=True)
+write(NODE_PLUGIN, "UPDATE", ANSWERS, "another node's", request("expand", "node2"), request("expand", "node2"))
 alias = changed(THING, lambda one: one["metadata"].update(name="node1.stranger"))
-write(AGENT, "CREATE", "nodestorages.pliant.io", "another name", alias)
-write(AGENT, "CREATE", REQUESTS, "for its node", request("fence", "node1"))
+write(NODE_PLUGIN, "CREATE", "nodestorages.pliant.io", "another name", alias)
+write(NODE_PLUGIN, "CREATE", REQUESTS, "for its node", request("fence", "node1"))
 for kind in ("storagepools", "pvcautoscalers", "archivepopulators", "pvcsourcepopulators"):
-    write(AGENT, "UPDATE", f"{kind}/status.pliant.io", "any", THING, THING)
-    write(AGENT, "UPDATE", f"{kind}/status.pliant.io", "any, with a token of no node", THING, THING, node="")
-write(AGENT, "DELETE", "nodestorages.pliant.io", "its own", old=THING)
-write(AGENT, "DELETE", REQUESTS, "of its node", old=request("expand", "node1"))
+    write(NODE_PLUGIN, "UPDATE", f"{kind}/status.pliant.io", "any", THING, THING)
+    write(NODE_PLUGIN, "UPDATE", f"{kind}/status.pliant.io", "any, with a token of no node", THING, THING, node="")
+write(NODE_PLUGIN, "DELETE", "nodestorages.pliant.io", "its own", old=THING)
+write(NODE_PLUGIN, "DELETE", REQUESTS, "of its node", old=request("expand", "node1"))
 OWNED = changed(THING, lambda one: one["metadata"].update(ownerReferences=[{"name": "x"}]))
 for name, thing in {"with a finalizer": HELD, "with an owner": OWNED}.items():
-    write(AGENT, "CREATE", "nodestorages.pliant.io", f"its own, {name}", thing)
-    write(AGENT, "UPDATE", "nodestorages.pliant.io", f"its own, {name}", thing, THING)
-write(AGENT, "UPDATE", "nodestorages.pliant.io", "its own key", EDITED, THING)
-write(AGENT, "UPDATE", REQUESTS, "what it is asked for", request("delete", "node1"), request("expand", "node1"))
+    write(NODE_PLUGIN, "CREATE", "nodestorages.pliant.io", f"its own, {name}", thing)
+    write(NODE_PLUGIN, "UPDATE", "nodestorages.pliant.io", f"its own, {name}", thing, THING)
+write(NODE_PLUGIN, "UPDATE", "nodestorages.pliant.io", "its own key", EDITED, THING)
+write(NODE_PLUGIN, "UPDATE", REQUESTS, "what it is asked for", request("delete", "node1"), request("expand", "node1"))
 
 json.dump(writes, sys.stdout)

@@ -338,14 +338,14 @@ async fn resident(client: &Client, component: &str) -> f64 {
     largest
 }
 
-/// Have the record of a node tell of so many volumes, as its agent does when it has made one.
+/// Have the record of a node tell of so many volumes, as its node plugin does when it has made one.
 async fn fuller(nodes: &Api<NodeStorage>, number: usize, volumes: usize) {
     let (node, merge) = (format!("simulated-{number}"), PatchParams::default());
     let status = Patch::Merge(json!({"status": {"volumeCount": volumes}}));
     persist(|| nodes.patch_status(&node, &merge, &status)).await.unwrap();
 }
 
-/// The record of a node and its volumes, as its agent and the provisioner would write them.
+/// The record of a node and its volumes, as its node plugin and the provisioner would write them.
 async fn simulate(nodes: &Api<NodeStorage>, volumes: &Api<PersistentVolume>, number: usize) {
     let node = format!("simulated-{number}");
     let (params, key) = (PostParams::default(), NodeKey::of(&node));

@@ -175,16 +175,16 @@ pub async fn leaked(client: &Client) -> BTreeSet<String> {
     let named = in_cluster(client).await;
     let named = named.iter().filter_map(|handle| handle.parse::<VolumeId>().ok());
     let named: BTreeSet<String> = named.map(|id| lv_name(id.key())).collect();
-    let agents: Api<Pod> = Api::namespaced(client.clone(), "pliant-system");
+    let node_plugins: Api<Pod> = Api::namespaced(client.clone(), "pliant-system");
     let ours = ListParams::default().labels("app.kubernetes.io/component=node");
-    let agents = persist(|| agents.list(&ours)).await.unwrap();
-    assert_eq!(agents.items.len(), NODES.len(), "an agent a node");
+    let node_plugins = persist(|| node_plugins.list(&ours)).await.unwrap();
+    assert_eq!(node_plugins.items.len(), NODES.len(), "a node plugin a node");
     let mut leaked = BTreeSet::new();
-    for agent in agents {
+    for node_plugin in node_plugins {
         let lvs = ["lvs", "--noheadings", "-o", "lv_name", "-S", "lv_name=~^pliant-"];
-        let name = agent.name_any();
+        let name = node_plugin.name_any();
         let exec = [&["exec", "-n", "pliant-system", &name, "--"][..], &lvs].concat();
-        let told = kubectl(&exec).await.expect("the agent answers");
+        let told = kubectl(&exec).await.expect("the node plugin answers");
         assert!(told.status.success(), "{told:?}");
         let found = said(&told);
         leaked.extend(found.split_whitespace().map(str::to_owned).filter(|lv| !named.contains(lv)));

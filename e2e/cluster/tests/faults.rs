@@ -17,7 +17,7 @@ async fn kill(client: &Client, part: &str) {
     pods.delete_collection(&now, &part).await.unwrap();
 }
 
-/// All agents and controllers die while claims are made, grown and removed, again and again.
+/// All node plugins and controllers die while claims are made, grown and removed, again and again.
 #[test]
 fn no_death_of_the_driver_loses_or_leaks_a_volume() {
     run("no_death_of_the_driver_loses_or_leaks_a_volume", |world| async move {
@@ -41,7 +41,7 @@ fn no_death_of_the_driver_loses_or_leaks_a_volume() {
             assert_eq!(world.exec(&claim, "cat /data/file").await, "kept");
         }
         kill(&world.client, "node").await;
-        // The end of the test removes the claims while the agents come back, and looks at what is left.
+        // The end of the test removes the claims while the node plugins come back, and looks at what is left.
     });
 }
 

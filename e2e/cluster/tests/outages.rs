@@ -83,10 +83,10 @@ fn an_api_server_that_is_away_loses_no_work() {
     });
 }
 
-/// An agent gets no time in the midst of a growth, and the claim is edited meanwhile: it goes on where it was.
+/// A node plugin gets no time in the midst of a growth, and the claim is edited meanwhile: it goes on where it was.
 #[test]
-fn an_agent_that_stands_still_loses_no_work() {
-    run("agent_stands_still", |world| async move {
+fn a_node_plugin_that_stands_still_loses_no_work() {
+    run("node_plugin_stands_still", |world| async move {
         let grave = Grave::dug(&world).await;
         world.claim("data", "pliant", "64Mi", "Filesystem").await;
         let node = world.pod("writer", "data", WRITER, json!({})).await;
@@ -95,7 +95,7 @@ fn an_agent_that_stands_still_loses_no_work() {
             |name: &str| format!("kill -{name} $(ps | awk '/[p]liant node/ {{ print $1 }}')");
         world.resize("data", "96Mi").await.unwrap();
         until_requested(&world, &before).await;
-        assert!(grave.run(&node, &signal("STOP")).await, "an agent runs on {node}");
+        assert!(grave.run(&node, &signal("STOP")).await, "a node plugin runs on {node}");
         world.resize("data", "160Mi").await.unwrap();
         sleep(STILL).await;
         assert_ne!(capacity(&world.get_claim("data").await), "160Mi", "nobody could grow it");

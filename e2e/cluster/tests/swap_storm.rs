@@ -11,7 +11,7 @@ use crate::dice::Dice;
 use crate::figures::figures;
 use crate::world::run;
 
-/// Who dies next: mostly one of our own processes, the operator, an agent, a controller or a copy.
+/// Who dies next: mostly one of our own processes, the operator, a node plugin, a controller or a copy.
 fn victim(dice: &mut Dice) -> Victim {
     let node = dice.one_of(&NODES);
     match dice.next() >> 60 {

@@ -50,7 +50,7 @@ async fn grow(world: &World, claim: &str, size: &str) -> PersistentVolumeClaim {
 }
 
 /// In two steps the kubelet grows the file system, and the claim tells so; in one step nobody waits for
-/// it. Both ways what is under way when the agents and controllers are replaced comes to its end.
+/// it. Both ways what is under way when the node plugins and controllers are replaced comes to its end.
 #[test]
 fn an_upgrade_under_load_loses_nothing_and_can_be_taken_back() {
     run("upgrade", |world| async move {

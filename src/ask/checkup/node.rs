@@ -24,34 +24,34 @@ pub(super) fn names(seen: &Seen) -> BTreeSet<&str> {
 
 pub(super) fn judge(seen: &Seen, program: &str, name: &str) -> Vec<Finding> {
     let storage = seen.storage(name);
-    let agents = agents(seen, name);
+    let node_plugins = node_plugins(seen, name);
     let sees_all = seen.sees(PODS) && seen.sees(STORAGES);
-    if storage.is_none() && agents.is_empty() && sees_all {
+    if storage.is_none() && node_plugins.is_empty() && sees_all {
         return vec![Finding::ok(format!("node {name}: the driver is not deployed there"))];
     }
     let mut findings = Vec::new();
     findings.extend(left_behind(seen, name));
-    findings.extend(agent(seen, name, &agents));
+    findings.extend(node_plugin(seen, name, &node_plugins));
     findings.extend(kubelet(seen, name));
     match storage.and_then(|storage| storage.status.as_ref()) {
-        Some(status) => findings.extend(of_record(seen, status, program, name, &agents)),
+        Some(status) => findings.extend(of_record(seen, status, program, name, &node_plugins)),
         None if seen.sees(STORAGES) => findings.push(Finding::error(
             format!("node {name}: its node plugin has not reported its pools"),
-            logs(&agents),
+            logs(&node_plugins),
         )),
         None => {}
     }
     findings
 }
 
-fn agents<'a>(seen: &'a Seen, name: &str) -> Vec<&'a Pod> {
-    let is_agent = |pod: &&Pod| {
+fn node_plugins<'a>(seen: &'a Seen, name: &str) -> Vec<&'a Pod> {
+    let is_node_plugin = |pod: &&Pod| {
         let labels = pod.metadata.labels.as_ref();
         let component = labels.and_then(|all| all.get("app.kubernetes.io/component"));
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         component.is_some_and(|component| component == "node") && node == Some(name)
     };
-    seen.pods.iter().filter(is_agent).collect()
+    seen.pods.iter().filter(is_node_plugin).collect()
 }
 
 fn left_behind(seen: &Seen, name: &str) -> Option<Finding> {
@@ -70,29 +70,32 @@ fn left_behind(seen: &Seen, name: &str) -> Option<Finding> {
     })
 }
 
-fn agent(seen: &Seen, name: &str, agents: &[&Pod]) -> Option<Finding> {
+fn node_plugin(seen: &Seen, name: &str, node_plugins: &[&Pod]) -> Option<Finding> {
     if !seen.sees(PODS) {
         return None;
     }
-    let Some(first) = agents.first() else {
+    let Some(first) = node_plugins.first() else {
         return Some(Finding::error(
             format!("node {name}: no node plugin runs there, and the node has volumes"),
             "kubectl get daemonsets --all-namespaces; see its node selector and tolerations",
         ));
     };
-    if agents.iter().any(|pod| is_ready(pod)) {
+    if node_plugins.iter().any(|pod| is_ready(pod)) {
         return None; // Told with the room.
     }
     let pod = first.metadata.name.as_deref().unwrap_or_default();
-    Some(Finding::error(format!("node {name}: its node plugin {pod} is not ready"), logs(agents)))
+    Some(Finding::error(
+        format!("node {name}: its node plugin {pod} is not ready"),
+        logs(node_plugins),
+    ))
 }
 
 /// Action for a node without a node plugin.
 const START: &str = "start the node plugin there";
 
 /// Command that prints the log of a node plugin.
-fn logs(agents: &[&Pod]) -> String {
-    let Some(pod) = agents.first() else { return START.to_owned() };
+fn logs(node_plugins: &[&Pod]) -> String {
+    let Some(pod) = node_plugins.first() else { return START.to_owned() };
     format!("kubectl logs {}", in_its_container(pod))
 }
 
@@ -123,9 +126,9 @@ fn of_record(
     status: &NodeStorageStatus,
     program: &str,
     name: &str,
-    agents: &[&Pod],
+    node_plugins: &[&Pod],
 ) -> Vec<Finding> {
-    let look = on_the_node(agents);
+    let look = on_the_node(node_plugins);
     let mut findings: Vec<Finding> =
         status.pools.iter().filter_map(|one| pool(status, one, program, name, &look)).collect();
     findings.extend(status.pools.iter().filter_map(|pool| planned(seen, pool, name)));
@@ -170,7 +173,7 @@ fn of_record(
 pub(super) fn of_pool(seen: &Seen, program: &str, name: &str, wanted: &str) -> Vec<Finding> {
     let status = seen.storage(name).and_then(|storage| storage.status.as_ref());
     let Some(status) = status else { return Vec::new() };
-    let look = on_the_node(&agents(seen, name));
+    let look = on_the_node(&node_plugins(seen, name));
     let its = status.pools.iter().filter(|pool| pool.name == wanted);
     its.flat_map(|one| {
         let wrong = pool(status, one, program, name, &look);
@@ -222,8 +225,8 @@ fn is_told(status: &NodeStorageStatus, condition: &Condition) -> bool {
 }
 
 /// Command that checks the host from its node plugin.
-fn on_the_node(agents: &[&Pod]) -> String {
-    let Some(pod) = agents.first() else { return START.to_owned() };
+fn on_the_node(node_plugins: &[&Pod]) -> String {
+    let Some(pod) = node_plugins.first() else { return START.to_owned() };
     format!("check on the node: kubectl exec {} -- pliant doctor", in_its_container(pod))
 }
 

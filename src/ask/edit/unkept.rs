@@ -15,7 +15,7 @@ pub(super) fn unkept(seen: &Seen, claim: &PersistentVolumeClaim, wish: &Wish) ->
     let why = format!(
         "no PvcAutoscaler manages claim {name}; nothing was changed. The one printed here would do it for \
          the claims of all pods of StatefulSet {set}, each pod stopped while its claim is copied. \
-         See docs/src/how-to/statefulset/get-started.md"
+         See \"Resize and migrate StatefulSet volumes\" in the documentation."
     );
     let autoscaler = json!({
         "apiVersion": "pliant.io/v1alpha1",
@@ -39,7 +39,7 @@ fn by_copy(claim: &PersistentVolumeClaim, wish: &Wish) -> Unkept {
     let why = format!(
         "no PvcAutoscaler manages claim {name}, and no pod of a StatefulSet that could have one uses it; \
          nothing was changed. The objects printed here copy it to claim {copy}: stop its pods, apply the \
-         objects, and use {copy} in the pods. See docs/src/how-to/populate.md"
+         objects, and use {copy} in the pods. See \"Populate a volume\" in the documentation."
     );
     let source = json!({
         "apiVersion": "pliant.io/v1alpha1",

@@ -6,7 +6,7 @@ use super::fit::{Bar, in_one, objections};
 use super::gather::{Facts, STORAGES, VOLUMES};
 use super::growth::growth;
 use super::kept;
-use super::pending::{look_at_agents, unschedulable};
+use super::pending::{look_at_node_plugins, unschedulable};
 use super::{Explanation, Remediation, State};
 use crate::api::{FenceStatus, NodeStorage, VolumeOnNode};
 use crate::bytes::Bytes;
@@ -63,7 +63,7 @@ pub(super) fn bound(facts: &Facts) -> Explanation {
         .or_else(|| fenced(facts, &place))
         .or_else(|| growth(facts, &place))
         .or_else(|| ailing(facts, &place))
-        .or_else(|| agent_away(facts, &place))
+        .or_else(|| node_plugin_away(facts, &place))
         .or_else(|| pod_waits(facts, &place))
         .unwrap_or_else(|| fine(facts, &place))
 }
@@ -82,7 +82,7 @@ fn without_record(facts: &Facts, id: &str) -> Explanation {
     if let Some(node) = names.find(is_its) {
         let why =
             format!("is Bound to a volume of node {node}, whose node plugin has reported nothing.");
-        return facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(node)]);
+        return facts.explain(State::NodePluginUnavailable, why, vec![look_at_node_plugins(node)]);
     }
     let why = format!(
         "is Bound to volume {id}, whose node is not in the cluster. Its data is on the disks of that \
@@ -160,14 +160,14 @@ fn ailing(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
     Some(facts.explain(State::VolumeUnhealthy, why, vec![todo]))
 }
 
-fn agent_away(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
-    let trouble = facts.agent_trouble(place.node)?;
+fn node_plugin_away(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
+    let trouble = facts.node_plugin_trouble(place.node)?;
     let why = format!(
         "is Bound to a volume on node {}, and {trouble}. Running pods continue; until the node plugin \
          responds, no pod with this claim can start there, and the claim cannot be expanded.",
         place.node
     );
-    Some(facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(place.node)]))
+    Some(facts.explain(State::NodePluginUnavailable, why, vec![look_at_node_plugins(place.node)]))
 }
 
 /// Pods can run only where the volume is.

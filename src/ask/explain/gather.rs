@@ -10,7 +10,7 @@ use super::{About, Explanation, Remediation, State};
 use crate::api::{NodeStorage, PvcAutoscaler, StoragePool, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{
-    AGENTS, AskError, CLAIMS, CLASSES, CONTROLLERS, PODS, PVC_AUTOSCALERS, asked, is_ready,
+    AskError, CLAIMS, CLASSES, CONTROLLERS, NODE_PLUGINS, PODS, PVC_AUTOSCALERS, asked, is_ready,
     no_claim,
 };
 pub(super) use crate::ask::{NODES, STORAGES, VOLUMES};
@@ -38,7 +38,7 @@ pub(super) struct Facts {
     pub storages: Vec<NodeStorage>,
     pub pools: Vec<StoragePool>,
     /// The pods of the node plugin.
-    pub agents: Vec<Pod>,
+    pub node_plugins: Vec<Pod>,
     pub requests: Vec<VolumeRequest>,
     /// The PvcAutoscalers in the namespace of the claim.
     pub autoscalers: Vec<PvcAutoscaler>,
@@ -54,7 +54,7 @@ pub(super) struct Facts {
 
 pub(super) const KUBELETS: &str = "csinodes";
 pub(super) const POOLS: &str = "storagepools";
-pub(super) const AGENT_PODS: &str = "the pods of the driver";
+pub(super) const NODE_PLUGIN_PODS: &str = "the pods of the driver";
 
 impl Facts {
     /// True if all objects of this kind were read.
@@ -99,13 +99,13 @@ impl Facts {
     }
 
     /// Reason why the node plugin of a node is unavailable; `None` if it is ready, or if that is not known.
-    pub fn agent_trouble(&self, node: &str) -> Option<String> {
-        if !self.sees(AGENT_PODS) {
+    pub fn node_plugin_trouble(&self, node: &str) -> Option<String> {
+        if !self.sees(NODE_PLUGIN_PODS) {
             return None;
         }
         let runs_there =
             |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node);
-        let mut there = self.agents.iter().filter(runs_there).peekable();
+        let mut there = self.node_plugins.iter().filter(runs_there).peekable();
         let Some(first) = there.peek().copied() else {
             return Some("no node plugin runs there".to_owned());
         };
@@ -126,7 +126,7 @@ impl Facts {
 
     /// Command that prints the log of a sidecar of the controller plugin.
     pub fn log_of(&self, sidecar: &str) -> Remediation {
-        let namespace = self.agents.iter().find_map(|pod| pod.metadata.namespace.as_deref());
+        let namespace = self.node_plugins.iter().find_map(|pod| pod.metadata.namespace.as_deref());
         let namespace = namespace.unwrap_or("NAMESPACE");
         Remediation::command(
             format!("if it stays so, read the log of the {sidecar}"),
@@ -247,7 +247,7 @@ async fn surroundings(ask: &mut Reader<'_>, facts: &mut Facts) -> Result<(), Ask
     facts.storages = ask.storages().await?;
     facts.pools = ask.list(ask.all(), all(), POOLS).await?;
     facts.requests = ask.list(ask.all(), all(), "volumerequests").await?;
-    facts.agents = ask.list(ask.all(), all().labels(AGENTS), AGENT_PODS).await?;
+    facts.node_plugins = ask.list(ask.all(), all().labels(NODE_PLUGINS), NODE_PLUGIN_PODS).await?;
     let Some(claim) = &facts.claim else {
         // Events of what has no namespace are in this one.
         facts.events = events(ask, "PersistentVolume", "default", &facts.volume_name()).await?;

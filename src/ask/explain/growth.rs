@@ -2,7 +2,7 @@
 
 use super::bound::{Place, capacity};
 use super::gather::Facts;
-use super::pending::look_at_agents;
+use super::pending::look_at_node_plugins;
 use super::{Explanation, Remediation, State};
 use crate::api::{Operation, Phase, VolumeRequest};
 use crate::bytes::Bytes;
@@ -58,9 +58,13 @@ fn left_to_kubelet(facts: &Facts, wants: Bytes) -> Explanation {
 
 fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> Explanation {
     let grows = format!("is being expanded from {has} to {wants} on node {}", place.node);
-    if let Some(trouble) = facts.agent_trouble(place.node) {
+    if let Some(trouble) = facts.node_plugin_trouble(place.node) {
         let why = format!("{grows}, and {trouble}.");
-        return facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(place.node)]);
+        return facts.explain(
+            State::NodePluginUnavailable,
+            why,
+            vec![look_at_node_plugins(place.node)],
+        );
     }
     let is_it = |one: &&VolumeRequest| {
         one.spec.volume_handle == place.id && matches!(one.spec.operation, Operation::Expand(_))

@@ -67,8 +67,8 @@ fn under_way(facts: &Facts) -> Option<Explanation> {
         return (!is_room).then(|| failed(facts, &words));
     }
     let says = match (status.phase, status.progress) {
-        (Phase::Pending, _) if facts.agent_trouble(node).is_some() => {
-            return Some(agent_away(facts, node));
+        (Phase::Pending, _) if facts.node_plugin_trouble(node).is_some() => {
+            return Some(node_plugin_away(facts, node));
         }
         (Phase::Pending, _) => "its node plugin has not started it yet".to_owned(),
         (_, Some(progress)) => progress,
@@ -87,20 +87,21 @@ fn failed(facts: &Facts, words: &str) -> Explanation {
     facts.explain(State::ProvisioningFailed, why, vec![todo])
 }
 
-fn agent_away(facts: &Facts, node: &str) -> Explanation {
-    let trouble =
-        facts.agent_trouble(node).unwrap_or_else(|| "its node plugin is not responding".to_owned());
+fn node_plugin_away(facts: &Facts, node: &str) -> Explanation {
+    let trouble = facts
+        .node_plugin_trouble(node)
+        .unwrap_or_else(|| "its node plugin is not responding".to_owned());
     let why = format!("is Pending: its volume is to be created on node {node}, and {trouble}.");
-    facts.explain(State::NodePluginUnavailable, why, vec![look_at_agents(node)])
+    facts.explain(State::NodePluginUnavailable, why, vec![look_at_node_plugins(node)])
 }
 
 /// Command that shows the node plugin of a node.
-pub(super) fn look_at_agents(node: &str) -> Remediation {
+pub(super) fn look_at_node_plugins(node: &str) -> Remediation {
     Remediation::command(
         format!("look at the driver's pod on {node}"),
         format!(
             "kubectl get pods --all-namespaces --selector {} --field-selector spec.nodeName={node}",
-            crate::ask::AGENTS
+            crate::ask::NODE_PLUGINS
         ),
     )
 }

@@ -76,7 +76,7 @@ fn node_says(facts: &Facts, wish: &Wish<'_>, name: &str) -> NodeSays {
     let is_excluded = !objections.is_empty();
     let (verdict, why) = is_excluded
         .then(|| (Verdict::Excluded, format!("excluded: {}", in_one(&objections))))
-        .or_else(|| without_agent(facts, storage, name))
+        .or_else(|| without_node_plugin(facts, storage, name))
         .unwrap_or_else(|| match pool {
             Some(pool) => in_pool(pool, wish),
             None => (Verdict::PoolNotFound, no_pool(storage, wish.class)),
@@ -110,14 +110,14 @@ fn excluded(facts: &Facts, wish: &Wish<'_>, name: &str) -> Vec<Objection> {
     found
 }
 
-fn without_agent(
+fn without_node_plugin(
     facts: &Facts,
     storage: Option<&NodeStorage>,
     name: &str,
 ) -> Option<(Verdict, String)> {
     let has_told = storage.is_some_and(|node| node.status.is_some());
     let silent = !has_told && facts.sees(STORAGES);
-    let trouble = facts.agent_trouble(name);
+    let trouble = facts.node_plugin_trouble(name);
     let unknown = is_registered(facts, name) == Some(false);
     let why = match (trouble, silent, unknown) {
         (Some(trouble), ..) => trouble,

@@ -42,7 +42,7 @@ fn storage(node: &str, pools: &[(&str, u64)]) -> NodeStorage {
     storage
 }
 
-fn agent(node: &str) -> Value {
+fn node_plugin(node: &str) -> Value {
     json!({"metadata": {"name": format!("pliant-node-{node}"), "namespace": "pliant"}, "spec": {"nodeName": node, "containers": []},
            "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
 }
@@ -97,7 +97,7 @@ fn cluster() -> Facts {
                 "spec": {"volumeGroups": ["vg1"]}}),
             ),
         ],
-        agents: names.map(|name| typed(agent(name))).into(),
+        node_plugins: names.map(|name| typed(node_plugin(name))).into(),
         ..Facts::default()
     }
 }

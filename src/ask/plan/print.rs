@@ -122,8 +122,11 @@ fn says(plan: &Plan) -> String {
         let reason = plan.reason.as_ref().map(|reason| format!("{reason}: ")).unwrap_or_default();
         reason + message
     });
-    let parts =
-        [("Now:", &plan.progress), ("Next:", &plan.planned_action), ("Blocked by:", &waits)];
+    let parts = [
+        ("Progress:", &plan.progress),
+        ("Planned:", &plan.planned_action),
+        ("Blocked by:", &waits),
+    ];
     let mut text = String::new();
     for (what, said) in parts.into_iter().filter_map(|(what, said)| Some((what, said.as_ref()?))) {
         let _ = write!(text, "{what}\n{}", wrapped(said, "  ", WIDTH));

@@ -52,7 +52,7 @@ pub fn swapping() -> PvcAutoscaler {
         "phase": "Swapping", "claimCount": 3, "readyClaimCount": 1,
         "progress": "pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left",
         "plannedAction": "pod db-0 is stopped, its claim data-db-0 is copied to a new one (8Gi → 2Gi, class hdd → \
-                 ssd) and kept for 7d",
+                 ssd) and retained for 7d",
         "ordinals": [
             {"ordinal": 0, "activeClaim": "data-db-0", "claimRevision": 0,
              "lastDecision": "41 % of its bytes are used; it grows at 80 %"},
@@ -99,11 +99,11 @@ fn a_rollout_under_way_is_told_pod_by_pod() {
       db-0  data-db-0        8Gi hdd  2Gi ssd  swap
       db-1  data-db-1        8Gi hdd  2Gi ssd  swap: FinalCopy
       db-2  data-db-2-1c0ff  2Gi ssd  2Gi ssd  –
-    Now:
+    Progress:
       pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left
-    Next:
+    Planned:
       pod db-0 is stopped, its claim data-db-0 is copied to a new one (8Gi → 2Gi,
-      class hdd → ssd) and kept for 7d
+      class hdd → ssd) and retained for 7d
     db-0:
       gets another claim: 8Gi → 2Gi, class hdd → ssd
       41 % of its bytes are used; it grows at 80 %

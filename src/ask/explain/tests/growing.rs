@@ -97,7 +97,7 @@ fn each_state_of_a_resize_is_told_in_plain_words() {
     );
     let unused = Facts { pods: Vec::new(), ..growing("NodeResizePending", &pending) };
     let mut away = growing("ControllerResizeInProgress", &resizing());
-    away.agents.clear();
+    away.node_plugins.clear();
     let mut failing = growing("ControllerResizeInProgress", &resizing());
     let words =
         "resize volume \"pvc-u-1\" failed: rpc error: code = Unavailable desc = vg0 is away";
@@ -243,7 +243,7 @@ fn what_is_wrong_with_a_volume_is_told() {
     moved.storages.remove(0);
     moved.nodes.remove(0);
     let mut away = bound();
-    away.agents.clear();
+    away.node_plugins.clear();
     let mut waiting = bound();
     waiting.pods[0] = typed(json!({
         "metadata": {"name": "db-0", "namespace": "default"},

@@ -131,9 +131,9 @@ fn that_no_node_can_have_it_is_told_by_what_comes_nearest() {
     pool.set_fault(Health::Unavailable, "PoolIncomplete", why);
     let mut silent = only(&["alpha", "beta"]);
     silent.storages.clear();
-    silent.agents.remove(0);
+    silent.node_plugins.remove(0);
     let mut unready = only(&["alpha"]);
-    unready.agents[0].status = None;
+    unready.node_plugins[0].status = None;
     let mut unregistered = only(&["alpha"]);
     unregistered.kubelets.clear();
     let mut tainted = only(&["alpha"]);
@@ -287,7 +287,7 @@ fn the_record_of_the_work_says_how_far_it_is() {
         ..VolumeRequestStatus::default()
     };
     let mut away = making(status(Phase::Pending, None, None));
-    away.agents.clear();
+    away.node_plugins.clear();
     let full = making(status(Phase::Failed, None, failure("InsufficientCapacity")));
     let told = all(vec![
         (making(status(Phase::Pending, None, None)), State::Provisioning),
@@ -513,7 +513,7 @@ fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
     };
     let mut facts = only_gamma();
     assert!(flat(&facts).contains("kubectl label node gamma disks=nvme --overwrite"));
-    // Its agent makes the pool then, or says why it does not.
+    // Its node plugin makes the pool then, or says why it does not.
     facts.nodes[0].metadata.labels.as_mut().unwrap().insert("disks".to_owned(), "nvme".to_owned());
     let text = flat(&facts);
     assert!(text.contains("StoragePool fast is for gamma: see its status"), "{text}");

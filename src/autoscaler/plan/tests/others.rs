@@ -107,7 +107,7 @@ fn the_node_of_the_highest_pod_is_waited_for_and_not_for_long() {
         [0, ANOTHER.0].map(|ordinal| told.of(ordinal).unwrap().swap.is_some())
     };
     let look = Look { node: node.clone(), fence: Fence::default(), open_count: 1 };
-    let away = NotDone { reason: Reason::Unavailable, why: "its agent is away".to_owned() };
+    let away = NotDone { reason: Reason::Unavailable, why: "its node plugin is away".to_owned() };
     assert_eq!(begins(None), [false, false], "it is asked, and nobody else is stopped before");
     assert_eq!(begins(Some(Ok(look))), [false, true]);
     assert_eq!(begins(Some(Err(away))), [true, false], "the other one has another node, maybe");

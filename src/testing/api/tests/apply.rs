@@ -20,7 +20,7 @@ fn spec(gib: u64) -> Value {
 async fn an_apply_creates_and_then_changes_nothing() {
     let api = FakeApi::new();
     let all = requests(&api);
-    let params = PatchParams::apply("agent");
+    let params = PatchParams::apply("node-plugin");
     let mut sent = spec(1);
     sent["status"] = json!({ "phase": "Succeeded" });
     let made = all.patch("a", &params, &applied(&sent)).await.unwrap();
@@ -35,7 +35,7 @@ async fn an_apply_creates_and_then_changes_nothing() {
 async fn an_applied_status_needs_its_object() {
     let api = FakeApi::new();
     let all = requests(&api);
-    let params = PatchParams::apply("agent");
+    let params = PatchParams::apply("node-plugin");
     let told = |status: Value| applied(&json!({ "metadata": {}, "status": status }));
     let missing = all.patch_status("a", &params, &told(json!({ "phase": "Running" }))).await;
     assert_eq!(refusal(missing), refused(404, "NotFound"));

@@ -15,13 +15,14 @@ async fn the_log_tells_who_wrote_what() {
     all.create(&PostParams::default(), &request("a", "one")).await.unwrap();
     all.get("a").await.unwrap();
     let status = Patch::Merge(json!({ "status": { "phase": "Running" } }));
-    let params = PatchParams { field_manager: Some("agent".to_owned()), ..PatchParams::default() };
+    let params =
+        PatchParams { field_manager: Some("node-plugin".to_owned()), ..PatchParams::default() };
     requests(&api).patch_status("a", &params, &status).await.unwrap();
     requests(&api).delete("a", &DeleteParams::default()).await.unwrap();
     assert!(requests(&api).delete("a", &DeleteParams::default()).await.is_err());
     let expected = [
         "POST volumerequests by controller/1",
-        "PATCH volumerequests/a/status by agent",
+        "PATCH volumerequests/a/status by node-plugin",
         "DELETE volumerequests/a",
         "DELETE volumerequests/a",
     ];

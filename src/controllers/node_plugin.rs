@@ -55,7 +55,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 pub(super) const AFTER_PANIC: Duration = Duration::from_secs(60);
 
 /// Carries out the requests for one node.
-pub struct Agent {
+pub struct NodePlugin {
     node: String,
     requests: Api<VolumeRequest>,
     volumes: Arc<dyn Volumes>,
@@ -65,9 +65,9 @@ pub struct Agent {
     told: Mutex<Instant>,
 }
 
-impl fmt::Debug for Agent {
+impl fmt::Debug for NodePlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent").field("node", &self.node).finish_non_exhaustive()
+        f.debug_struct("NodePlugin").field("node", &self.node).finish_non_exhaustive()
     }
 }
 
@@ -86,7 +86,7 @@ enum Done {
     Inspected(Box<InspectionStatus>),
 }
 
-impl Agent {
+impl NodePlugin {
     /// Creates the node plugin's loop. `busy` is shared with everything else that operates on its
     /// volumes.
     pub fn new(
@@ -95,10 +95,10 @@ impl Agent {
         volumes: Arc<dyn Volumes>,
         busy: Busy,
         storage: Arc<StorageRecord>,
-    ) -> Arc<Agent> {
+    ) -> Arc<NodePlugin> {
         let requests = Api::all(client.clone());
         let (node, told) = (node.to_owned(), Mutex::new(Instant::now()));
-        Arc::new(Agent { node, requests, volumes, busy, storage, told })
+        Arc::new(NodePlugin { node, requests, volumes, busy, storage, told })
     }
 
     /// Executes the VolumeRequests for the node after its storage was published for the first time,
@@ -112,7 +112,7 @@ impl Agent {
         let work = Controller::new(guarded(self.requests.clone()), ours)
             .trigger_backoff(cluster::Pauses::default())
             .graceful_shutdown_on(stop.clone().cancelled_owned())
-            .run(reconcile, again, Arc::new(Serving { agent: self, stop }));
+            .run(reconcile, again, Arc::new(Serving { node_plugin: self, stop }));
         let mut work = std::pin::pin!(work);
         while let Some(done) = work.next().await {
             if let Err(error) = done {
@@ -287,7 +287,7 @@ impl Record {
 
 /// A node plugin until it is stopped.
 struct Serving {
-    agent: Arc<Agent>,
+    node_plugin: Arc<NodePlugin>,
     stop: CancellationToken,
 }
 
@@ -312,7 +312,7 @@ async fn reconcile(
 }
 
 async fn attend(request: &VolumeRequest, serving: &Serving) -> Result<Action, kube::Error> {
-    match caught(LOOP, serving.agent.carry_out(request, &serving.stop)).await {
+    match caught(LOOP, serving.node_plugin.carry_out(request, &serving.stop)).await {
         Ok(done) => done.map(|()| Action::await_change()),
         Err(panicked) => {
             tracing::error!(%panicked, "failed to process a VolumeRequest; retrying");
@@ -451,7 +451,7 @@ mod tests {
         };
         for (generation, observed, phase, wanted) in [
             (1, 0, Phase::Pending, true),
-            (1, 1, Phase::Running, true), // The agent that began has died.
+            (1, 1, Phase::Running, true), // The node plugin that began has died.
             (1, 1, Phase::Resizing, true),
             (1, 1, Phase::Succeeded, false),
             (1, 1, Phase::Resized, false),

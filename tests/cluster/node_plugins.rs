@@ -1,4 +1,4 @@
-//! What agents do with what they are asked: late, wrongly, for long, or not at all.
+//! What node plugins do with what they are asked: late, wrongly, for long, or not at all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::world::{Controller, Machine, World, growth, id, refused, stage, stage_raw, want};
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_is_away_is_named_in_time_and_does_the_work_when_it_is_back() {
+async fn a_node_plugin_that_is_away_is_named_in_time_and_does_the_work_when_it_is_back() {
     let (world, cluster, machine) = World::with_a_node().await;
     let host = machine.host.after_crash();
     drop(machine);
@@ -36,7 +36,7 @@ async fn an_agent_that_is_away_is_named_in_time_and_does_the_work_when_it_is_bac
 }
 
 #[tokio::test(start_paused = true)]
-async fn neither_other_agents_nor_what_was_told_before_are_signs_of_life() {
+async fn neither_other_node_plugins_nor_what_was_told_before_are_signs_of_life() {
     let (_world, cluster, [_alpha, beta]) = World::with_two_nodes().await;
     cluster.ensure(&want("pvc-1", 8, &["beta"])).await.unwrap();
     drop(beta);
@@ -106,7 +106,7 @@ async fn work_that_was_begun_on_a_node_that_is_gone_for_good_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_no_agent_takes_up_is_given_up_in_ten_minutes() {
+async fn a_request_that_no_node_plugin_takes_up_is_given_up_in_ten_minutes() {
     let (world, cluster, machine) = World::with_a_node().await;
     let host = machine.host.after_crash();
     drop(machine);
@@ -298,7 +298,7 @@ async fn a_command_that_fails_is_told_and_tried_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_agent_does_for_a_request_is_logged_with_its_name() {
+async fn what_a_node_plugin_does_for_a_request_is_logged_with_its_name() {
     let (lines, (_world, cluster, _machine)) = (Lines::begin(), World::with_a_node().await);
     cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     let made = lines.with("lvcreate");
@@ -313,7 +313,7 @@ async fn what_an_agent_does_for_a_request_is_logged_with_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_wipe_is_ended_by_an_agent_that_starts_anew() {
+async fn a_long_wipe_is_ended_by_a_node_plugin_that_starts_anew() {
     let (world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
     let volume = id("alpha", "pvc-1");
     let restarted = async {
@@ -329,7 +329,7 @@ async fn a_long_wipe_is_ended_by_an_agent_that_starts_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_is_stopped_during_a_long_wipe_leaves_it_to_the_next() {
+async fn a_node_plugin_that_is_stopped_during_a_long_wipe_leaves_it_to_the_next() {
     let (world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
     let volume = id("alpha", "pvc-1");
     let restarted = async {

@@ -1,4 +1,4 @@
-//! Who plays the agents of nodes: they tell of their volumes, fence them, and look who has them open.
+//! Who plays the node plugins of nodes: they tell of their volumes, fence them, and look who has them open.
 
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
 use kube::ResourceExt;
@@ -14,7 +14,7 @@ use super::{Play, Shrinks, fill_pods, is_running, object, volume_in, volume_of, 
 
 /// Do one thing, if there is one to do.
 pub fn step(api: &FakeApi, play: &mut Play) -> bool {
-    !play.are_agents_away && (publish(api, play) || answer(api, play))
+    !play.are_node_plugins_away && (publish(api, play) || answer(api, play))
 }
 
 /// Whether a copy has a volume mounted.
