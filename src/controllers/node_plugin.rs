@@ -78,6 +78,9 @@ enum Done {
         size: Quantity,
         node_expansion_required: bool,
     },
+    Created {
+        size: Quantity,
+    },
     Shrunk {
         size: Quantity,
     },
@@ -346,8 +349,8 @@ async fn do_work(
                     reason: format!("{id} is not the handle of {:?} on node {node}", want.name),
                 });
             }
-            volumes.ensure(&want).await?;
-            Ok(Done::Well)
+            let volume = volumes.ensure(&want).await?;
+            Ok(Done::Created { size: Quantity(volume.size) })
         }
         Operation::Expand(grow) => {
             let grown = volumes.grow(id, Growth::from(grow)).await?;
@@ -417,6 +420,7 @@ fn told(outcome: &Result<Done, VolumeError>, ended: VolumeRequestStatus) -> Volu
             node_expansion_required: Some(*node_expansion_required),
             ..ended
         },
+        Ok(Done::Created { size }) => VolumeRequestStatus { size: Some(*size), ..ended },
         Ok(Done::Shrunk { size }) => {
             VolumeRequestStatus { phase: Phase::Resized, size: Some(*size), ..ended }
         }

@@ -194,6 +194,9 @@ async fn after_a_lost_answer_the_same_volume_is_returned() {
     world.phase(Phase::Succeeded).await;
     let made = cluster.ensure(&want).await.unwrap();
     assert_eq!(cluster.ensure(&want).await.unwrap(), made);
+    // What people see of it: `kubectl get volumerequests` has a column of sizes.
+    let told = world.request().status.unwrap().size.expect("a volume has a size").0;
+    assert_eq!(told, made.size);
     let lvs: usize = machines.iter().map(|m| m.host.group("vg0").unwrap().lvs.len()).sum();
     assert_eq!(lvs, 1);
     assert!(posts(&world.api, "pliant-controller") >= 2);
