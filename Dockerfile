@@ -14,6 +14,7 @@ WORKDIR /pliant
 COPY Cargo.toml Cargo.lock build.rs ./
 COPY proto proto
 COPY src/order.ld src/
+COPY crates/volume/Cargo.toml crates/volume/
 COPY e2e/image e2e/image
 COPY packaging/notices packaging/
 RUN e2e/image/build --dependencies

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use pliant::csi::parse::{
     Defaults, Enlargement, Expansion, Look, ParseError, Unpublish, Unstage, Validation,
-    page_of_health, page_of_volumes, removed,
+    capacity_query, new_volume, page_of_health, page_of_volumes, publish, removed, stage,
 };
 use pliant::csi::pb;
-use pliant::volume::{Access, CapacityQuery, NewVolume, Publish, Stage, VolumeId};
+use pliant::volume::{Access, NewVolume, Publish, Stage, VolumeId};
 use prost::Message;
 
 /// Parse bytes as the request that the first of them picks; what is taken must be harmless.
@@ -19,15 +19,15 @@ pub fn parse(bytes: &[u8]) -> bool {
     };
     let or = Defaults::default();
     match kind % 12 {
-        0 => taken(bytes, |r| NewVolume::parse(&r, &or)).inspect(new_volume).is_some(),
+        0 => taken(bytes, |r| new_volume(&r, &or)).inspect(check_volume).is_some(),
         1 => taken(bytes, |r| removed(&r)).inspect(|id| id.iter().for_each(harmless)).is_some(),
         2 => taken(bytes, |r: pb::ListVolumesRequest| page_of_volumes(&r)).is_some(),
         3 => taken(bytes, |r| page_of_health(&r)).is_some(),
-        4 => taken(bytes, |r| CapacityQuery::parse(&r, &or)).is_some(),
+        4 => taken(bytes, |r| capacity_query(&r, &or)).is_some(),
         5 => taken(bytes, |r| Enlargement::parse(&r)).inspect(|e| harmless(&e.id)).is_some(),
         6 => taken(bytes, |r| Validation::parse(r, &or)).inspect(|v| harmless(&v.id)).is_some(),
-        7 => taken(bytes, |r| Stage::parse(&r)).inspect(stage).is_some(),
-        8 => taken(bytes, |r| Publish::parse(&r)).inspect(publish).is_some(),
+        7 => taken(bytes, |r| stage(&r)).inspect(check_stage).is_some(),
+        8 => taken(bytes, |r| publish(&r)).inspect(check_publish).is_some(),
         9 => taken(bytes, |r| Unstage::parse(&r)).inspect(|u| path(&u.staging)).is_some(),
         10 => taken(bytes, |r| Unpublish::parse(&r)).inspect(|u| path(&u.target)).is_some(),
         _ => {
@@ -44,7 +44,7 @@ fn taken<R: Message + Default, T>(
     parse(R::decode(bytes).ok()?).ok()
 }
 
-fn new_volume(volume: &NewVolume) {
+fn check_volume(volume: &NewVolume) {
     assert!((1..=128).contains(&volume.name.chars().count()));
     assert!(volume.size.at_most.is_none_or(|most| volume.size.at_least <= most));
     for pair in volume.class.mkfs_options.words().chunks(2) {
@@ -58,13 +58,13 @@ fn harmless(id: &VolumeId) {
     assert!(text.bytes().all(plain) && !text.starts_with('-'));
 }
 
-fn stage(stage: &Stage) {
+fn check_stage(stage: &Stage) {
     harmless(&stage.id);
     path(&stage.staging);
     access(&stage.access);
 }
 
-fn publish(publish: &Publish) {
+fn check_publish(publish: &Publish) {
     harmless(&publish.id);
     path(&publish.staging);
     path(&publish.target);

@@ -8,8 +8,6 @@ pub mod api; // the records in Kubernetes, one file a kind
 pub mod archive; // unpacks an archive into a volume
 pub mod ask; // what people ask of a cluster
 pub mod autoscaler; // keeps the claims of workloads as their templates have them
-pub mod busy; // one piece of work per volume, run to its end
-pub mod bytes; // sizes
 pub mod causes; // an error and its causes in one line
 pub mod certificates; // an authority and what it signs
 pub mod cli; // subcommands are roles
@@ -25,11 +23,13 @@ pub mod lvm; // volume groups and logical volumes
 pub mod metrics; // names, units, help
 pub mod mount; // the mount table
 pub mod node; // what this host can do with a volume
-pub mod panics; // one object's panic is that object's
 pub mod populators; // fills claims from what they name
 pub mod run; // the wiring; sees every room
 #[cfg(any(test, feature = "testing"))]
 pub mod testing; // a host in memory
 pub mod trial; // what `pliant self-test` does, as a client of the driver
-pub mod volume; // the words of the field
 pub mod wire; // a volume of another node, sent to be copied
+
+// The crates, under the names that the modules here call them by.
+pub use pliant_volume as volume;
+pub use pliant_volume::{busy, bytes, panics};

@@ -22,7 +22,7 @@ use pliant::controllers::events::EventReason;
 use pliant::host::TOOLS;
 use pliant::metrics::TABLE;
 use pliant::populators::PopulatorReason;
-use repository::{files, read};
+use repository::{files, product, read};
 
 fn is_markdown(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "md")
@@ -39,6 +39,11 @@ fn pages() -> Vec<PathBuf> {
 /// Texts of the source files below a directory.
 fn sources(dir: &Path) -> Vec<String> {
     files(dir, "rs").iter().map(read).collect()
+}
+
+/// Texts of the source files of the product.
+fn code_of_product() -> Vec<String> {
+    product().iter().map(read).collect()
 }
 
 /// What stands in `](…)`, outside of code.
@@ -93,7 +98,7 @@ fn every_page_is_in_the_summary() {
 
 #[test]
 fn every_class_parameter_is_documented() {
-    let code = read("src/volume/class.rs");
+    let code = read("crates/volume/src/class.rs");
     let keys: BTreeSet<String> = code
         .lines()
         .filter_map(|line| line.trim().strip_prefix("/// `")?.split_once("`: "))
@@ -156,7 +161,7 @@ fn every_state_of_a_claim_is_documented_with_its_severity() {
 
 #[test]
 fn every_error_is_documented() {
-    let code = read("src/volume/error.rs");
+    let code = read("crates/volume/src/error.rs");
     let variants: BTreeSet<String> = code
         .lines()
         .filter_map(|line| line.strip_prefix("    ")?.strip_suffix(" {"))
@@ -268,7 +273,7 @@ fn every_page_of_an_event_says_on_what_it_is_and_what_to_type() {
 /// Comments name files, and messages the title of a page: `see "Populate a volume" in the documentation`.
 #[test]
 fn every_page_that_the_code_names_is_there() {
-    let mut texts = sources(Path::new("src"));
+    let mut texts = code_of_product();
     texts.push(read("charts/pliant/values.yaml"));
     let summary = read("docs/src/SUMMARY.md");
     let mut titles = 0;
@@ -294,7 +299,7 @@ fn every_page_that_the_code_names_is_there() {
 
 #[test]
 fn every_field_manager_is_documented() {
-    let code = sources(Path::new("src")).concat();
+    let code = code_of_product().concat();
     let manager = |rest: &str| {
         let (name, value) = rest.lines().next()?.split_once(": &str = \"")?;
         let is_one = ["WRITER", "EDITOR"].contains(&name);
@@ -347,7 +352,7 @@ fn what_kubectl_prints_was_seen_on_a_cluster() {
 /// Who searches for what a program has printed finds it only as it was printed.
 #[test]
 fn every_text_of_the_faq_is_one_of_the_code() {
-    let code = sources(Path::new("src")).concat();
+    let code = code_of_product().concat();
     // A text that goes on in the next line.
     let parts = code.split("\\\n").map(str::trim_start).collect::<String>();
     let code = parts.replace("\\\"", "\"").split_whitespace().collect::<Vec<_>>().join(" ");
@@ -495,7 +500,7 @@ fn last_column(text: &str) -> Vec<&str> {
 
 #[test]
 fn every_promise_names_tests_that_exist() {
-    let sources = ["src", "tests", "e2e"].map(|dir| sources(Path::new(dir))).concat();
+    let sources = ["src", "crates", "tests", "e2e"].map(|dir| sources(Path::new(dir))).concat();
     for (page, least) in [("data", 40), ("security", 25)] {
         let text = read(format!("docs/src/explanation/{page}.md"));
         let named = last_column(&text);

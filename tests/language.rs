@@ -10,7 +10,7 @@ use clap::{Command, CommandFactory};
 use pliant::api::definitions;
 use pliant::cli::Cli;
 use regex::Regex;
-use repository::{files, read};
+use repository::{files, product, read};
 use serde_json::Value;
 
 /// Patterns of words that nobody searches for, each with what to write instead.
@@ -132,7 +132,7 @@ fn others() -> Vec<Text> {
         descriptions(&value, &definition.spec.names.kind, &mut texts);
     }
     help(&Cli::command(), "pliant", &mut texts);
-    for path in files("src", "rs") {
+    for path in product() {
         let name = path.display().to_string();
         if !name.contains("/tests") && !name.contains("tests.rs") && !name.contains("src/testing") {
             texts.extend(messages(&read(&path)).into_iter().map(|text| (name.clone(), text)));

@@ -16,7 +16,7 @@ use pliant::controllers::events::EventReason;
 use pliant::metrics::TABLE;
 use pliant::populators::PopulatorReason;
 use pliant::volume::{Ailment, Class, DRIVER, FsKind, Layout, Safety, TOPOLOGY, Wipe};
-use repository::{files, read};
+use repository::{files, product, read};
 use serde_json::Value;
 
 const FILE: &str = "docs/surface.txt";
@@ -220,7 +220,7 @@ fn environment() -> BTreeSet<String> {
                 .contains(&word.as_str())
     };
     let upper = |word: &&String| word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
-    let found = literals(Path::new("src"));
+    let found = literals();
     found.iter().filter(is_ours).filter(upper).cloned().collect()
 }
 
@@ -304,7 +304,7 @@ fn states() -> BTreeSet<String> {
 }
 
 fn errors() -> BTreeSet<String> {
-    variants("src/volume/error.rs", "VolumeError")
+    variants("crates/volume/src/error.rs", "VolumeError")
 }
 
 fn metrics() -> BTreeSet<String> {
@@ -363,7 +363,7 @@ fn volumes() -> BTreeSet<String> {
 
 /// Annotations, labels, finalizers and gates have no table: each is a literal.
 fn keys() -> BTreeSet<String> {
-    let found = literals(Path::new("src")).into_iter();
+    let found = literals().into_iter();
     found
         .filter(|word| {
             word.starts_with("pliant.io/")
@@ -445,10 +445,10 @@ fn in_quotes(code: &str) -> Vec<String> {
     code.lines().flat_map(|line| line.split('"').skip(1).step_by(2)).map(str::to_owned).collect()
 }
 
-fn literals(dir: &Path) -> BTreeSet<String> {
+fn literals() -> BTreeSet<String> {
     let is_test = |file: &std::path::PathBuf| {
         file.starts_with("src/testing") || file.ends_with("src/testing.rs")
     };
-    let files = files(dir, "rs").into_iter().filter(|file| !is_test(file));
+    let files = product().into_iter().filter(|file| !is_test(file));
     files.flat_map(|file| in_quotes(&code(&file))).collect()
 }

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// The parser refuses more than these of its own accord; see src/bytes/quantity.rs.
+// The parser refuses more than these of its own accord; see crates/volume/src/bytes/quantity.rs.
 const (
 	longest         = 64
 	largestExponent = 40

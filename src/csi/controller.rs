@@ -10,8 +10,9 @@ use tracing::Instrument;
 use crate::busy::Busy;
 use crate::csi::parse::{self, Defaults, Enlargement, Validation};
 use crate::csi::rpc::open;
+use crate::csi::status::{of_operation, of_volume};
 use crate::csi::{pb, reply};
-use crate::volume::{CapacityQuery, NewVolume, VolumeError, VolumeId, VolumeStatus, Volumes};
+use crate::volume::{VolumeError, VolumeId, VolumeStatus, Volumes};
 
 /// Time that an expansion waits for other operations on its volume: half of what its caller waits.
 /// An error would double that caller's pause each time, up to minutes.
@@ -50,10 +51,10 @@ impl pb::controller_server::Controller for Controller {
         &self,
         request: Request<pb::CreateVolumeRequest>,
     ) -> Result<Response<pb::CreateVolumeResponse>, Status> {
-        let want = NewVolume::parse(&open(request), &self.defaults)?;
+        let want = parse::new_volume(&open(request), &self.defaults)?;
         let (key, volumes) = (want.key(), self.volumes.clone());
         let work = async move { volumes.ensure(&want).await }.in_current_span();
-        let volume = self.busy.run(key.as_str(), work).await?;
+        let volume = self.busy.run(key.as_str(), work).await.map_err(of_operation)?;
         Ok(Response::new(reply::created(&volume)))
     }
 
@@ -68,7 +69,7 @@ impl pb::controller_server::Controller for Controller {
         };
         let (key, volumes) = (id.key().clone(), self.volumes.clone());
         let work = async move { volumes.remove(&id).await }.in_current_span();
-        self.busy.run(key.as_str(), work).await?;
+        self.busy.run(key.as_str(), work).await.map_err(of_operation)?;
         Ok(gone)
     }
 
@@ -78,7 +79,7 @@ impl pb::controller_server::Controller for Controller {
         request: Request<pb::ValidateVolumeCapabilitiesRequest>,
     ) -> Result<Response<pb::ValidateVolumeCapabilitiesResponse>, Status> {
         let validation = Validation::parse(open(request), &self.defaults)?;
-        let found = self.find(&validation.id).await?;
+        let found = self.find(&validation.id).await.map_err(of_volume)?;
         Ok(Response::new(reply::validated(validation, &found.volume)))
     }
 
@@ -88,7 +89,7 @@ impl pb::controller_server::Controller for Controller {
         request: Request<pb::ListVolumesRequest>,
     ) -> Result<Response<pb::ListVolumesResponse>, Status> {
         let page = parse::page_of_volumes(request.get_ref())?;
-        Ok(Response::new(reply::listed(&self.volumes.list(&page).await?)))
+        Ok(Response::new(reply::listed(&self.volumes.list(&page).await.map_err(of_volume)?)))
     }
 
     /// Returns one volume.
@@ -97,7 +98,7 @@ impl pb::controller_server::Controller for Controller {
         request: Request<pb::ControllerGetVolumeRequest>,
     ) -> Result<Response<pb::ControllerGetVolumeResponse>, Status> {
         let id = parse::held(&open(request).volume_id)?;
-        let volume = self.find(&id).await?;
+        let volume = self.find(&id).await.map_err(of_volume)?;
         Ok(Response::new(reply::found(&volume)))
     }
 
@@ -107,7 +108,7 @@ impl pb::controller_server::Controller for Controller {
         request: Request<pb::ControllerListVolumeHealthRequest>,
     ) -> Result<Response<pb::ControllerListVolumeHealthResponse>, Status> {
         let page = parse::page_of_health(request.get_ref())?;
-        Ok(Response::new(reply::listed_health(&self.volumes.list(&page).await?)))
+        Ok(Response::new(reply::listed_health(&self.volumes.list(&page).await.map_err(of_volume)?)))
     }
 
     /// Returns the health of one volume.
@@ -116,7 +117,7 @@ impl pb::controller_server::Controller for Controller {
         request: Request<pb::ControllerGetVolumeHealthRequest>,
     ) -> Result<Response<pb::ControllerGetVolumeHealthResponse>, Status> {
         let id = parse::held(&open(request).volume_id)?;
-        let volume = self.find(&id).await?;
+        let volume = self.find(&id).await.map_err(of_volume)?;
         Ok(Response::new(reply::controller_health(&volume)))
     }
 
@@ -125,8 +126,8 @@ impl pb::controller_server::Controller for Controller {
         &self,
         request: Request<pb::GetCapacityRequest>,
     ) -> Result<Response<pb::GetCapacityResponse>, Status> {
-        let query = CapacityQuery::parse(request.get_ref(), &self.defaults)?;
-        let capacity = self.volumes.capacity(&query).await?;
+        let query = parse::capacity_query(request.get_ref(), &self.defaults)?;
+        let capacity = self.volumes.capacity(&query).await.map_err(of_volume)?;
         Ok(Response::new(reply::capacity(capacity)))
     }
 
@@ -138,7 +139,8 @@ impl pb::controller_server::Controller for Controller {
         let Enlargement { id, growth } = Enlargement::parse(&open(request))?;
         let (key, volumes) = (id.key().clone(), self.volumes.clone());
         let work = async move { volumes.grow(&id, growth).await }.in_current_span();
-        let grown = self.busy.run_within(PATIENCE, key.as_str(), work).await?;
+        let grown =
+            self.busy.run_within(PATIENCE, key.as_str(), work).await.map_err(of_operation)?;
         Ok(Response::new(reply::grown(grown)))
     }
 

@@ -11,8 +11,8 @@ use crate::csi::KubeletDir;
 use crate::csi::controller::PATIENCE;
 use crate::csi::parse::{self, Expansion, Look, ParseError, Unpublish, Unstage};
 use crate::csi::rpc::open;
+use crate::csi::status::{of_operation, of_volume};
 use crate::csi::{pb, reply};
-use crate::volume::{Publish, Stage};
 
 /// The Node service.
 #[derive(Debug, Clone)]
@@ -50,11 +50,11 @@ impl pb::node_server::Node for Node {
         &self,
         request: Request<pb::NodeStageVolumeRequest>,
     ) -> Result<Response<pb::NodeStageVolumeResponse>, Status> {
-        let mut stage = Stage::parse(&open(request))?;
+        let mut stage = parse::stage(&open(request))?;
         stage.staging = self.here("staging_target_path", stage.staging)?;
         let (key, machine) = (stage.id.key().clone(), self.machine.clone());
         let work = async move { machine.stage(&stage).await }.in_current_span();
-        self.busy.run(key.as_str(), work).await?;
+        self.busy.run(key.as_str(), work).await.map_err(of_operation)?;
         Ok(Response::new(pb::NodeStageVolumeResponse {}))
     }
 
@@ -67,7 +67,7 @@ impl pb::node_server::Node for Node {
         let staging = self.here("staging_target_path", staging)?;
         let (key, machine) = (id.key().clone(), self.machine.clone());
         let work = async move { machine.unstage(&id, &staging).await }.in_current_span();
-        self.busy.run(key.as_str(), work).await?;
+        self.busy.run(key.as_str(), work).await.map_err(of_operation)?;
         Ok(Response::new(pb::NodeUnstageVolumeResponse {}))
     }
 
@@ -76,12 +76,12 @@ impl pb::node_server::Node for Node {
         &self,
         request: Request<pb::NodePublishVolumeRequest>,
     ) -> Result<Response<pb::NodePublishVolumeResponse>, Status> {
-        let mut publish = Publish::parse(&open(request))?;
+        let mut publish = parse::publish(&open(request))?;
         publish.staging = self.here("staging_target_path", publish.staging)?;
         publish.target = self.here("target_path", publish.target)?;
         let (key, machine) = (publish.id.key().clone(), self.machine.clone());
         let work = async move { machine.publish(&publish).await }.in_current_span();
-        self.busy.run(key.as_str(), work).await?;
+        self.busy.run(key.as_str(), work).await.map_err(of_operation)?;
         Ok(Response::new(pb::NodePublishVolumeResponse {}))
     }
 
@@ -94,7 +94,7 @@ impl pb::node_server::Node for Node {
         let target = self.here("target_path", target)?;
         let (key, machine) = (id.key().clone(), self.machine.clone());
         let work = async move { machine.unpublish(&id, &target).await }.in_current_span();
-        self.busy.run(key.as_str(), work).await?;
+        self.busy.run(key.as_str(), work).await.map_err(of_operation)?;
         Ok(Response::new(pb::NodeUnpublishVolumeResponse {}))
     }
 
@@ -105,7 +105,7 @@ impl pb::node_server::Node for Node {
     ) -> Result<Response<pb::NodeGetVolumeStatsResponse>, Status> {
         let Look { id, path } = Look::parse(&open(request))?;
         let path = self.here("volume_path", path)?;
-        let stats = self.machine.stats(&id, &path).await?;
+        let stats = self.machine.stats(&id, &path).await.map_err(of_volume)?;
         Ok(Response::new(reply::stats(&stats)))
     }
 
@@ -115,7 +115,7 @@ impl pb::node_server::Node for Node {
         request: Request<pb::NodeGetVolumeHealthRequest>,
     ) -> Result<Response<pb::NodeGetVolumeHealthResponse>, Status> {
         let id = parse::held(&open(request).volume_id)?;
-        let ailments = self.machine.volume_health(&id).await?;
+        let ailments = self.machine.volume_health(&id).await.map_err(of_volume)?;
         Ok(Response::new(reply::node_health(&id.to_string(), &ailments)))
     }
 
@@ -137,7 +137,8 @@ impl pb::node_server::Node for Node {
         let path = self.here("volume_path", path)?;
         let (key, machine) = (id.key().clone(), self.machine.clone());
         let work = async move { machine.expand(&id, &path, growth).await }.in_current_span();
-        let size = self.busy.run_within(PATIENCE, key.as_str(), work).await?;
+        let size =
+            self.busy.run_within(PATIENCE, key.as_str(), work).await.map_err(of_operation)?;
         Ok(Response::new(reply::expanded(size)))
     }
 

@@ -17,9 +17,9 @@ mod size;
 mod volume;
 
 pub use capability::{Capability, Workload};
-pub use node::{Expansion, Look, Unpublish, Unstage};
+pub use node::{Expansion, Look, Unpublish, Unstage, publish, stage};
 pub use page::{page_of_health, page_of_volumes};
-pub use volume::{Enlargement, Validation, held, removed};
+pub use volume::{Enlargement, Validation, capacity_query, held, new_volume, removed};
 
 /// Longest name of a volume in characters, whatever their width in bytes.
 const LONGEST_NAME: usize = 128;

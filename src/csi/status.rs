@@ -3,11 +3,6 @@
 //! a volume is created, so that its pod is scheduled again, but OUT_OF_RANGE when it is expanded,
 //! so that the user can lower the request. And a code after which a caller assumes that an
 //! operation may still run is returned only if it may.
-//!
-//! What each code makes each caller do is the subject of `docs/src/reference/errors.md`. Two rules
-//! stand out: not enough space is RESOURCE_EXHAUSTED when a volume is made, so that its pod is
-//! scheduled again, but OUT_OF_RANGE when it grows, so that the user can lower the request; and a
-//! code after which a caller believes that work may still run is given only if it may.
 
 #![expect(clippy::disallowed_methods, reason = "this is the one file that makes them")]
 
@@ -23,12 +18,7 @@ use crate::volume::{Reason, VolumeError};
 /// Longest message in bytes; it travels as a header, where each byte may take three.
 const LONGEST_MESSAGE: usize = 2048;
 
-/// The code for what a volume answered.
-pub fn of_volume(error: &VolumeError) -> Code {
-    of_reason(error.reason())
-}
-
-fn of_reason(reason: Reason) -> Code {
+fn code_of_reason(reason: Reason) -> Code {
     match reason {
         Reason::NotFound => Code::NotFound,
         Reason::AlreadyExists => Code::AlreadyExists,
@@ -43,7 +33,7 @@ fn of_reason(reason: Reason) -> Code {
 }
 
 /// The code for a request that cannot be taken.
-pub fn of_request(error: &ParseError) -> Code {
+fn code_of_request(error: &ParseError) -> Code {
     match error {
         ParseError::Invalid { .. } => Code::InvalidArgument,
         ParseError::Foreign { .. } | ParseError::Nowhere { .. } => Code::NotFound,
@@ -53,25 +43,26 @@ pub fn of_request(error: &ParseError) -> Code {
     }
 }
 
-impl From<VolumeError> for Status {
-    fn from(error: VolumeError) -> Status {
-        Status::new(of_volume(&error), told(&error))
-    }
+/// The status of an operation on a volume that failed.
+///
+/// No `From`: both types are of other crates.
+#[expect(clippy::needless_pass_by_value, reason = "what `map_err` hands on")]
+pub fn of_volume(error: VolumeError) -> Status {
+    Status::new(code_of_reason(error.reason()), told(&error))
 }
 
 impl From<ParseError> for Status {
     fn from(error: ParseError) -> Status {
-        Status::new(of_request(&error), told(&error))
+        Status::new(code_of_request(&error), told(&error))
     }
 }
 
-impl From<BusyError<VolumeError>> for Status {
-    fn from(error: BusyError<VolumeError>) -> Status {
-        match error {
-            BusyError::Busy => Status::new(Code::Aborted, error.to_string()),
-            BusyError::Fault => fault(),
-            BusyError::Work(error) => error.into(),
-        }
+/// The status of an operation that failed, or that did not start because another one has its volume.
+pub(super) fn of_operation(error: BusyError<VolumeError>) -> Status {
+    match error {
+        BusyError::Busy => Status::new(Code::Aborted, error.to_string()),
+        BusyError::Fault => fault(),
+        BusyError::Work(error) => of_volume(error),
     }
 }
 
@@ -179,7 +170,7 @@ mod tests {
     fn each_answer_has_its_code() {
         for (error, code) in answers() {
             let said = format!("{error:?}");
-            assert_eq!(Status::from(error).code(), code, "{said}");
+            assert_eq!(of_volume(error).code(), code, "{said}");
         }
     }
 
@@ -209,16 +200,16 @@ mod tests {
 
     #[test]
     fn only_work_that_may_still_run_is_called_so() {
-        assert_eq!(Status::from(BusyError::Busy).code(), Code::Aborted);
-        assert_eq!(Status::from(BusyError::Fault).code(), Code::Internal);
+        assert_eq!(of_operation(BusyError::Busy).code(), Code::Aborted);
+        assert_eq!(of_operation(BusyError::Fault).code(), Code::Internal);
         let work = BusyError::Work(VolumeError::PreconditionFailed { reason: "x".to_owned() });
-        assert_eq!(Status::from(work).code(), Code::FailedPrecondition);
+        assert_eq!(of_operation(work).code(), Code::FailedPrecondition);
     }
 
     #[test]
     fn a_message_fits_a_header() {
         let what = "\u{e4}".repeat(LONGEST_MESSAGE);
-        let status = Status::from(VolumeError::PreconditionFailed { reason: what });
+        let status = of_volume(VolumeError::PreconditionFailed { reason: what });
         assert!((LONGEST_MESSAGE - 1..=LONGEST_MESSAGE).contains(&status.message().len()));
     }
 }

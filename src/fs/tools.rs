@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn commands_read_as_one_would_type_them() {
         let device = Path::new("/dev/dm-3");
-        let options = MkfsOptions(vec!["-m".to_owned(), "1".to_owned()]);
+        let options = MkfsOptions::parse(FsKind::Ext4, "-m 1").unwrap();
         let typed = |kind| mkfs(kind, &options, &[], "6ba7").arg(device).to_string();
         assert_eq!(
             typed(FsKind::Ext4),

@@ -7,7 +7,7 @@ use pliant::api::definitions;
 use pliant::autoscaler::AutoscalerReason;
 use regex::Regex;
 
-use crate::repository::{files, read};
+use crate::repository::{product, read};
 
 /// Files that judge conditions, each with the kind that has them.
 const FILES: [(&str, &str); 5] = [
@@ -83,7 +83,7 @@ fn phases() -> Vec<String> {
 
 /// A file that judges conditions and is not in the list would be left out.
 fn every_file_is_known() {
-    for path in files("src", "rs") {
+    for path in product() {
         let name = path.display().to_string();
         let text = code(&name);
         let judges = text.contains("-> Judged {") && text.contains("use crate::api::");

@@ -35,7 +35,8 @@ pub fn lv(name: &str) -> String {
 /// The code and the words that a caller would get.
 pub fn refused<T: std::fmt::Debug>(answer: Result<T, VolumeError>) -> (Code, String) {
     let error = answer.expect_err("refused");
-    (of_volume(&error), error.to_string())
+    let said = error.to_string();
+    (of_volume(error).code(), said)
 }
 
 pub struct Site<P> {

@@ -9,34 +9,30 @@ use crate::csi::pb;
 use crate::volume::{Growth, VolumeId};
 use crate::volume::{Publish, Stage};
 
-impl Stage {
-    /// Parses what `NodeStageVolume` asks for.
-    pub fn parse(request: &pb::NodeStageVolumeRequest) -> Result<Self, ParseError> {
-        let staging = path("staging_target_path", &request.staging_target_path)?;
-        let capability = Capability::required(request.volume_capability.as_ref())?;
-        let id = id(&request.volume_id)?;
-        Ok(Stage { id, staging, access: capability.access, read_only: capability.read_only })
-    }
+/// Parses what `NodeStageVolume` asks for.
+pub fn stage(request: &pb::NodeStageVolumeRequest) -> Result<Stage, ParseError> {
+    let staging = path("staging_target_path", &request.staging_target_path)?;
+    let capability = Capability::required(request.volume_capability.as_ref())?;
+    let id = id(&request.volume_id)?;
+    Ok(Stage { id, staging, access: capability.access, read_only: capability.read_only })
 }
 
-impl Publish {
-    /// Parses what `NodePublishVolume` asks for; the volume must have been staged.
-    pub fn parse(request: &pb::NodePublishVolumeRequest) -> Result<Self, ParseError> {
-        let target = path("target_path", &request.target_path)?;
-        let capability = Capability::required(request.volume_capability.as_ref())?;
-        let id = id(&request.volume_id)?;
-        if request.staging_target_path.is_empty() {
-            return Err(ParseError::Unstaged);
-        }
-        Ok(Publish {
-            id,
-            staging: path("staging_target_path", &request.staging_target_path)?,
-            target,
-            access: capability.access,
-            read_only: request.readonly || capability.read_only,
-            alone: capability.alone,
-        })
+/// Parses what `NodePublishVolume` asks for; the volume must have been staged.
+pub fn publish(request: &pb::NodePublishVolumeRequest) -> Result<Publish, ParseError> {
+    let target = path("target_path", &request.target_path)?;
+    let capability = Capability::required(request.volume_capability.as_ref())?;
+    let id = id(&request.volume_id)?;
+    if request.staging_target_path.is_empty() {
+        return Err(ParseError::Unstaged);
     }
+    Ok(Publish {
+        id,
+        staging: path("staging_target_path", &request.staging_target_path)?,
+        target,
+        access: capability.access,
+        read_only: request.readonly || capability.read_only,
+        alone: capability.alone,
+    })
 }
 
 /// Arguments of `NodeUnstageVolume`.

@@ -47,7 +47,7 @@ fn create() -> pb::CreateVolumeRequest {
     }
 }
 
-fn stage() -> pb::NodeStageVolumeRequest {
+fn stage_request() -> pb::NodeStageVolumeRequest {
     pb::NodeStageVolumeRequest {
         volume_id: volume_id().to_string(),
         staging_target_path: "/staging".to_owned(),
@@ -56,7 +56,7 @@ fn stage() -> pb::NodeStageVolumeRequest {
     }
 }
 
-fn publish() -> pb::NodePublishVolumeRequest {
+fn publish_request() -> pb::NodePublishVolumeRequest {
     pb::NodePublishVolumeRequest {
         volume_id: volume_id().to_string(),
         staging_target_path: "/staging".to_owned(),
@@ -95,7 +95,7 @@ fn a_volume_is_parsed_whole() {
         class: Class { fs: Some(FsKind::Xfs), ..Class::default() },
         nodes: ["beta", "alpha"].map(str::to_owned).into(),
     };
-    assert_eq!(NewVolume::parse(&request, &Defaults::default()), Ok(expected));
+    assert_eq!(new_volume(&request, &Defaults::default()), Ok(expected));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_volume_that_cannot_be_made_is_refused_by_field() {
     ];
     for (expected, edit) in table {
         let request = edited(create(), *edit);
-        assert_eq!(field(NewVolume::parse(&request, &Defaults::default())), *expected);
+        assert_eq!(field(new_volume(&request, &Defaults::default())), *expected);
     }
 }
 
@@ -222,7 +222,7 @@ fn a_stage_and_a_publish_are_parsed_whole() {
         access: Access::Mount { fs: Some(FsKind::Xfs), options: vec![] },
         read_only: false,
     };
-    assert_eq!(Stage::parse(&stage()), Ok(staged));
+    assert_eq!(stage(&stage_request()), Ok(staged));
     let published = Publish {
         id: volume_id(),
         staging: "/staging".into(),
@@ -231,23 +231,23 @@ fn a_stage_and_a_publish_are_parsed_whole() {
         read_only: true,
         alone: false,
     };
-    let request = edited(publish(), |r| r.readonly = true);
-    assert_eq!(Publish::parse(&request), Ok(published));
+    let request = edited(publish_request(), |r| r.readonly = true);
+    assert_eq!(publish(&request), Ok(published));
 }
 
 #[test]
 fn the_access_mode_says_whether_a_use_may_write_and_is_alone() {
     let reader = Some(capability(mount("", &[]), AccessMode::SingleNodeReaderOnly));
-    let request = stage();
+    let request = stage_request();
     let request = pb::NodeStageVolumeRequest { volume_capability: reader.clone(), ..request };
-    assert!(Stage::parse(&request).unwrap().read_only);
-    let request = publish();
+    assert!(stage(&request).unwrap().read_only);
+    let request = publish_request();
     let request = pb::NodePublishVolumeRequest { volume_capability: reader, ..request };
-    let read = Publish::parse(&request).unwrap();
+    let read = publish(&request).unwrap();
     assert_eq!((read.read_only, read.alone), (true, false));
     let single = Some(capability(block(), AccessMode::SingleNodeSingleWriter));
-    let request = pb::NodePublishVolumeRequest { volume_capability: single, ..publish() };
-    let alone = Publish::parse(&request).unwrap();
+    let request = pb::NodePublishVolumeRequest { volume_capability: single, ..publish_request() };
+    let alone = publish(&request).unwrap();
     assert_eq!((alone.read_only, alone.alone), (false, true));
 }
 
@@ -256,7 +256,7 @@ fn a_block_volume_has_no_options_of_a_file_system() {
     let mut request = create();
     request.volume_capabilities = vec![capability(block(), AccessMode::SingleNodeWriter)];
     request.parameters = BTreeMap::from([("mkfsOptions".to_owned(), "-i 8192".to_owned())]);
-    let parsed = NewVolume::parse(&request, &Defaults::default()).unwrap();
+    let parsed = new_volume(&request, &Defaults::default()).unwrap();
     assert_eq!((parsed.mode, parsed.class), (Mode::Block, Class::default()));
 }
 
@@ -315,16 +315,16 @@ fn a_stage_that_cannot_be_is_refused_by_field() {
         ("volume_capability", |r| r.volume_capability = None),
     ];
     for (expected, edit) in table {
-        assert_eq!(field(Stage::parse(&edited(stage(), *edit))), *expected);
+        assert_eq!(field(stage(&edited(stage_request(), *edit))), *expected);
     }
 }
 
 #[test]
 fn publishing_needs_staging() {
-    let request = edited(publish(), |r| r.staging_target_path.clear());
-    assert_eq!(Publish::parse(&request), Err(ParseError::Unstaged));
-    let request = edited(publish(), |r| r.target_path.clear());
-    assert_eq!(field(Publish::parse(&request)), "target_path");
+    let request = edited(publish_request(), |r| r.staging_target_path.clear());
+    assert_eq!(publish(&request), Err(ParseError::Unstaged));
+    let request = edited(publish_request(), |r| r.target_path.clear());
+    assert_eq!(field(publish(&request)), "target_path");
 }
 
 #[test]
@@ -350,10 +350,10 @@ fn an_expansion_may_leave_out_its_size() {
 fn a_capacity_query_may_leave_out_everything() {
     let expected = CapacityQuery { class: Class::default(), mode: None, node: None };
     let request = pb::GetCapacityRequest::default();
-    assert_eq!(CapacityQuery::parse(&request, &Defaults::default()), Ok(expected));
+    assert_eq!(capacity_query(&request, &Defaults::default()), Ok(expected));
     let parameters = BTreeMap::from([("csi.storage.k8s.io/fstype".to_owned(), "xfs".to_owned())]);
     let request = pb::GetCapacityRequest { parameters, ..pb::GetCapacityRequest::default() };
-    let query = CapacityQuery::parse(&request, &Defaults::default()).unwrap();
+    let query = capacity_query(&request, &Defaults::default()).unwrap();
     assert_eq!(query.mode, Some(Mode::Filesystem(FsKind::Xfs)));
     let request = pb::GetCapacityRequest {
         volume_capabilities: vec![capability(mount("", &[]), AccessMode::SingleNodeWriter)],
@@ -365,7 +365,7 @@ fn a_capacity_query_may_leave_out_everything() {
         mode: Some(Mode::Filesystem(FsKind::Xfs)),
         node: Some("alpha".to_owned()),
     };
-    assert_eq!(CapacityQuery::parse(&request, &Defaults::default()), Ok(expected));
+    assert_eq!(capacity_query(&request, &Defaults::default()), Ok(expected));
 }
 
 #[test]

@@ -5,44 +5,45 @@ use crate::csi::parse::{Defaults, ParseError, bounded, id, name, node_of, size};
 use crate::csi::pb;
 use crate::volume::{Access, CapacityQuery, Class, Growth, MkfsOptions, Mode, NewVolume, VolumeId};
 
-impl NewVolume {
-    /// Parses the volume that `CreateVolume` asks for.
-    ///
-    /// # Errors
-    /// [`ParseError`]. Sources of content and mutable parameters are refused: not there yet.
-    ///
-    /// # Source
-    /// CSI 1.13, `CreateVolume`.
-    pub fn parse(request: &pb::CreateVolumeRequest, or: &Defaults) -> Result<Self, ParseError> {
-        let name = name(&request.name)?;
-        let workload = Workload::of_all(&request.volume_capabilities)?;
-        let parameters = bounded("parameters", &request.parameters)?;
-        let mut class = Class::parse(parameters, workload.fs(), or.fs)?;
-        if request.volume_content_source.is_some() {
-            let reason = "not supported: volumes are created empty; snapshots and clones are not \
-                          implemented yet";
-            return Err(ParseError::invalid("volume_content_source", reason));
-        }
-        if !request.mutable_parameters.is_empty() {
-            let reason = "not supported: no parameter can be changed yet; remove the \
-                          VolumeAttributesClass";
-            return Err(ParseError::invalid("mutable_parameters", reason));
-        }
-        let mode = match workload {
-            Workload::Block => Mode::Block,
-            Workload::Mount(named) => Mode::Filesystem(class.file_system(named, or.fs)),
-        };
-        if mode == Mode::Block {
-            class.mkfs_options = MkfsOptions::default(); // Nothing is formatted.
-        }
-        Ok(NewVolume {
-            name,
-            size: size::wanted(request.capacity_range, or.size)?,
-            mode,
-            class,
-            nodes: nodes(request.accessibility_requirements.as_ref())?,
-        })
+/// Parses the volume that `CreateVolume` asks for.
+///
+/// # Errors
+/// [`ParseError`]. Sources of content and mutable parameters are refused: not there yet.
+///
+/// # Source
+/// CSI 1.13, `CreateVolume`.
+pub fn new_volume(
+    request: &pb::CreateVolumeRequest,
+    or: &Defaults,
+) -> Result<NewVolume, ParseError> {
+    let name = name(&request.name)?;
+    let workload = Workload::of_all(&request.volume_capabilities)?;
+    let parameters = bounded("parameters", &request.parameters)?;
+    let mut class = Class::parse(parameters, workload.fs(), or.fs)?;
+    if request.volume_content_source.is_some() {
+        let reason = "not supported: volumes are created empty; snapshots and clones are not \
+                      implemented yet";
+        return Err(ParseError::invalid("volume_content_source", reason));
     }
+    if !request.mutable_parameters.is_empty() {
+        let reason = "not supported: no parameter can be changed yet; remove the \
+                      VolumeAttributesClass";
+        return Err(ParseError::invalid("mutable_parameters", reason));
+    }
+    let mode = match workload {
+        Workload::Block => Mode::Block,
+        Workload::Mount(named) => Mode::Filesystem(class.file_system(named, or.fs)),
+    };
+    if mode == Mode::Block {
+        class.mkfs_options = MkfsOptions::default(); // Nothing is formatted.
+    }
+    Ok(NewVolume {
+        name,
+        size: size::wanted(request.capacity_range, or.size)?,
+        mode,
+        class,
+        nodes: nodes(request.accessibility_requirements.as_ref())?,
+    })
 }
 
 /// The nodes of a requirement, the preferred ones first; none: any.
@@ -108,24 +109,25 @@ pub(super) fn is_block(given: Option<&pb::VolumeCapability>) -> Result<Option<bo
     Ok(capability.transpose()?.map(|c| c.access == Access::Block))
 }
 
-impl CapacityQuery {
-    /// Parses what `GetCapacity` asks for; it may leave out everything.
-    pub fn parse(request: &pb::GetCapacityRequest, or: &Defaults) -> Result<Self, ParseError> {
-        let parameters = bounded("parameters", &request.parameters)?;
-        let topology = request.accessible_topology.as_ref();
-        let node = topology.map(|topology| node_of("accessible_topology", topology));
-        let node = node.transpose()?.flatten();
-        if request.volume_capabilities.is_empty() {
-            return Ok(CapacityQuery { node, ..CapacityQuery::of_class(parameters, or.fs)? });
-        }
-        let workload = Workload::of_all(&request.volume_capabilities)?;
-        let class = Class::parse(parameters, workload.fs(), or.fs)?;
-        let mode = match workload {
-            Workload::Block => Mode::Block,
-            Workload::Mount(named) => Mode::Filesystem(class.file_system(named, or.fs)),
-        };
-        Ok(CapacityQuery { class, mode: Some(mode), node })
+/// Parses what `GetCapacity` asks for; it may leave out everything.
+pub fn capacity_query(
+    request: &pb::GetCapacityRequest,
+    or: &Defaults,
+) -> Result<CapacityQuery, ParseError> {
+    let parameters = bounded("parameters", &request.parameters)?;
+    let topology = request.accessible_topology.as_ref();
+    let node = topology.map(|topology| node_of("accessible_topology", topology));
+    let node = node.transpose()?.flatten();
+    if request.volume_capabilities.is_empty() {
+        return Ok(CapacityQuery { node, ..CapacityQuery::of_class(parameters, or.fs)? });
     }
+    let workload = Workload::of_all(&request.volume_capabilities)?;
+    let class = Class::parse(parameters, workload.fs(), or.fs)?;
+    let mode = match workload {
+        Workload::Block => Mode::Block,
+        Workload::Mount(named) => Mode::Filesystem(class.file_system(named, or.fs)),
+    };
+    Ok(CapacityQuery { class, mode: Some(mode), node })
 }
 
 /// Arguments of `ValidateVolumeCapabilities`.

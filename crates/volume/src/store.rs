@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::bytes::Bytes;
-use crate::volume::{
+use crate::{
     Ailment, Class, ClassError, Fence, FsKind, Inspection, Mode, NewVolume, PoolName, Volume,
     VolumeError, VolumeId, VolumeStatus, Wanted,
 };

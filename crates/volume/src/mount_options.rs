@@ -1,7 +1,7 @@
 //! Mount options that a claim may ask for: an allow-list, because options are written by people who
 //! may not be trusted with the node.
 
-use crate::volume::{FsKind, nearest};
+use crate::{FsKind, nearest};
 
 /// Options that are flags of the mount call; their opposites are the default and not needed.
 const FLAGS: &[&str] = &[

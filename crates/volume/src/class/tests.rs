@@ -35,7 +35,7 @@ fn each_key_is_understood() {
         layout: Layout::Linear,
         wipe: Wipe::Discard,
         safety: Safety::Required,
-        mkfs_options: MkfsOptions(vec!["-m".to_owned(), "crc=1".to_owned()]),
+        mkfs_options: MkfsOptions::parse(FsKind::Xfs, "-m crc=1").unwrap(),
         fs: Some(FsKind::Xfs),
     };
     assert_eq!(class, Ok(expected));

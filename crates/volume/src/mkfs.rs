@@ -3,14 +3,14 @@
 //! An option reaches the list only if it changes nothing beyond the new file system: none names
 //! another device or file, none makes it smaller than its volume, none undoes what growing needs.
 
-use crate::volume::FsKind;
+use crate::FsKind;
 
 /// Longest text of options in bytes; with everything escaped it still fits an LVM tag.
 const LONGEST: usize = 256;
 
 /// Options for `mkfs`, checked against the allow-list of their file system.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MkfsOptions(pub(crate) Vec<String>);
+pub struct MkfsOptions(Vec<String>);
 
 impl MkfsOptions {
     /// Parses options as they are typed, with blanks between: `-i 8192 -O ^has_journal`.

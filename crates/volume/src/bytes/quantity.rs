@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     /// What Kubernetes' own library reads; `e2e/quantities/run` writes it.
-    const TABLE: &str = include_str!("../../e2e/quantities/table.txt");
+    const TABLE: &str = include_str!("../../../../e2e/quantities/table.txt");
 
     fn has_digit_before_suffix(text: &str) -> bool {
         let number = text.trim_start_matches(['+', '-', '.']);

@@ -10,12 +10,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
 
+pub mod busy;
+pub mod bytes;
 mod class;
 mod error;
+pub mod error_chain;
 mod fence;
 mod id;
 mod mkfs;
 mod mount_options;
+pub mod panics;
 mod store;
 mod words;
 mod workload;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::volume::{FsKind, Layout, MkfsOptions, PoolName, either, nearest};
+use crate::{FsKind, Layout, MkfsOptions, PoolName, either, nearest};
 
 /// Parameters of a StorageClass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

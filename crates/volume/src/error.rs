@@ -5,8 +5,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::PoolName;
 use crate::bytes::Bytes;
-use crate::volume::PoolName;
 
 /// Reason why an operation on a volume did not succeed.
 ///

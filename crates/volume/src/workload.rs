@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::bytes::Bytes;
-use crate::volume::{Ailment, FsKind, VolumeId, VolumeStatus};
+use crate::{Ailment, FsKind, VolumeId, VolumeStatus};
 
 /// Information about the node, from memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
