@@ -288,38 +288,40 @@ fn retention() -> Span {
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PvcAutoscalerStatus {
-    /// Generation of the spec that this status describes.
+    /// Generation of the spec that this status describes. If `metadata.generation` is higher, the status is out of date.
     #[serde(default)]
     pub observed_generation: i64,
     /// Workload whose claims these are, such as `StatefulSet/db`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub workload: Option<String>,
-    /// Number of claims that the workload has or is to get.
+    /// Number of claims that the pods of the workload use or are to get, without retained claims. Default: 0.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub claim_count: i32,
-    /// Number of those claims that match the desired state.
+    /// Number of the claims of `claimCount` that have the size and class they are to have, and no swap or shrink in
+    /// progress. Default: 0.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub ready_claim_count: i32,
-    /// Current phase: `Waiting`, `InSync` (all claims match), `Expanding`, `Shrinking`, `Swapping`, `DryRun` (something
-    /// would be changed if the mode were `Enforce`) or `Failed`. Default: `Waiting`.
+    /// Current phase: `Waiting` (`reason` has the cause), `InSync` (all claims match), `Expanding`, `Shrinking` (in place),
+    /// `Swapping` (a pod gets another claim), `DryRun` (something would be changed if the mode were `Enforce`) or `Failed`
+    /// (someone must act). Default: `Waiting`.
     #[serde(default)]
     pub phase: AutoscalerPhase,
-    /// Progress of the operation that is running, such as of a copy.
+    /// Progress of the operation that is running, such as of a copy. Absent if none reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub progress: Option<String>,
-    /// Next change, or in mode `DryRun` the change that would be made, and its effect.
+    /// Next change, or in mode `DryRun` the change that would be made, and its effect. Absent if none is planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub planned_action: Option<String>,
-    /// Reason in CamelCase why it waits or has failed, for programs.
+    /// Reason in CamelCase why it waits or has failed, for programs. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub reason: Option<String>,
-    /// Why it waits or has failed: what, where, how much is missing, and the commands to run.
+    /// Why it waits or has failed: what, where, how much is missing, and the commands to run. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub message: Option<String>,
@@ -382,42 +384,46 @@ pub enum AutoscalerPhase {
 pub struct OrdinalStatus {
     /// Ordinal of the pod, 0 or more.
     pub ordinal: i32,
-    /// Name of the one claim that has the content of the pod.
+    /// Name of the claim that the pod uses, or gets when it starts. A swap changes it when the copy is verified, before the
+    /// new pod starts.
     #[schemars(length(max = 253))]
     pub active_claim: String,
-    /// Number of claims that the pod had before: each swap and each rollback adds one. Default: 0.
+    /// Number of claims that the pod had before the active one. Each swap and each rollback adds one when it changes
+    /// `activeClaim`. `spec.rollback` takes this number. Default: 0.
     #[serde(default)]
     pub claim_revision: i64,
-    /// Highest generation of a fence that was set on the pod's volumes; the next one is higher. Default: 0.
+    /// Highest generation of the fences that were requested for the pod's volumes. A fence decides whether pods can use a
+    /// volume; the next one gets a higher generation. Default: 0.
     #[serde(default)]
     pub fence_generation: i64,
     /// Fence of the volume that the pod gets back by `spec.reactivate`, until the node has set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reactivated_volume: Option<FenceStatus>,
-    /// Size in the template when the claim last requested that size. If the claim requests more although the template was
-    /// not lowered, another client has expanded it.
+    /// Size in the template when the pod's claim last had that size. During a swap it is that of the replaced claim. If the
+    /// claim requests more although the template was not lowered, another client has expanded it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_size: Option<Quantity>,
-    /// Size that autoscaling chose for the claim. Absent if it has the size in the template.
+    /// Size that autoscaling chose for the claim. Absent if it chose none: the size in the template applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub autoscaled_size: Option<AutoscaledSize>,
     /// Highest usage since it fell below `shrink.belowPercent`. Only for claims that are shrunk automatically.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_usage: Option<PeakUsage>,
-    /// PVC swap that is running, or has failed.
+    /// PVC swap that is running, or has failed. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<Swap>,
     /// In-place shrink that is running, or has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shrink: Option<InPlace>,
-    /// Results of the last completed swap.
+    /// Results of the last swap whose new pod was ready. While `swap` is still `Soaking`, both are about the same swap.
+    /// Absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_swap: Option<LastSwap>,
     /// Rollback that `spec.rollback` requested and that is completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackStatus>,
-    /// Claim revision that the pod left in its last rollback, 0 if it had none. `spec.rollback` from that revision or an
-    /// earlier one is completed; from a later one that the pod no longer has it came too late.
+    /// Claim revision that the pod left in its last rollback, 0 if it had none. An entry of `spec.rollback` with this
+    /// revision or a lower one is done. An entry with a higher one has an effect only if it is `claimRevision`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_rollback_revision: Option<i64>,
     /// Swap that `spec.abort` aborted last.
@@ -430,7 +436,8 @@ pub struct OrdinalStatus {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["uid"])
     )]
     pub retained_claims: Vec<Retained>,
-    /// Last decision about the size of the claim, or why there was none.
+    /// Last decision of autoscaling about the size of the claim, or why there was none. Without a decision the size does
+    /// not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub last_decision: Option<String>,

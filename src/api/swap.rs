@@ -60,10 +60,12 @@ pub enum InPlacePhase {
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Swap {
-    /// Phase of the swap: `Pending`, `PreCopy`, `Draining` (the pod stops), `Fenced` (the old volume is closed to pods),
-    /// `FinalCopy`, `Rebinding` (the claim gets the new volume), `Soaking` (the pod starts), `RollingBack` or `Failed`.
+    /// Phase of the swap: `Pending` (the new claim is created), `PreCopy` (a copy while the pod runs), `Draining` (the pod
+    /// stops), `Fenced` (the old volume is closed to pods), `FinalCopy` (the rest is copied and verified), `Rebinding` (the
+    /// claim gets the new volume), `Soaking` (the pod starts; the swap ends when it is ready and the old volume is closed),
+    /// `RollingBack` (the pod gets its old claim again) or `Failed` (`message` has the cause).
     pub phase: SwapPhase,
-    /// Name of the claim that replaces the active one.
+    /// Name of the new claim: the active claim from `Soaking` on. With `preservesName` it gets the old volume instead.
     #[schemars(length(max = 253))]
     pub claim: String,
     /// Uid of that claim, once it was observed. Another claim of the same name is not used.
@@ -119,25 +121,25 @@ pub struct Swap {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub pre_copy_skipped_reason: Option<String>,
-    /// Node of the pod that is stopped for the swap.
+    /// Node of the pod that was stopped for the swap.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub pod_node: Option<String>,
-    /// Uid of the pod that is stopped for the swap.
+    /// Uid of the pod that was stopped for the swap, not of the next one. `spec.confirmedStoppedPodUIDs` takes it.
     #[serde(rename = "podUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub pod_uid: Option<String>,
     /// Time when the pod was requested to stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_stop_time: Option<Time>,
-    /// Fence that is set on the volume of the old claim. Absent before the pod has stopped, and for volumes of other
-    /// drivers.
+    /// Fence that was requested for the volume of the old claim. Absent before the pod has stopped, for volumes of other
+    /// drivers, and from `Soaking` on: it is then in `retainedClaims`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceStatus>,
     /// Fence that is set on the volume that a rollback gives back to the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reactivated_volume: Option<FenceStatus>,
-    /// Time when the old volume was proved to be unused: no process has it open.
+    /// Time when the old volume was proved to be unused: no process has it open. Absent before, and from `Soaking` on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detached_time: Option<Time>,
     /// Time since which the pod is stopped without progress of the swap. After ten minutes the swap is aborted, if that is
@@ -148,7 +150,7 @@ pub struct Swap {
     /// without progress), `TemplateEdited` (the template again matches the claim) or `Requested` (by `spec.abort`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_reason: Option<AbortReason>,
-    /// Checksum of the copied content, as read from both volumes.
+    /// Checksum of the copied content. Set only after both volumes were read and had the same one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub checksum: Option<String>,
@@ -180,20 +182,20 @@ pub enum AbortReason {
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastSwap {
-    /// Name of the claim that the pod got, or whose volume its own claim got.
+    /// Name of the claim that the swap created: the pod uses it or, with `preservesName`, its own claim has its volume.
     #[schemars(length(max = 253))]
     pub claim: String,
     /// Downtime of the pod in seconds: from the request to stop until the next pod was ready. Absent if no pod ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub downtime_seconds: Option<i64>,
-    /// Number of bytes that were copied while the pod was stopped.
+    /// Number of bytes that were copied while the pod was stopped, without those of pre-copy passes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub copied_bytes: Option<i64>,
     /// Number of pre-copy passes while the pod ran. Default: 0.
     #[serde(default)]
     pub pre_copy_passes: i32,
-    /// Time when the swap was completed.
+    /// Time when the next pod was ready, or when the volume was in place if no pod ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
 }
@@ -275,11 +277,11 @@ pub struct Retained {
     /// Uid of the retained claim.
     #[schemars(length(max = 63))]
     pub uid: String,
-    /// Time when the pod was first ready with the claim that replaced this one. When `spec.retention` has passed since
-    /// then, and the pod is ready, this claim is deleted.
+    /// Time when the pod was first ready with the claim that replaced this one. Absent until then. When `spec.retention`
+    /// has passed since then, and the pod is ready, this claim is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement_ready_time: Option<Time>,
-    /// Fence that is set on its volume. Absent when the node has set it.
+    /// Fence that the node is still to set on its volume. Absent once the node has set it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<FenceStatus>,
     /// True if no pod ever had it: its copy may lack what was written since, so no pod gets it. Default: false.

@@ -238,8 +238,8 @@ pub struct FenceStatus {
     /// State of the volume. `Incomplete`: it is being populated, and only the populator pod can use it. `Active`: pods
     /// can use it. `Superseded`: another volume has replaced it, and no pod can use it.
     pub state: FenceState,
-    /// Number of the PVC swap, or of the population, that set this state; 1 or more. The node rejects a lower number than
-    /// that of the volume, and with the same number an earlier state.
+    /// Generation of the fence, 1 or more. Each PVC swap, and each population of a volume, takes a higher one than the last.
+    /// The node rejects a lower generation than that of the volume, and with the same one an earlier state.
     #[schemars(range(min = 1))]
     pub generation: i64,
     /// True while a copy is running: an incomplete volume can then be written to, and a superseded one read. Default:
