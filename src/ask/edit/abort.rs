@@ -96,7 +96,10 @@ fn note(autoscaler: &PvcAutoscaler, one: &OrdinalStatus) -> String {
         .as_ref()
         .is_some_and(|swap| swap.pod_stop_time.is_some() && swap.phase != SwapPhase::Failed);
     if is_stopped {
-        format!("Pod {pod} starts again with claim {claim} and all its data.")
+        format!(
+            "Pod {pod} starts again with claim {claim} and all its data, unless the copy ends before the operator \
+             sees the request: the swap is then completed."
+        )
     } else {
         format!("Pod {pod} continues with claim {claim}.")
     }

@@ -8,10 +8,11 @@ use kube::{Api, Client, ResourceExt};
 use tokio::time::Instant;
 use tokio_stream::StreamExt;
 
-use crate::api::{AutoscalerPhase, PvcAutoscaler, PvcAutoscalerStatus};
+use crate::api::{Abort, AutoscalerPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus};
 use crate::ask::{AskError, within};
-use crate::autoscaler::{AutoscalerReason, is_wanted_aborted, is_wanted_back};
+use crate::autoscaler::{AutoscalerReason, can_be_aborted, is_wanted_aborted, is_wanted_back};
 use crate::causes::in_full;
+use crate::volume::few;
 
 /// Progress of an edit, as its PvcAutoscaler reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +49,9 @@ pub async fn follow(
         let mut seen = pin!(watch_object(api, &name));
         while let Some(next) = seen.next().await {
             let next = next.map_err(|error| AskError::Refused { reason: in_full(&error) })?;
+            if let Some(reason) = next.as_ref().and_then(|one| too_late(edited, one, program)) {
+                return Err(AskError::Refused { reason });
+            }
             match next.map_or_else(gone, |one| news(&one, generation)) {
                 News::Line(line) if line != last => {
                     tell(&line);
@@ -89,6 +93,40 @@ fn goes_on(autoscaler: &PvcAutoscaler) -> bool {
     let spec = &autoscaler.spec;
     let mut ordinals = autoscaler.status.iter().flat_map(|status| &status.ordinals);
     ordinals.any(|one| is_wanted_back(spec, one) || is_wanted_aborted(spec, one))
+}
+
+/// Why an abort has no effect: a pod has the new claim already. `edited` is what asked for it.
+pub(super) fn too_late(
+    edited: &PvcAutoscaler,
+    now: &PvcAutoscaler,
+    program: &str,
+) -> Option<String> {
+    let of = |one: &PvcAutoscaler, ordinal| one.status.as_ref()?.of(ordinal).cloned();
+    let has_new_claim = |abort: &Abort| {
+        let then = of(edited, abort.ordinal).filter(|one| is_wanted_aborted(&edited.spec, one));
+        let is_swapped = |then: OrdinalStatus| {
+            let was_late = then.swap.is_some_and(|swap| !can_be_aborted(swap.phase));
+            let revision = of(now, abort.ordinal).map_or(0, |one| one.claim_revision);
+            was_late || revision > then.claim_revision
+        };
+        then.is_some_and(is_swapped)
+    };
+    let late: Vec<i32> = edited
+        .spec
+        .abort
+        .iter()
+        .filter(|abort| has_new_claim(abort))
+        .map(|one| one.ordinal)
+        .collect();
+    let pods = few(late.iter().map(|ordinal| edited.pod_called(*ordinal)));
+    let (name, namespace) = (edited.name_any(), edited.namespace().unwrap_or_default());
+    (!late.is_empty()).then(|| {
+        format!(
+            "the abort came too late: pod {pods} has the new claim with all its data, and the swaps of other pods \
+             continue. To hold them: `kubectl patch pvcautoscaler {name} --namespace {namespace} --type merge \
+             --patch '{{\"spec\":{{\"rollout\":{{\"paused\":true}}}}}}'`; to revert this one: `{program} rollback`"
+        )
+    })
 }
 
 /// Progress of the edit that created this generation of the specification.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::follow::{News, news};
+use super::follow::{News, news, too_late};
 use super::*;
 use crate::api::FsType;
 use crate::ask::plan::tests::{around, autoscaler, claim, swapping, typed};
@@ -311,7 +311,8 @@ fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
       POD   CLAIM      CURRENT  DESIRED  ACTION
       db-0  data-db-0  8Gi hdd  6Gi hdd  swap
       db-1  data-db-1  8Gi hdd  6Gi hdd  swap: FinalCopy, to be aborted
-    Pod db-1 starts again with claim data-db-1 and all its data.
+    Pod db-1 starts again with claim data-db-1 and all its data, unless the copy
+    ends before the operator sees the request: the swap is then completed.
     Nothing else is done: claims retained from earlier swaps stay. The template is
     unchanged. These pods are not changed until you edit it: write the size and
     class that they have, or the ones that you want. Until then no other pod is
@@ -352,6 +353,30 @@ fn nothing_is_rolled_back_in_the_middle_of_a_swap() {
     for phase in ["Soaking", "Failed"] {
         edit(&swapping_at(phase), "sts/db", &Wish::RollBack);
     }
+}
+
+#[test]
+fn an_abort_that_comes_too_late_is_no_success() {
+    let asked = |phase: &str| {
+        let mut one = swapping_at(phase).around.autoscalers.remove(0);
+        one.spec.abort = typed(json!([{"ordinal": 1, "specGeneration": 7}]));
+        one
+    };
+    let edited = asked("FinalCopy");
+    assert_eq!(too_late(&edited, &edited, "pliant"), None, "it is still possible");
+    let mut done = edited.clone();
+    let entry = &mut done.status.as_mut().unwrap().ordinals[1];
+    (entry.swap, entry.claim_revision) = (None, entry.claim_revision + 1);
+    let said = too_late(&edited, &done, "pliant").expect("the pod has the new claim");
+    assert!(said.contains("pod db-1 has the new claim") && said.contains("paused"), "{said}");
+    assert!(too_late(&asked("Soaking"), &asked("Soaking"), "pliant").is_some());
+    // What was asked for in an earlier swap says nothing about this one.
+    let mut earlier = edited.clone();
+    earlier.spec.abort[0].spec_generation = 6;
+    assert_eq!(too_late(&earlier, &done, "pliant"), None);
+    let mut aborted = edited.clone();
+    aborted.status.as_mut().unwrap().ordinals[1].swap = None;
+    assert_eq!(too_late(&edited, &aborted, "pliant"), None);
 }
 
 #[test]

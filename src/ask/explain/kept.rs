@@ -75,14 +75,49 @@ fn next(facts: &Facts, kept: &Kept<'_>, swap: &Swap) -> Explanation {
 
 fn before(facts: &Facts, kept: &Kept<'_>, old: &Retained, entry: &OrdinalStatus) -> Explanation {
     let until = until(kept.by, old);
+    let (active, pod) = (&entry.active_claim, kept.pod());
+    let instead = match LeftBy::of(old, entry) {
+        LeftBy::Swap => format!(
+            "claim {active} has replaced it as the claim of pod {pod}, with a verified copy of its data"
+        ),
+        LeftBy::Rollback => format!(
+            "pod {pod} was rolled back to claim {active}, which does not have what was written since the \
+             swap. Only this claim has that data: copy what you need"
+        ),
+        LeftBy::Either => format!(
+            "pod {pod} has claim {active} now, which may lack what was written to this one: compare them \
+             before you rely on it"
+        ),
+    };
     let why = format!(
-        "is retained {until}, and then deleted with its data: claim {} has replaced it as the claim of \
-         pod {}, with a verified copy of its data. PvcAutoscaler {} did it.",
-        entry.active_claim,
-        kept.pod(),
+        "is retained {until}, and then deleted with its data: {instead}. PvcAutoscaler {} did it.",
         kept.by.name_any()
     );
     facts.explain(State::Superseded, why, Vec::new())
+}
+
+/// Why a pod does not have a retained claim any more.
+enum LeftBy {
+    /// The claim of the pod has a copy of all that it had.
+    Swap,
+    /// The pod has an older claim again.
+    Rollback,
+    /// The status does not say: there was a rollback, and other changes since.
+    Either,
+}
+
+impl LeftBy {
+    fn of(old: &Retained, entry: &OrdinalStatus) -> LeftBy {
+        // A rollback leaves revision 1 or a later one.
+        let rolled_back_from = entry.last_rollback_revision.filter(|revision| *revision > 0);
+        let is_last = entry.retained_claims.last().is_some_and(|last| last.uid == old.uid);
+        match (rolled_back_from, is_last) {
+            (None, _) => LeftBy::Swap,
+            (Some(left), true) if left == entry.claim_revision - 1 => LeftBy::Rollback,
+            (Some(_), true) => LeftBy::Swap,
+            (Some(_), false) => LeftBy::Either,
+        }
+    }
 }
 
 /// Adds the PvcAutoscaler that manages the claim to the explanation.

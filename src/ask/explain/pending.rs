@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, PodSpec};
+use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::fit::Bar;
@@ -24,7 +25,7 @@ const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// Why a claim is Pending.
 pub(super) fn pending(facts: &Facts) -> Explanation {
-    if let Some(said) = under_way(facts) {
+    if let Some(said) = under_way(facts).or_else(|| populated(facts)) {
         return said;
     }
     let (storage_class, class) = match class_of(facts) {
@@ -49,6 +50,32 @@ fn waits_for_pod(facts: &Facts) -> Explanation {
         why,
         vec![Remediation::hint("start a pod that uses it")],
     )
+}
+
+/// Explains what the populator of a claim last reported, unless that is that it waits for a pod.
+fn populated(facts: &Facts) -> Option<Explanation> {
+    // The provisioner reports about such a claim too, and only that it leaves it to others.
+    const OF_PROVISIONER: [&str; 3] =
+        ["ExternalProvisioning", "Provisioning", "ProvisioningFailed"];
+    let source = facts.claim.as_ref()?.spec.as_ref()?.data_source_ref.as_ref()?;
+    let reason_of = |event: &Event| event.reason.clone().unwrap_or_default();
+    let is_told = |event: &&Event| !OF_PROVISIONER.contains(&reason_of(event).as_str());
+    let event = facts.events.iter().find(is_told)?;
+    let reason = reason_of(event);
+    if reason == "WaitForFirstConsumer" {
+        return None;
+    }
+    let why = format!(
+        "is Pending: its content comes from {} {}. {reason}: {}",
+        source.kind,
+        source.name,
+        event.note.as_deref().unwrap_or_default()
+    );
+    let todo = Remediation::command(
+        "read all events of its population",
+        format!("kubectl describe pvc {}", facts.place()),
+    );
+    Some(facts.explain(State::Populating, why, vec![todo]))
 }
 
 /// Explains the creation from its VolumeRequest.

@@ -44,6 +44,31 @@ fn a_claim_says_by_whom_it_is_kept_and_whether_it_is_the_one_of_its_pod() {
     ");
 }
 
+/// Who reads that the other claim has a copy of all deletes this one.
+#[test]
+fn a_claim_that_a_rollback_left_has_the_only_copy_of_what_was_written_since() {
+    let of = |name: &str, revision: i64, rolled_back_from: i64| {
+        let mut facts = kept(name, "Bound");
+        let status = facts.autoscalers[0].status.as_mut().unwrap();
+        let entry = status.ordinals.iter_mut().find(|one| one.ordinal == 2).unwrap();
+        (entry.claim_revision, entry.last_rollback_revision) = (revision, Some(rolled_back_from));
+        let mut older = entry.retained_claims[0].clone();
+        (older.name, older.uid) = ("older".to_owned(), "older".to_owned());
+        entry.retained_claims.insert(0, older);
+        let uid = if name == "older" { json!(name) } else { json!(entry.retained_claims[1].uid) };
+        flat(&with_claim(facts, "/metadata/uid", uid))
+    };
+    let left = |revision, from| (of("data-db-2", revision, from), of("older", revision, from));
+    let (last, first) = left(1, 0);
+    assert!(last.contains("verified copy") && first.contains("verified copy"), "{last} {first}");
+    let (last, first) = left(2, 1);
+    assert!(last.contains("Only this claim has that data"), "{last}");
+    assert!(first.contains("may lack what was written to this one"), "{first}");
+    let (last, first) = left(3, 1);
+    assert!(last.contains("verified copy"), "{last}");
+    assert!(first.contains("may lack what was written to this one"), "{first}");
+}
+
 #[test]
 fn before_there_is_a_status_the_label_says_it() {
     let labels = json!({"pliant.io/pvc-autoscaler": "db", "pliant.io/ordinal": "2"});

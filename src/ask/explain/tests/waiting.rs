@@ -15,6 +15,27 @@ fn waiting_for_a_pod_is_normal() {
     ");
 }
 
+/// A populator knows why it does not begin, and a pod would change nothing.
+#[test]
+fn a_claim_whose_population_waits_says_for_what() {
+    let source = json!({"apiGroup": "pliant.io", "kind": "PvcSourcePopulator", "name": "copy"});
+    let mut facts = with_claim(cluster(), "/spec/dataSourceRef", source);
+    let external = event("ExternalProvisioning", "waiting for the driver");
+    let told = |reason: &str, note: &str| [external.clone(), event(reason, note)].map(typed).into();
+    facts.events = told("WaitForFirstConsumer", "it waits for a pod");
+    assert_eq!(said(&facts).0, State::WaitForFirstConsumer);
+    facts.events = told("SourceInUse", "pod a has claim data mounted");
+    let (state, text) = said(&facts);
+    assert_eq!(state, State::Populating);
+    insta::assert_snapshot!(text, @r"
+    default/db-2 is Pending: its content comes from PvcSourcePopulator copy.
+    SourceInUse: pod a has claim data mounted
+    What to do:
+      read all events of its population
+        kubectl describe pvc db-2 --namespace default
+    ");
+}
+
 #[test]
 fn without_room_each_node_says_how_much_is_short() {
     let mut pod = pod();
