@@ -112,9 +112,8 @@ impl LeftBy {
         let rolled_back_from = entry.last_rollback_revision.filter(|revision| *revision > 0);
         let is_last = entry.retained_claims.last().is_some_and(|last| last.uid == old.uid);
         match (rolled_back_from, is_last) {
-            (None, _) => LeftBy::Swap,
             (Some(left), true) if left == entry.claim_revision - 1 => LeftBy::Rollback,
-            (Some(_), true) => LeftBy::Swap,
+            (None, _) | (Some(_), true) => LeftBy::Swap,
             (Some(_), false) => LeftBy::Either,
         }
     }
