@@ -26,7 +26,6 @@ pub fn files(dir: impl AsRef<Path>, end: &str) -> Vec<PathBuf> {
 }
 
 /// Paths of the product's Rust files: those of the program and those of the crates, sorted.
-#[allow(dead_code)] // Some look at one of them.
 pub fn product() -> Vec<PathBuf> {
     let crates = fs::read_dir("crates").unwrap().map(|entry| entry.unwrap().path().join("src"));
     let mut found: Vec<PathBuf> = crates.flat_map(|dir| files(dir, "rs")).collect();
