@@ -325,13 +325,19 @@ fn notes(seen: &Seen, autoscaler: &PvcAutoscaler, plan: &Plan, wish: &Wish) -> V
             autoscaler.spec.retention
         ));
     }
-    let unknown = plan.pods.iter().filter(|pod| usage(seen, &pod.claim).is_none());
-    let unknown: Vec<&str> = unknown.map(|pod| pod.claim.as_str()).collect();
-    if matches!(wish, Wish::Shrink(_)) && !unknown.is_empty() {
-        notes.push(format!(
-            "The usage of {} is not known: if its data does not fit, the pod gets its old claim again.",
-            few(&unknown)
-        ));
+    if matches!(wish, Wish::Shrink(_)) {
+        let unknown = |by: Procedure| {
+            let pods = plan.pods.iter().filter(move |pod| pod.by == by);
+            let unknown = pods.filter(|pod| usage(seen, &pod.claim).is_none());
+            let claims: Vec<&str> = unknown.map(|pod| pod.claim.as_str()).collect();
+            (!claims.is_empty()).then(|| format!("The usage of {} is not known", few(&claims)))
+        };
+        let of_swaps = unknown(Procedure::Swap)
+            .map(|it| it + ": if its data does not fit, the pod gets its old claim again.");
+        let in_place = unknown(Procedure::Shrink).map(|it| {
+            it + ": if its data does not fit, its file system does not shrink, and nothing changes."
+        });
+        notes.extend(of_swaps.into_iter().chain(in_place));
     }
     if plan.pods.iter().any(|pod| pod.held.is_some()) {
         notes.push("Lines with `not yet` wait for an edit of the PvcAutoscaler.".to_owned());

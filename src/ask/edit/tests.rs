@@ -136,6 +136,12 @@ fn claims_that_shrink_where_they_lie_stop_no_pod() {
       db-0  data-db-0  8Gi hdd  4Gi hdd  shrink
       db-1  data-db-1  8Gi hdd  4Gi hdd  shrink
     ");
+    let mut unknown = with_mode(FsType::Btrfs);
+    unknown.around.storages[1].status.as_mut().unwrap().usage.clear();
+    let notes = edit(&unknown, "data-db-0", &wish).notes;
+    let note = "The usage of data-db-1 is not known: if its data does not fit, its file system does not \
+                shrink, and nothing changes.";
+    assert_eq!(notes, [note]);
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::api::{PvcAutoscaler, Workload};
 use crate::ask::address::{Whose, not_found};
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLAIMS, PVC_AUTOSCALERS, asked, in_namespace, may_not_list};
+use crate::volume::few;
 
 /// Lists the names of the existing claims of a workload.
 ///
@@ -56,7 +57,8 @@ pub(super) async fn claims_of(
         Whose::Autoscaler(name) => one.name_any() == *name,
         _ => workload == Some(one.spec.workload()),
     };
-    let active = autoscalers.iter().filter(is_its).filter_map(|one| one.status.as_ref());
+    let its: Vec<&PvcAutoscaler> = autoscalers.iter().filter(is_its).collect();
+    let active = its.iter().filter_map(|one| one.status.as_ref());
     let active = active.flat_map(|status| &status.ordinals).map(|one| one.active_claim.clone());
     let wanted: BTreeSet<String> = named.into_iter().chain(active).collect();
     let found: BTreeSet<String> =
@@ -68,10 +70,21 @@ pub(super) async fn claims_of(
             Whose::Deployment(name) => ("Deployment", name),
             Whose::Autoscaler(name) => ("PvcAutoscaler", name),
         };
-        let reason = format!("{kind} {name} in namespace {namespace} has no claims");
+        let why = why_none(&wanted, its.is_empty() && !ask.unseen.contains(&PVC_AUTOSCALERS));
+        let reason = format!("{kind} {name} in namespace {namespace} has no claims: {why}");
         return Err(AskError::Refused { reason });
     }
     Ok(found)
+}
+
+/// Returns why a workload has no claims.
+fn why_none(wanted: &BTreeSet<String>, is_unmanaged: bool) -> String {
+    if !wanted.is_empty() {
+        let names: Vec<&str> = wanted.iter().map(String::as_str).collect();
+        return format!("there is no {}", few(&names));
+    }
+    let unmanaged = if is_unmanaged { ", and no PvcAutoscaler manages it" } else { "" };
+    format!("its pod template names none, no claim has a name of its claim templates{unmanaged}")
 }
 
 async fn found<K>(
@@ -110,4 +123,22 @@ fn of_pods(template: &PodTemplateSpec) -> BTreeSet<String> {
     let volumes = template.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let claims = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
     claims.map(|claim| claim.claim_name.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_without_claims_is_told_why() {
+        let none = BTreeSet::new();
+        let is_unmanaged = why_none(&none, true);
+        assert!(
+            is_unmanaged.ends_with("claim templates, and no PvcAutoscaler manages it"),
+            "{is_unmanaged}"
+        );
+        assert!(why_none(&none, false).ends_with("of its claim templates"));
+        let named = BTreeSet::from(["data-db-0".to_owned()]);
+        assert_eq!(why_none(&named, true), "there is no data-db-0");
+    }
 }

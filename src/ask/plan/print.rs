@@ -122,11 +122,10 @@ fn says(plan: &Plan) -> String {
         let reason = plan.reason.as_ref().map(|reason| format!("{reason}: ")).unwrap_or_default();
         reason + message
     });
-    let parts = [
-        ("Progress:", &plan.progress),
-        ("Planned:", &plan.planned_action),
-        ("Blocked by:", &waits),
-    ];
+    // What is planned follows what it waits for: it is not next.
+    let planned = if waits.is_some() { "After that:" } else { "Planned:" };
+    let parts =
+        [("Progress:", &plan.progress), ("Blocked by:", &waits), (planned, &plan.planned_action)];
     let mut text = String::new();
     for (what, said) in parts.into_iter().filter_map(|(what, said)| Some((what, said.as_ref()?))) {
         let _ = write!(text, "{what}\n{}", wrapped(said, "  ", WIDTH));

@@ -120,6 +120,7 @@ fn what_holds_a_plan_back_stands_beside_it() {
     let status = json!({
         "observedGeneration": 2, "phase": "DryRun", "claimCount": 1, "readyClaimCount": 0, "reason": "StorageClassNotFound",
         "message": "there is no StorageClass ssd: create it, or choose one of `kubectl get storageclass`",
+        "plannedAction": "pod db-0 is stopped",
         "ordinals": [{"ordinal": 0, "activeClaim": "data-db-0"}],
     });
     let mut around = around(autoscaler(json!({"mode": "DryRun"}), status));
@@ -133,6 +134,8 @@ fn what_holds_a_plan_back_stands_beside_it() {
     Blocked by:
       StorageClassNotFound: there is no StorageClass ssd: create it, or choose one
       of `kubectl get storageclass`
+    After that:
+      pod db-0 is stopped
     You may not read: storage classes. The answer may be incomplete.
     ");
 }
