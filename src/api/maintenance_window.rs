@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use jiff::tz;
 use kube::KubeSchema;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
@@ -28,9 +29,10 @@ pub struct MaintenanceWindow {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 7), extend("x-kubernetes-list-type" = "set"))]
     pub days: Vec<Weekday>,
-    /// Time zone of the hours and days: `UTC`, or a fixed offset from it such as `+02:00`. Default: `UTC`.
+    /// Time zone of the hours and days: `UTC`, a name such as `Europe/Berlin`, or a fixed offset such as `+02:00`.
+    /// Default: `UTC`. With a name that the operator does not know, the window stays closed.
     #[serde(default)]
-    pub time_zone: UtcOffset,
+    pub time_zone: TimeZone,
 }
 
 impl MaintenanceWindow {
@@ -56,6 +58,9 @@ impl fmt::Display for MaintenanceWindow {
         }
     }
 }
+
+/// The longest name of a time zone that is taken, in characters: that of the database has 32.
+const LONGEST_ZONE: usize = 64;
 
 /// A day of the week.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
@@ -97,14 +102,21 @@ impl Weekday {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TimeOfDay(u16);
 
-/// The time zone of a window: how many minutes its clocks are ahead of UTC.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct UtcOffset(i16);
+/// The time zone of a window: UTC, a fixed offset from it, or a name of the IANA database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TimeZone(Cow<'static, str>);
 
-impl UtcOffset {
-    /// Returns how many minutes its clocks are ahead of UTC.
-    pub const fn minutes(self) -> i64 {
-        self.0 as i64
+impl TimeZone {
+    /// Returns its clocks; `None` if this version does not know its name. A name that is written is no reason to
+    /// refuse the whole object: a later version may know it.
+    pub fn clocks(&self) -> Option<tz::TimeZone> {
+        offset(&self.0).map(tz::TimeZone::fixed).or_else(|| tz::TimeZone::get(&self.0).ok())
+    }
+}
+
+impl Default for TimeZone {
+    fn default() -> TimeZone {
+        TimeZone("UTC".into())
     }
 }
 
@@ -115,7 +127,7 @@ pub enum WindowError {
     #[error("`{0}` is no time of day: write hours and minutes, such as 01:00")]
     Time(String),
     /// It is no time zone.
-    #[error("`{0}` is no time zone: write UTC, or an offset from it such as +02:00")]
+    #[error("`{0}` is no time zone: write UTC, a name such as Europe/Berlin, or an offset such as +02:00")]
     Zone(String),
 }
 
@@ -127,23 +139,31 @@ impl FromStr for TimeOfDay {
     }
 }
 
-impl FromStr for UtcOffset {
+impl FromStr for TimeZone {
     type Err = WindowError;
 
-    fn from_str(text: &str) -> Result<UtcOffset, WindowError> {
-        let parse = || {
-            let (sign, rest) = text.split_at_checked(1)?;
-            let minutes =
-                i16::try_from(minute(rest, 15)?).ok().filter(|minutes| *minutes <= 840)?;
-            match sign {
-                "+" => Some(UtcOffset(minutes)),
-                "-" => Some(UtcOffset(-minutes)),
-                _ => None,
-            }
-        };
-        let offset = if text == "UTC" { Some(UtcOffset(0)) } else { parse() };
-        offset.ok_or_else(|| WindowError::Zone(text.to_owned()))
+    fn from_str(text: &str) -> Result<TimeZone, WindowError> {
+        let of_name = |one: u8| one.is_ascii_alphanumeric() || b"_/+-".contains(&one);
+        let is_name = text.len() <= LONGEST_ZONE
+            && text.starts_with(|first: char| first.is_ascii_alphabetic())
+            && text.bytes().all(of_name);
+        let is_known = is_name || offset(text).is_some();
+        is_known
+            .then(|| TimeZone(text.to_owned().into()))
+            .ok_or_else(|| WindowError::Zone(text.to_owned()))
     }
+}
+
+/// The offset that `+02:00` is.
+fn offset(text: &str) -> Option<tz::Offset> {
+    let (sign, rest) = text.split_at_checked(1)?;
+    let minutes = minute(rest, 15).map(i32::from).filter(|minutes| *minutes <= 14 * 60)?;
+    let seconds = match sign {
+        "+" => minutes * 60,
+        "-" => -minutes * 60,
+        _ => return None,
+    };
+    tz::Offset::from_seconds(seconds).ok()
 }
 
 /// The minutes that `01:30` has, with less hours than this.
@@ -163,13 +183,14 @@ impl fmt::Display for TimeOfDay {
     }
 }
 
-impl fmt::Display for UtcOffset {
+/// Its name, and that it is not known where that is so.
+impl fmt::Display for TimeZone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (sign, minutes) = (if self.0 < 0 { '-' } else { '+' }, self.0.unsigned_abs());
-        match minutes {
-            0 => f.write_str("UTC"),
-            _ => write!(f, "{sign}{:02}:{:02}", minutes / 60, minutes % 60),
+        f.write_str(&self.0)?;
+        if self.clocks().is_none() {
+            f.write_str(", a time zone that the operator does not know")?;
         }
+        Ok(())
     }
 }
 
@@ -185,14 +206,14 @@ impl<'de> Deserialize<'de> for TimeOfDay {
     }
 }
 
-impl Serialize for UtcOffset {
+impl Serialize for TimeZone {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        serializer.serialize_str(&self.0)
     }
 }
 
-impl<'de> Deserialize<'de> for UtcOffset {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<UtcOffset, D::Error> {
+impl<'de> Deserialize<'de> for TimeZone {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<TimeZone, D::Error> {
         Cow::<str>::deserialize(deserializer)?.parse().map_err(D::Error::custom)
     }
 }
@@ -220,9 +241,9 @@ impl JsonSchema for TimeOfDay {
 }
 
 /// As [`TimeOfDay`].
-impl JsonSchema for UtcOffset {
+impl JsonSchema for TimeZone {
     fn schema_name() -> Cow<'static, str> {
-        "UtcOffset".into()
+        "TimeZone".into()
     }
 
     fn inline_schema() -> bool {
@@ -232,10 +253,10 @@ impl JsonSchema for UtcOffset {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "maxLength": 6,
+            "maxLength": LONGEST_ZONE,
             "x-kubernetes-validations": [{
-                "rule": "self.matches('^(UTC|[+-](0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00)$')",
-                "message": "write UTC, or an offset from it such as +02:00",
+                "rule": "self.matches('^([A-Za-z][A-Za-z0-9_/+-]*|[+-](0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00)$')",
+                "message": "write UTC, a name such as Europe/Berlin, or an offset such as +02:00",
             }],
         })
     }
@@ -257,20 +278,29 @@ mod tests {
     }
 
     #[test]
-    fn a_time_zone_is_an_offset_from_utc() {
-        for (text, minutes, written) in [
-            ("UTC", 0, "UTC"),
-            ("+00:00", 0, "UTC"),
-            ("+02:00", 120, "+02:00"),
-            ("-03:30", -210, "-03:30"),
-            ("+14:00", 840, "+14:00"),
+    fn a_time_zone_is_a_name_or_an_offset_from_utc() {
+        let seconds = |zone: &TimeZone, at: &str| {
+            zone.clocks().map(|clocks| clocks.to_offset(at.parse().unwrap()).seconds())
+        };
+        for (text, winter, summer) in [
+            ("UTC", 0, 0),
+            ("+00:00", 0, 0),
+            ("+02:00", 7200, 7200),
+            ("-03:30", -12_600, -12_600),
+            ("+14:00", 50_400, 50_400),
+            ("Europe/Berlin", 3600, 7200),
+            ("America/New_York", -18_000, -14_400),
+            ("Etc/GMT+5", -18_000, -18_000),
         ] {
-            let zone: UtcOffset = text.parse().unwrap();
-            assert_eq!((zone.minutes(), zone.to_string()), (minutes, written.to_owned()));
+            let zone: TimeZone = text.parse().unwrap();
+            let both = ["2026-01-15T00:00:00Z", "2026-07-15T00:00:00Z"].map(|at| seconds(&zone, at));
+            assert_eq!((both, zone.to_string()), ([Some(winter), Some(summer)], text.to_owned()));
         }
-        for text in ["", "Z", "02:00", "+2:00", "+14:30", "+15:00", "Europe/Berlin", "\u{e4}01:00"]
-        {
-            assert!(text.parse::<UtcOffset>().is_err(), "{text}");
+        let unknown: TimeZone = "Europe/Berlim".parse().unwrap();
+        assert_eq!(unknown.clocks(), None);
+        assert!(unknown.to_string().contains("does not know"), "{unknown}");
+        for text in ["", "02:00", "+2:00", "+14:30", "+15:00", "Europe/../Berlin", "\u{e4}01:00", "/etc/localtime"] {
+            assert!(text.parse::<TimeZone>().is_err(), "{text}");
         }
     }
 }
