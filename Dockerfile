@@ -14,6 +14,8 @@ WORKDIR /pliant
 COPY Cargo.toml Cargo.lock build.rs ./
 COPY proto proto
 COPY src/order.ld src/
+COPY crates/fake-host/Cargo.toml crates/fake-host/
+COPY crates/lvm/Cargo.toml crates/lvm/
 COPY crates/volume/Cargo.toml crates/volume/
 COPY e2e/image e2e/image
 COPY packaging/notices packaging/

@@ -17,19 +17,16 @@ pub mod controllers; // the loops: each observes, plans, applies
 pub mod copy; // bytes of one volume into another, compared
 pub mod csi; // the protocol: parse, reply, status
 pub mod doctor; // looks at a host, changes nothing
-pub mod fs; // probe, make, check, grow file systems
-pub mod host; // the only interface to the host
-pub mod lvm; // volume groups and logical volumes
 pub mod metrics; // names, units, help
-pub mod mount; // the mount table
 pub mod node; // what this host can do with a volume
 pub mod populators; // fills claims from what they name
 pub mod run; // the wiring; sees every room
 #[cfg(any(test, feature = "testing"))]
-pub mod testing; // a host in memory
+pub mod testing; // an API server and a host in memory
 pub mod trial; // what `pliant self-test` does, as a client of the driver
 pub mod wire; // a volume of another node, sent to be copied
 
 // The crates, under the names that the modules here call them by.
+pub use pliant_lvm::{fs, host, lvm, mount};
 pub use pliant_volume as volume;
 pub use pliant_volume::{busy, bytes, panics};

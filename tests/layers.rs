@@ -5,12 +5,13 @@ mod repository;
 use repository::{files, product};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The crates: Cargo holds their arrows. The modules call them by these names, and all may use them.
-const OF_CRATES: &[&str] = &["bytes", "busy", "panics", "volume"];
+/// What all may use, by the names that the modules call it by: the crate `volume`.
+const FOR_ALL: &[&str] = &["bytes", "busy", "panics", "volume"];
 
-/// A room and the rooms that it may use. `run` and `testing` see all.
+/// A room and the rooms that it may use: a module, of the program or of a crate that has several. `run` and `testing` see
+/// all. Between crates Cargo holds the arrows too.
 const ROOMS: &[(&str, &[&str])] = &[
     // In a pod of its own: it knows neither the driver nor the machine that it runs on.
     ("copy", &[]),
@@ -42,6 +43,9 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("main", &["run", "cli"]),
 ];
 const SEE_ALL: &[&str] = &["run", "testing", "lib"];
+
+/// The crates that are one room, by its name.
+const ONE_ROOM: &[(&str, &str)] = &[("volume", "volume"), ("fake-host", "testing")];
 
 /// Words that stand for a crate, and the rooms that may say them.
 const CRATES: &[(&str, &[&str])] = &[
@@ -104,11 +108,23 @@ const CRATES: &[(&str, &[&str])] = &[
     ("nix::unistd", &["host", "run"]),
 ];
 
-/// The crate of a file, or its module in the program.
+/// The room of a file: its module, or its crate where that is one.
 fn room(file: &Path) -> String {
-    let inside = file.strip_prefix("src").or_else(|_| file.strip_prefix("crates")).unwrap();
-    let first = inside.components().next().unwrap().as_os_str().to_str().unwrap();
-    first.trim_end_matches(".rs").to_owned()
+    let mut parts = file.components().map(|part| part.as_os_str().to_str().unwrap());
+    if parts.next() == Some("crates") {
+        let of_crate = parts.next().unwrap();
+        if let Some((_, room)) = ONE_ROOM.iter().find(|(name, _)| *name == of_crate) {
+            return (*room).to_owned();
+        }
+        parts.next(); // src
+    }
+    parts.next().unwrap().trim_end_matches(".rs").to_owned()
+}
+
+/// The code of all rooms that have a line in the table.
+fn of_rooms() -> impl Iterator<Item = (PathBuf, String)> {
+    let rooms = product().into_iter().map(|file| (room(&file), file));
+    rooms.filter(|(room, _)| !FOR_ALL.contains(&room.as_str())).map(|(room, file)| (file, room))
 }
 
 /// The code of a file that is no comment and no test.
@@ -145,7 +161,7 @@ fn rooms_named(code: &str) -> BTreeSet<String> {
         }
     }
     named.remove(""); // After a trailing comma.
-    named.retain(|name| !OF_CRATES.contains(&name.as_str()));
+    named.retain(|name| !FOR_ALL.contains(&name.as_str()));
     named
 }
 
@@ -181,11 +197,7 @@ fn top_level(list: &str) -> Vec<&str> {
 fn arrows_point_one_way() {
     let mut wrong = Vec::new();
     let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for file in files("src", "rs") {
-        let room = room(&file);
-        if SEE_ALL.contains(&room.as_str()) {
-            continue;
-        }
+    for (file, room) in of_rooms().filter(|(_, room)| !SEE_ALL.contains(&room.as_str())) {
         let (_, may) = ROOMS.iter().find(|(name, _)| *name == room).expect("a room of the table");
         for named in rooms_named(&code(&file)).into_iter().filter(|named| *named != room) {
             if !may.contains(&named.as_str()) {
@@ -206,16 +218,16 @@ fn arrows_point_one_way() {
 #[test]
 fn no_arrow_is_hidden() {
     let mut wrong = Vec::new();
-    for file in files("src", "rs") {
+    for (file, room) in of_rooms() {
         let (code, shown) = (code(&file), file.display());
-        let is_root = file.parent() == Some(Path::new("src"));
+        let is_root = file.parent().is_some_and(|dir| dir.ends_with("src"));
         if is_root && says(&code, "super::") {
             wrong.push(format!("{shown}: `super::` is the crate; name the room"));
         }
         if !is_root && says(&code, "super::super::super::") {
             wrong.push(format!("{shown}: `super::super::super::` hides what it names"));
         }
-        if says(&code, "pub use crate::") && room(&file) != "lib" {
+        if says(&code, "pub use crate::") && room != "lib" {
             wrong.push(format!("{shown}: what belongs to another room is named there"));
         }
     }

@@ -127,7 +127,9 @@ pub enum WindowError {
     #[error("`{0}` is no time of day: write hours and minutes, such as 01:00")]
     Time(String),
     /// It is no time zone.
-    #[error("`{0}` is no time zone: write UTC, a name such as Europe/Berlin, or an offset such as +02:00")]
+    #[error(
+        "`{0}` is no time zone: write UTC, a name such as Europe/Berlin, or an offset such as +02:00"
+    )]
     Zone(String),
 }
 
@@ -293,13 +295,23 @@ mod tests {
             ("Etc/GMT+5", -18_000, -18_000),
         ] {
             let zone: TimeZone = text.parse().unwrap();
-            let both = ["2026-01-15T00:00:00Z", "2026-07-15T00:00:00Z"].map(|at| seconds(&zone, at));
+            let both =
+                ["2026-01-15T00:00:00Z", "2026-07-15T00:00:00Z"].map(|at| seconds(&zone, at));
             assert_eq!((both, zone.to_string()), ([Some(winter), Some(summer)], text.to_owned()));
         }
         let unknown: TimeZone = "Europe/Berlim".parse().unwrap();
         assert_eq!(unknown.clocks(), None);
         assert!(unknown.to_string().contains("does not know"), "{unknown}");
-        for text in ["", "02:00", "+2:00", "+14:30", "+15:00", "Europe/../Berlin", "\u{e4}01:00", "/etc/localtime"] {
+        for text in [
+            "",
+            "02:00",
+            "+2:00",
+            "+14:30",
+            "+15:00",
+            "Europe/../Berlin",
+            "\u{e4}01:00",
+            "/etc/localtime",
+        ] {
             assert!(text.parse::<TimeZone>().is_err(), "{text}");
         }
     }

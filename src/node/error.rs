@@ -3,29 +3,8 @@
 use crate::causes;
 use crate::fs::FsError;
 use crate::host::HostError;
-use crate::lvm::LvmError;
 use crate::mount::MountError;
 use crate::volume::VolumeError;
-
-/// A group's trouble: away, hanging or damaged is *unavailable*, a refused command is a failure.
-impl From<LvmError> for VolumeError {
-    fn from(error: LvmError) -> VolumeError {
-        let words = causes::in_full(&error);
-        match error {
-            LvmError::Absent { .. }
-            | LvmError::Unusable { .. }
-            | LvmError::Elsewhere { .. }
-            | LvmError::Hung { .. }
-            | LvmError::Damaged { .. }
-            | LvmError::Host { .. } => VolumeError::Unavailable { reason: words },
-            LvmError::Occupied { group } => VolumeError::InProgress {
-                what: format!("another operation on volume group {group}"),
-                progress: "it must finish first".to_owned(),
-            },
-            LvmError::Refused { .. } => VolumeError::Failed { what: words },
-        }
-    }
-}
 
 /// A failed step on a device; *unavailable* where it hangs, and so may still come to its end, or where
 /// its disk fails.

@@ -1,0 +1,233 @@
+//! Volume groups as they are on the disks.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::World;
+use crate::disks::Pages;
+use crate::render;
+use pliant_lvm::lvm::group::{Group, Lv, Piece, Pv, Segment};
+use pliant_lvm::lvm::metadata::{self, AreaHeader, Label};
+use pliant_lvm::lvm::{Words, before_extents};
+use pliant_volume::bytes::Bytes;
+
+const SECTOR: u64 = metadata::SECTOR as u64;
+/// Label and metadata lie before it, on any disk.
+pub(super) const METADATA_END: u64 = 32 << 20;
+const EXTENT: Bytes = Bytes::mib(4);
+
+impl World {
+    /// The groups on the disks at their highest sequence numbers, each physical volume with its disk.
+    /// What is forged does not count. With `pinned`: as LVM commands see them, which look at those disks only, if they can be read.
+    pub fn groups(&self, pinned: Option<&BTreeSet<PathBuf>>) -> BTreeMap<String, Group> {
+        let seen = self.disks.iter().filter(|(path, disk)| match pinned {
+            Some(pinned) => pinned.contains(*path) && disk.fault.is_none(),
+            None => !disk.forged && !disk.is_below,
+        });
+        let mut carriers = BTreeMap::new();
+        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        for (path, disk) in seen {
+            let Some(label) = &disk.told().label else {
+                continue;
+            };
+            carriers.insert(label.pv_uuid.clone(), path.clone());
+            if let Some(group) = &disk.told().group {
+                let newest = groups.get(&group.name);
+                if newest.is_none_or(|newest| newest.seqno < group.seqno) {
+                    groups.insert(group.name.clone(), group.clone());
+                }
+            }
+        }
+        for pv in groups.values_mut().flat_map(|group| group.pvs.values_mut()) {
+            pv.device = carriers.get(&pv.uuid).cloned();
+        }
+        groups
+    }
+
+    /// The group and the volume of a logical volume's device.
+    pub fn volume_at(&self, device: &Path) -> Option<(Group, Lv)> {
+        let uuid = &self.device_at(device)?.uuid;
+        self.groups(None).into_values().find_map(|group| {
+            let lv = group.lvs.values().find(|lv| group.dm_uuid(lv) == *uuid);
+            lv.cloned().map(|lv| (group, lv))
+        })
+    }
+
+    /// The sequence number that a disk's own copy of the metadata has.
+    pub fn seqno_on(&self, disk: &Path) -> Option<u64> {
+        self.disks.get(disk)?.told().group.as_ref().map(|group| group.seqno)
+    }
+
+    /// A new physical volume on a disk; its label is written by [`World::label`].
+    pub fn new_pv(&mut self, disk: &Path) -> Pv {
+        let size = self.disks[disk].size;
+        let before = before_extents(self.disks[disk].optimal_io);
+        let data = size.saturating_sub(before).get();
+        Pv {
+            uuid: self.uuid(),
+            device: Some(disk.to_owned()),
+            pe_start: before.get() / SECTOR,
+            pe_count: data / EXTENT.get(),
+            size,
+            flags: set(&["ALLOCATABLE"]),
+            tags: Words::default(),
+        }
+    }
+
+    /// The physical volume that a label has made of a disk.
+    pub fn labelled_pv(&mut self, disk: &Path) -> Option<Pv> {
+        let uuid = self.disks[disk].told().label.as_ref()?.pv_uuid.clone();
+        Some(Pv { uuid, ..self.new_pv(disk) })
+    }
+
+    pub fn new_group(&mut self, name: &str, tags: &[String]) -> Group {
+        Group {
+            name: name.to_owned(),
+            uuid: self.uuid(),
+            seqno: 0,
+            extent_size: EXTENT,
+            flags: set(&["RESIZEABLE", "READ", "WRITE"]),
+            tags: tags.iter().cloned().collect(),
+            system_id: None,
+            lock_type: None,
+            max_lv: None,
+            max_pv: None,
+            allocation: None,
+            metadata_full: false,
+            pvs: BTreeMap::new(),
+            lvs: BTreeMap::new(),
+        }
+    }
+
+    pub fn make_group(&mut self, name: &str, disks: &[PathBuf], tags: &[String]) {
+        let mut group = self.new_group(name, tags);
+        group.seqno = 1;
+        for (i, disk) in disks.iter().enumerate() {
+            let pv = self.new_pv(disk);
+            self.label(disk, &pv);
+            group.pvs.insert(format!("pv{i}"), pv);
+        }
+        for disk in disks {
+            self.commit(disk, &group);
+        }
+    }
+
+    /// Write a physical volume's label and an empty metadata area.
+    pub fn label(&mut self, disk: &Path, pv: &Pv) {
+        let disk = self.disks.get_mut(disk).expect("a known disk");
+        disk.write_together(render::empty_pv(pv));
+    }
+
+    /// Write a group to one of its disks: first the text, then the sector that makes it the group.
+    pub fn commit(&mut self, path: &Path, group: &Group) {
+        let disk = self.disks.get_mut(path).expect("a known disk");
+        let header = disk.told().header.as_ref().expect("a label was written before");
+        disk.write_together(render::commit(header, group));
+    }
+}
+
+pub(super) fn set(names: &[&str]) -> Words {
+    names.iter().collect()
+}
+
+/// What a disk's own copy of the metadata says, as far as it can be read.
+pub(super) struct Told {
+    label: Option<Label>,
+    header: Option<AreaHeader>,
+    group: Option<Group>,
+}
+
+impl Told {
+    pub fn by(content: &Pages) -> Told {
+        let read = |range: Range<u64>| content.read(range.start, range.end - range.start);
+        let label = metadata::find_label(&read(0..4 * SECTOR)).ok().flatten();
+        let area = label.as_ref().and_then(|label| label.areas.first());
+        let header = area.and_then(|area| {
+            let sector = read(area.offset..area.offset + SECTOR);
+            metadata::parse_area(&sector, area.offset).ok()
+        });
+        let group = header.as_ref().and_then(|header| {
+            let text = header.text_ranges().into_iter().map(read).collect::<Vec<_>>().concat();
+            let whole = metadata::check_text(&text, header.text?.checksum);
+            whole.then(|| metadata::parse_group(&text).ok()).flatten()
+        });
+        Told { label, header, group }
+    }
+}
+
+/// Take `extents` free extents: behind `after` if they are free there, else where they come first.
+/// With `only`: in that order from those ranges.
+pub(super) fn allocate(
+    group: &Group,
+    mut extents: u64,
+    only: &[Piece],
+    after: Option<&Piece>,
+) -> Option<Vec<Piece>> {
+    let mut free = group.free();
+    if let Some(last) = after {
+        free.sort_by_key(|piece| piece.pv != last.pv || piece.range.start != last.range.end);
+    }
+    if !only.is_empty() {
+        free = only
+            .iter()
+            .flat_map(|wanted| free.iter().filter_map(|piece| overlap(piece, wanted)))
+            .collect();
+    }
+    let mut taken = Vec::new();
+    for mut piece in free {
+        piece.range.end = piece.range.end.min(piece.range.start + extents);
+        extents -= piece.range.end - piece.range.start;
+        if !piece.range.is_empty() {
+            taken.push(piece);
+        }
+    }
+    (extents == 0).then_some(taken)
+}
+
+fn overlap(piece: &Piece, wanted: &Piece) -> Option<Piece> {
+    let range = piece.range.start.max(wanted.range.start)..piece.range.end.min(wanted.range.end);
+    (piece.pv == wanted.pv && !range.is_empty()).then(|| Piece { pv: piece.pv.clone(), range })
+}
+
+/// Append pieces to a volume, joining what is adjacent as LVM does.
+/// Take away all extents of a linear volume behind the first so many.
+pub(super) fn truncate(lv: &mut Lv, extents: u64) {
+    lv.segments.retain(|segment| segment.start < extents);
+    for segment in &mut lv.segments {
+        segment.extents = segment.extents.min(extents - segment.start);
+        for piece in &mut segment.pieces {
+            piece.range.end = piece.range.start + segment.extents;
+        }
+    }
+}
+
+pub(super) fn append(lv: &mut Lv, pieces: Vec<Piece>) {
+    for piece in pieces {
+        let length = piece.range.end - piece.range.start;
+        let start = lv.extents();
+        if let Some(last) = lv.segments.last_mut()
+            && let [joint] = last.pieces.as_mut_slice()
+            && joint.pv == piece.pv
+            && joint.range.end == piece.range.start
+        {
+            joint.range.end = piece.range.end;
+            last.extents += length;
+            continue;
+        }
+        lv.segments.push(Segment {
+            start,
+            extents: length,
+            kind: "striped".to_owned(),
+            pieces: vec![piece],
+            volumes: BTreeMap::new(),
+        });
+    }
+}
+
+/// `prefix` and the first number that makes it a new name.
+pub(super) fn new_name<T>(prefix: &str, taken: &BTreeMap<String, T>) -> String {
+    let names = (0..=taken.len()).map(|number| format!("{prefix}{number}"));
+    let free = names.into_iter().find(|name| !taken.contains_key(name));
+    free.expect("one more name than are taken")
+}

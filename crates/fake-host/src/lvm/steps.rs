@@ -1,0 +1,87 @@
+//! The steps of LVM commands: between two of them a killed command stops.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::World;
+use crate::devices::Table;
+use pliant_lvm::lvm::group::{Group, Pv};
+
+/// One change that an LVM command makes.
+pub(super) enum Step {
+    /// Initialise a physical volume.
+    Label { disk: PathBuf, pv: Pv },
+    /// Write a group to one of its disks.
+    Commit { disk: PathBuf, group: Group },
+    /// Make a device without a table.
+    Make { name: String, uuid: String },
+    /// Load a table that waits.
+    Load { uuid: String, table: Table },
+    /// Hold back I/O.
+    Suspend { uuid: String },
+    /// Let I/O go on, with the table that waits.
+    Resume { uuid: String },
+    /// Remove a device.
+    Remove { uuid: String },
+    /// Keep what an origin's bytes are now, for a snapshot's volume.
+    Freeze { volume: String, origin: Table },
+    /// Put back what was kept.
+    Thaw { volume: String, origin: Table },
+}
+
+impl Step {
+    pub fn apply(self, world: &mut World) {
+        match self {
+            Step::Label { disk, pv } => world.label(&disk, &pv),
+            Step::Commit { disk, group } => world.commit(&disk, &group),
+            Step::Make { name, uuid } => {
+                world.new_device(name, uuid);
+            }
+            Step::Load { uuid, mut table } => {
+                for row in &mut table.rows {
+                    row.minor = Some(world.disks[&row.disk].minor);
+                }
+                let device = world.devices.get_mut(&uuid);
+                device.expect("a device is made first").waiting = Some(table);
+            }
+            Step::Suspend { uuid } => {
+                let device = world.devices.get_mut(&uuid);
+                device.expect("a device is made first").suspended = true;
+            }
+            Step::Resume { uuid } => {
+                let device = world.devices.get_mut(&uuid);
+                let resumed = device.map(crate::devices::Device::resume);
+                assert!(matches!(resumed, Some(Ok(()))), "{uuid} has no table");
+            }
+            Step::Remove { uuid } => {
+                world.devices.remove(&uuid);
+            }
+            Step::Freeze { volume, origin } => world.freeze(volume, &origin),
+            Step::Thaw { volume, origin } => world.thaw(&volume, &origin),
+        }
+    }
+}
+
+/// A commit: one step for each disk of the group.
+pub(super) fn commit(mut group: Group) -> Vec<Step> {
+    group.seqno += 1;
+    let disks: Vec<PathBuf> = group.pvs.values().filter_map(|pv| pv.device.clone()).collect();
+    let commit = |disk| Step::Commit { disk, group: group.clone() };
+    disks.into_iter().map(commit).collect()
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Label { disk, .. } => write!(f, "label {}", disk.display()),
+            Step::Commit { disk, .. } => write!(f, "commit on {}", disk.display()),
+            Step::Make { name, .. } => write!(f, "make device {name}"),
+            Step::Load { .. } => f.write_str("load table"),
+            Step::Suspend { .. } => f.write_str("suspend"),
+            Step::Resume { .. } => f.write_str("resume"),
+            Step::Remove { .. } => f.write_str("remove device"),
+            Step::Freeze { .. } => f.write_str("begin snapshot"),
+            Step::Thaw { .. } => f.write_str("copy back"),
+        }
+    }
+}

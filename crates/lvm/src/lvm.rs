@@ -1,0 +1,124 @@
+//! Volume groups and logical volumes: read without LVM, changed only by LVM.
+//!
+//! [`scan()`] finds the volume groups on the host's disks. [`VolumeGroup`] reads one of them,
+//! orders the commands that change it, and repairs what a killed command left.
+
+mod commands;
+pub mod group;
+mod heal;
+pub mod layout;
+pub mod metadata;
+pub mod read;
+pub mod report;
+mod scan;
+mod spent;
+mod stack;
+pub mod tags;
+pub mod torn;
+mod volume_group;
+mod words;
+
+use std::sync::Arc;
+
+use crate::host::HostError;
+use crate::lvm::metadata::MetadataError;
+use crate::volume::{VolumeError, error_chain};
+
+pub use commands::{EXTENT, NewLv, before_extents};
+pub use group::{Group, Lv, Piece, Pv, Segment};
+pub use scan::{Member, Named, Scan, scan, scan_disks, without_label};
+pub use spent::{STEPS, Spent};
+pub use torn::{Wanted, undo_torn_commits};
+pub use volume_group::{Turn, VolumeGroup};
+pub use words::Words;
+
+/// Reason why a volume group could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LvmError {
+    /// No disk of the host carries a volume group of this name; its disks may be missing.
+    #[error(
+        "no disk of this node carries volume group {group}; {others}: see `pvs` and the kernel log"
+    )]
+    Absent {
+        /// The group.
+        group: String,
+        /// The volume groups of the host, for people.
+        others: String,
+    },
+    /// A volume group that is ambiguous, or that must not be changed.
+    #[error("volume group {group}: {reason}")]
+    Unusable {
+        /// The group.
+        group: String,
+        /// What was found, with the devices, and what to do.
+        reason: String,
+    },
+    /// The device of a volume is in use on another disk than the group has; nothing was done to it.
+    #[error("logical volume {group}/{lv}: {reason}")]
+    Elsewhere {
+        /// The group.
+        group: String,
+        /// The logical volume.
+        lv: String,
+        /// Both disks, and what to do.
+        reason: String,
+    },
+    /// An earlier call on the group has not come back; nothing was sent.
+    #[error("volume group {group} is not responding: {what}")]
+    Hung {
+        /// The group.
+        group: String,
+        /// The call that hangs.
+        what: String,
+    },
+    /// Another change of the group, such as the merge of a snapshot, has not ended; nothing was sent.
+    #[error("volume group {group} is being changed by another long-running operation")]
+    Occupied {
+        /// The group.
+        group: String,
+    },
+    /// The metadata on the disks cannot be read as LVM's.
+    #[error("the metadata of volume group {group} is damaged")]
+    Damaged {
+        /// The group.
+        group: String,
+        /// What is wrong with it.
+        source: Arc<MetadataError>,
+    },
+    /// LVM refused a command; a look at the group shows what became of it.
+    #[error("LVM rejected `{command}`: {words}")]
+    Refused {
+        /// The command as one would type it.
+        command: String,
+        /// LVM's own words.
+        words: String,
+    },
+    /// A call to the host failed.
+    #[error("volume group {group}")]
+    Host {
+        /// The group.
+        group: String,
+        /// The call and the kernel's answer.
+        source: HostError,
+    },
+}
+
+/// A group's trouble: away, hanging or damaged is *unavailable*, a refused command is a failure.
+impl From<LvmError> for VolumeError {
+    fn from(error: LvmError) -> VolumeError {
+        let words = error_chain::in_full(&error);
+        match error {
+            LvmError::Absent { .. }
+            | LvmError::Unusable { .. }
+            | LvmError::Elsewhere { .. }
+            | LvmError::Hung { .. }
+            | LvmError::Damaged { .. }
+            | LvmError::Host { .. } => VolumeError::Unavailable { reason: words },
+            LvmError::Occupied { group } => VolumeError::InProgress {
+                what: format!("another operation on volume group {group}"),
+                progress: "it must finish first".to_owned(),
+            },
+            LvmError::Refused { .. } => VolumeError::Failed { what: words },
+        }
+    }
+}
