@@ -279,6 +279,30 @@ fn lists_and_watches_decode_object_by_object() {
     assert_eq!(wrong, Vec::<String>::new(), "see src/cluster/decode.rs");
 }
 
+/// Predicates that other crates define so.
+const PREDICATES_OF_OTHERS: &[&str] = &["src/archive/absolute.rs: `fn is_open(&mut self`"];
+
+/// What changes something says so: `ensure_*`, `request_*`, `wait_*`; what asks takes `&self`.
+#[test]
+fn a_predicate_changes_nothing() {
+    let starts = ["is", "are", "has", "can", "may", "holds", "keeps", "needs", "stays", "waits"];
+    let acts = |code: &str, shown: &str| {
+        let functions =
+            code.split("fn ").skip(1).map(|rest| rest.split(')').next().unwrap_or(rest));
+        let functions = functions.filter(|head| head.contains("&mut self")).filter(|head| {
+            let name = head.split(['(', '<']).next().unwrap_or_default();
+            starts.contains(&name.split('_').next().unwrap_or_default())
+        });
+        let told = functions.map(|head| format!("{shown}: `fn {}`", head.replace(['\n', ' '], "")));
+        told.map(|it| it.replace("&mutself", "&mut self")).collect::<Vec<_>>()
+    };
+    assert_eq!(acts("fn is_so<T>(\n    &mut self,\n) {}\nfn ends(&mut self) {}", "a.rs").len(), 1);
+    let mut wrong: Vec<String> =
+        product().iter().flat_map(|file| acts(&code(file), &file.display().to_string())).collect();
+    wrong.retain(|one| !PREDICATES_OF_OTHERS.contains(&one.as_str()));
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
 #[test]
 fn the_search_sees_every_form_of_use() {
     let code = "use crate::host::{self, Cmd};\nuse crate::{\n    lvm::{A, B},\n    node,\n};\nlet x = \

@@ -290,8 +290,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns true if the claim stays unchanged despite the template, because a person aborted the swap.
-    pub(super) fn stays_aborted(&mut self) -> bool {
+    /// Waits, and returns true, if the claim stays unchanged despite the template, because a person aborted the swap.
+    pub(super) fn wait_if_aborted(&mut self) -> bool {
         let is_aborted = self.seen.is_aborted(&self.entry);
         if is_aborted {
             self.says.phase = Some(AutoscalerPhase::Waiting);

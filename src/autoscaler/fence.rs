@@ -27,7 +27,7 @@ impl Turn<'_> {
             return true;
         }
         let Some(volume) = looked_up else {
-            let is_proved = !self.may_still_run();
+            let is_proved = !self.wait_if_may_still_run();
             self.swap_mut().detached_time = is_proved.then_some(Time(seen.now));
             return is_proved;
         };
@@ -36,7 +36,7 @@ impl Turn<'_> {
             None => self.next_fence(volume, FenceState::Superseded, true),
         };
         self.swap_mut().fence = Some(fence);
-        let is_proved = self.is_unused(from, volume, fence);
+        let is_proved = self.ensure_unused(from, volume, fence);
         self.swap_mut().detached_time = is_proved.then_some(Time(seen.now));
         is_proved
     }
@@ -57,9 +57,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns true if the node of the old volume admits the pod again. Until then it is asked, but not
+    /// Requests that the node of the old volume admits the pod again; returns true once it does. It is not asked
     /// before the copy has released the volume: a copy mounts it read-only, and its pod would find it so.
-    pub(super) fn is_given_back(&mut self) -> bool {
+    pub(super) fn ensure_given_back(&mut self) -> bool {
         let (seen, from) = (self.seen, self.entry.active_claim.clone());
         let told = self.swap_mut().fence;
         let (Some(told), Some(volume)) = (told, seen.volume_of(&from)) else { return true };
@@ -75,7 +75,7 @@ impl Turn<'_> {
         // Before a copy it had no other mounts than before, and those do not block the pod.
         let is_ending = seen.claim(&from).is_some_and(|claim| is_ending(&claim.metadata));
         let is_looked_at = is_ending || self.swap_mut().detached_time.is_some();
-        if is_let_go && (!is_looked_at || self.is_unused(&from, volume, fence)) {
+        if is_let_go && (!is_looked_at || self.ensure_unused(&from, volume, fence)) {
             let fence = self.next_fence(volume, FenceState::Active, false);
             self.swap_mut().fence = Some(fence);
             self.ask(volume, fence);
@@ -83,9 +83,9 @@ impl Turn<'_> {
         false
     }
 
-    /// Returns true if no process has had the volume open since it was fenced. Until then its node
-    /// is asked.
-    fn is_unused(&mut self, claim: &str, volume: &VolumeSeen, fence: FenceStatus) -> bool {
+    /// Asks the node of a fenced volume who has it open; returns true if no process has had it open since the
+    /// fence.
+    fn ensure_unused(&mut self, claim: &str, volume: &VolumeSeen, fence: FenceStatus) -> bool {
         match volume.look_after(&Fence::from(&fence)) {
             Some(look) if look.open_count == 0 => return true,
             Some(look) => self.wait_for_holder(claim, &volume.id, look),

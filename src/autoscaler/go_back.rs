@@ -327,14 +327,14 @@ impl Turn<'_> {
             let why = self.lost_claim(&to);
             self.wait(AutoscalerReason::SwapFailed, why);
         }
-        if self.retreats() {
+        if self.retreat() {
             return;
         }
         let is_begun = self.swap_mut().pod_stop_time.is_some();
-        if !is_begun && self.waits_for_siblings() {
+        if !is_begun && self.wait_for_siblings() {
             return self.go_on(SwapPhase::Pending, None, None);
         }
-        let is_kept = self.is_gone(&from) || self.holds(&from);
+        let is_kept = self.is_gone(&from) || self.ensure_held(&from);
         if !is_begun && !is_kept {
             return self.go_on(SwapPhase::Pending, None, None);
         }
@@ -357,7 +357,11 @@ impl Turn<'_> {
         let is_left = self.seen.claim(&from).is_none() || self.prove_unused(&from);
         // The claim is written last: another replica that has decided to delete it after its retention then no
         // longer does.
-        if is_left && self.is_free(&to) && self.ensure_reactivated(&to) && self.is_reinstated(&to) {
+        if is_left
+            && self.ensure_free(&to)
+            && self.ensure_reactivated(&to)
+            && self.ensure_reinstated(&to)
+        {
             return if self.keeps_name() { self.begin_exchange(None) } else { self.switch_back() };
         }
         let waits = self.says.problem.clone().map(|(_, message)| message);
@@ -369,8 +373,8 @@ impl Turn<'_> {
         self.seen.claim(claim).is_none_or(|there| is_ending(&there.metadata))
     }
 
-    /// Returns true if no other pod uses the claim of a rollback.
-    fn is_free(&mut self, claim: &str) -> bool {
+    /// Waits until no other pod uses the claim of a rollback; returns true once that is so.
+    fn ensure_free(&mut self, claim: &str) -> bool {
         let (ours, seen) = (self.pod(), self.seen);
         let others = seen.writers(claim).into_iter().map(ResourceExt::name_any);
         let Some(other) = others.into_iter().find(|name| *name != ours) else { return true };
@@ -428,7 +432,7 @@ impl Turn<'_> {
         }
         if matches!(phase, None | Some(SwapPhase::Soaking | SwapPhase::Failed)) {
             let active = self.entry.active_claim.clone();
-            self.is_reinstated(&active);
+            self.ensure_reinstated(&active);
         }
     }
 
@@ -475,8 +479,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns true if a claim no longer has the annotation that another one has replaced it.
-    fn is_reinstated(&mut self, claim: &str) -> bool {
+    /// Removes the annotation that another claim has replaced this one; returns true once it is gone.
+    fn ensure_reinstated(&mut self, claim: &str) -> bool {
         let there = self.seen.claim(claim);
         let is_marked = there.is_some_and(|it| {
             it.annotations().contains_key(SUPERSEDED_BY) || self.seen.is_noted_for_another(it)
@@ -492,8 +496,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns true if the claim stays unchanged despite the template, because it was rolled back.
-    pub(super) fn stays_rolled_back(&mut self) -> bool {
+    /// Waits, and returns true, if the claim stays unchanged despite the template, because it was rolled back.
+    pub(super) fn wait_if_rolled_back(&mut self) -> bool {
         let is_back = self.seen.is_rolled_back(&self.entry);
         if is_back {
             self.says.phase = Some(AutoscalerPhase::Waiting);

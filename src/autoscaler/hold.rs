@@ -42,8 +42,8 @@ pub(super) fn is_held(claim: &impl ResourceExt) -> bool {
 }
 
 impl Turn<'_> {
-    /// Returns true if the old claim is protected from deletion, else requests that.
-    pub(super) fn holds(&mut self, from: &str) -> bool {
+    /// Requests that the old claim is protected from deletion; returns true once it is.
+    pub(super) fn ensure_held(&mut self, from: &str) -> bool {
         let Some(claim) = self.seen.claim(from) else { return false };
         let is_held = is_held(claim) && !self.seen.unmarked.contains(from);
         if !is_held && !is_ending(&claim.metadata) {

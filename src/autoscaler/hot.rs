@@ -53,7 +53,9 @@ impl Turn<'_> {
             // The pod may have run for long since the swap started. From its stop on nothing else
             // would protect it.
             Before::Nothing(_)
-                if self.waits_for_siblings() || self.waits_for_others() || !self.holds(&from) =>
+                if self.wait_for_siblings()
+                    || self.wait_for_others()
+                    || !self.ensure_held(&from) =>
             {
                 self.tell_that_pod_runs();
             }

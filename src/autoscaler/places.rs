@@ -165,9 +165,9 @@ impl Turn<'_> {
         (AutoscalerReason::NodeUnavailable, message)
     }
 
-    /// Returns true if the node plugin of the volume's node has just answered. Until then it is asked, and
-    /// no other pod is started in its place; if it is not responding, others are.
-    pub(super) fn hears_from_node(&mut self, may_stop: &mut usize) -> bool {
+    /// Asks the node plugin of the volume's node whether it responds; returns true if it has just answered.
+    /// Until then no other pod is started in its place; if it is not responding, others are.
+    pub(super) fn ensure_node_responds(&mut self, may_stop: &mut usize) -> bool {
         let seen = self.seen;
         // For a volume without a node, no node is asked.
         let is_placed = !self.places().is_empty();

@@ -135,7 +135,7 @@ impl Turn<'_> {
             return self.tell_size();
         }
         let (seen, from, copy) = (self.seen, self.entry.active_claim.clone(), self.new_claim());
-        self.holds(&from);
+        self.ensure_held(&from);
         let next = Step::Exchange { claim: from.clone(), copy: copy.clone() };
         let known = seen.exchanges.get(&from);
         if known.is_some_and(Exchange::can_be_given_up)
@@ -162,7 +162,7 @@ impl Turn<'_> {
             }
             Some(Exchange::Ready) => {
                 self.stop_writers(&from);
-                if seen.writers(&from).is_empty() && self.keeps_small() {
+                if seen.writers(&from).is_empty() && self.ensure_size_limited() {
                     self.steps.push(next);
                 }
             }
@@ -196,9 +196,9 @@ impl Turn<'_> {
         Ok(to.map(|to| swap.size.unwrap_or(to)).filter(|to| has > Some(*to)))
     }
 
-    /// Returns true if the node of the new volume limits its size: the resizer of Kubernetes would
+    /// Requests that the node of the new volume limits its size; returns true once it does: the resizer of Kubernetes would
     /// otherwise expand it to the old request as soon as the claim has it.
-    fn keeps_small(&mut self) -> bool {
+    fn ensure_size_limited(&mut self) -> bool {
         let Ok(smaller) = self.smaller() else { return false };
         let Some(to) = smaller else { return true };
         let Some(volume) = self.seen.volume_of(&self.new_claim()) else { return false };

@@ -64,8 +64,8 @@ impl Turn<'_> {
         stopped.into_iter().map(|(ordinal, by)| (by, ordinal)).collect()
     }
 
-    /// Returns true if the pod is not stopped now because others have stopped pods.
-    pub(super) fn waits_for_siblings(&mut self) -> bool {
+    /// Waits, and returns true, if the pod is not stopped now because others have stopped pods.
+    pub(super) fn wait_for_siblings(&mut self) -> bool {
         let Some((by, other)) =
             self.stopped_elsewhere().first().map(|(by, one)| (by.name_any(), *one))
         else {
@@ -81,18 +81,18 @@ impl Turn<'_> {
         true
     }
 
-    /// Returns true if the pod may be evicted: whoever stops another one knows of it.
-    pub(super) fn may_evict(&mut self) -> bool {
+    /// Waits until the pod may be evicted, and returns true then: whoever stops another one knows of it.
+    pub(super) fn ensure_may_evict(&mut self) -> bool {
         if self.seen.siblings.is_empty() {
             return true;
         }
         let told =
             self.seen.autoscaler.status.as_ref().and_then(|told| told.of(self.entry.ordinal));
-        told.is_some_and(is_stopped) && !self.waits_for_siblings() && !self.waits_for_others()
+        told.is_some_and(is_stopped) && !self.wait_for_siblings() && !self.wait_for_others()
     }
 
     /// Cancels the stop of a pod, for an older PvcAutoscaler that stops another one. An evicted pod is gone.
-    pub(super) fn retreats(&mut self) -> bool {
+    pub(super) fn retreat(&mut self) -> bool {
         let pod = self.seen.pod(self.entry.ordinal);
         let runs = pod.is_some_and(|pod| !is_ending(&pod.metadata));
         let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
@@ -102,6 +102,6 @@ impl Turn<'_> {
         }
         let swap = self.swap_mut();
         (swap.phase, swap.pod_stop_time) = (SwapPhase::Pending, None);
-        self.waits_for_siblings()
+        self.wait_for_siblings()
     }
 }

@@ -91,8 +91,8 @@ impl Turn<'_> {
         (swap.pod_uid, swap.pod_node) = (Some(uid), Some(node));
     }
 
-    /// Returns true if the stopped pod may still run although its object is gone.
-    pub(super) fn may_still_run(&mut self) -> bool {
+    /// Waits, and returns true, if the stopped pod may still run although its object is gone.
+    pub(super) fn wait_if_may_still_run(&mut self) -> bool {
         let Some(why) = self.seen.may_still_run.get(&self.entry.ordinal) else { return false };
         let (name, namespace) =
             (self.seen.autoscaler.name_any(), self.seen.autoscaler.namespace().unwrap_or_default());

@@ -87,7 +87,7 @@ impl Turn<'_> {
     pub(super) fn copy(&mut self) {
         self.says.phase = Some(AutoscalerPhase::Swapping);
         let (name, from) = (self.new_claim(), self.entry.active_claim.clone());
-        if self.retreats() {
+        if self.retreat() {
             return;
         }
         let filling = self.seen.filling(&name).cloned().unwrap_or_default();
@@ -135,7 +135,7 @@ impl Turn<'_> {
             return self.give_up(&why);
         }
         self.end_rounds(&name, filling.phase);
-        self.holds(&from);
+        self.ensure_held(&from);
         self.stop_writers(&from);
         if !self.seen.writers(&from).is_empty() {
             self.go_on(SwapPhase::Draining, None, None);
@@ -267,7 +267,7 @@ impl Turn<'_> {
             let name = pod.name_any();
             let is_ours = Some(uid(&pod.metadata)) == ours;
             if is_ours && !is_ending(&pod.metadata) {
-                if !self.may_evict() {
+                if !self.ensure_may_evict() {
                     continue;
                 }
                 let uid = uid(&pod.metadata).to_owned();
@@ -418,7 +418,7 @@ impl Turn<'_> {
         let copy = self.seen.claim(&name).filter(|claim| !self.returns() && is_fillable(claim));
         self.steps.extend(copy.map(drop_as_seen));
         self.report_unended_copy(&name, &self.entry.active_claim.clone());
-        if !self.is_given_back() || self.has_taken_claim() {
+        if !self.ensure_given_back() || self.has_taken_claim() {
             return;
         }
         // No pod can start with a deleted claim without a volume, and nothing is written to it: that may take

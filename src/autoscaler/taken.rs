@@ -45,7 +45,7 @@ impl Turn<'_> {
         );
         let subject = format!("{claim}/{pod_uid}");
         self.tell(AutoscalerReason::ClaimConflict, &subject, message.clone());
-        let may_stop = stops && self.may_evict();
+        let may_stop = stops && self.ensure_may_evict();
         self.steps.extend(may_stop.then_some(evict));
         self.wait(AutoscalerReason::ClaimConflict, message);
     }

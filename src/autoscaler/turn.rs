@@ -182,7 +182,7 @@ impl<'a> Turn<'a> {
         if is_ending(&claim.metadata) {
             return; // A new one is made as soon as it is gone.
         }
-        if self.is_taken(claim) {
+        if self.wait_if_taken(claim) {
             return;
         }
         if !self.seen.keeps(claim) {
@@ -239,9 +239,9 @@ impl<'a> Turn<'a> {
         self.steps.extend(missing.map(|marks| Step::Mark { claim, marks }));
     }
 
-    /// Returns true if another PvcAutoscaler manages a claim that pods name themselves: two would
-    /// resize it by turns.
-    fn is_taken(&mut self, claim: &PersistentVolumeClaim) -> bool {
+    /// Waits, and returns true, if another PvcAutoscaler manages a claim that pods name themselves: two
+    /// would resize it by turns.
+    fn wait_if_taken(&mut self, claim: &PersistentVolumeClaim) -> bool {
         let by = claim.labels().get(KEPT_BY).filter(|_| !self.seen.keeps(claim));
         let Some(by) = by.filter(|_| self.seen.names_claims()) else { return false };
         let name = claim.name_any();
@@ -311,7 +311,7 @@ impl<'a> Turn<'a> {
             Drift::None => {}
             Drift::Grow | Drift::Lower => self.grow(claim, requested, size),
             Drift::Shrink(_) | Drift::Swap(_)
-                if self.stays_rolled_back() || self.stays_aborted() => {}
+                if self.wait_if_rolled_back() || self.wait_if_aborted() => {}
             Drift::Swap(_) if size > requested && self.grows_before(claim) => {
                 self.grow(claim, requested, size);
             }
@@ -381,7 +381,7 @@ impl<'a> Turn<'a> {
         if *may_stop == 0 || !self.is_in_partition() || !is_labelled || !is_known {
             return;
         }
-        if self.waits_for_others() || !self.hears_from_node(may_stop) {
+        if self.wait_for_others() || !self.ensure_node_responds(may_stop) {
             return;
         }
         *may_stop -= 1;
@@ -446,8 +446,8 @@ impl<'a> Turn<'a> {
         rollout.is_none_or(|rollout| self.entry.ordinal >= rollout.partition)
     }
 
-    /// Returns true if the pod is not stopped now because others are not ready.
-    pub(super) fn waits_for_others(&mut self) -> bool {
+    /// Waits, and returns true, if the pod is not stopped now because others are not ready.
+    pub(super) fn wait_for_others(&mut self) -> bool {
         let Some(other) = self.too_many_unready() else { return false };
         let message = format!(
             "pod {other} is not ready, so pod {} is not stopped: see `kubectl describe pod {other}`",

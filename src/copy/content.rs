@@ -177,7 +177,7 @@ impl<'a> Porter<'a> {
         if let Some(sum) = &mut self.source {
             sum.add(&self.ours[..read], at);
         }
-        if !self.is_there(goal, at, read).at("reading back", goal.path)? {
+        if !self.compare_with_target(goal, at, read).at("reading back", goal.path)? {
             self.hand.write(goal.target, &self.ours[..read], at).at("writing", goal.path)?;
             self.written += read as u64;
         }
@@ -192,7 +192,7 @@ impl<'a> Porter<'a> {
         Ok(())
     }
 
-    fn is_there(&mut self, goal: Goal, at: u64, length: usize) -> io::Result<bool> {
+    fn compare_with_target(&mut self, goal: Goal, at: u64, length: usize) -> io::Result<bool> {
         if at + length as u64 > goal.before {
             return Ok(false);
         }

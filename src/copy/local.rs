@@ -152,7 +152,7 @@ impl Opened for LocalFile {
         Ok(attributes_of(self.file.as_fd(), None)?)
     }
 
-    fn is_as_it_was(&mut self) -> io::Result<bool> {
+    fn check_unchanged(&mut self) -> io::Result<bool> {
         Ok(meta_of(&self.file)?.changed == self.was.changed)
     }
 }

@@ -150,11 +150,11 @@ pub trait Opened: Content {
     /// An error of the system.
     fn attributes(&mut self) -> io::Result<Attributes>;
 
-    /// Returns whether nothing of it has changed since it was opened.
+    /// Looks again, and returns true if nothing of it has changed since it was opened.
     ///
     /// # Errors
     /// An error of the system.
-    fn is_as_it_was(&mut self) -> io::Result<bool>;
+    fn check_unchanged(&mut self) -> io::Result<bool>;
 }
 
 /// A block device that is copied, or an image of one.

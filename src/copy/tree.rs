@@ -191,7 +191,7 @@ impl<S: Steps> Tree<'_, S> {
             _ => {}
         }
         self.done.files += 1;
-        if meta.links > 1 && self.is_one_more_name(found)? {
+        if meta.links > 1 && self.link_again(found)? {
             return Ok(());
         }
         match self.carry(found) {
@@ -313,15 +313,15 @@ impl<S: Steps> Tree<'_, S> {
             let set = self.hand.set_times(&target, was.read, was.modified);
             set.at("setting the times of", path)?;
         }
-        if source.is_as_it_was().at("reading", path)? {
+        if source.check_unchanged().at("reading", path)? {
             return Ok(());
         }
         let unknown = self.hand.set_times(&target, Stamp::default(), Stamp::default());
         unknown.at("setting the times of", path)?;
-        self.has_changed()
+        self.note_change()
     }
 
-    fn has_changed(&mut self) -> Result<(), CopyError> {
+    fn note_change(&mut self) -> Result<(), CopyError> {
         if !self.is_hot() {
             return Err(self.walk.changed());
         }
@@ -330,7 +330,7 @@ impl<S: Steps> Tree<'_, S> {
     }
 
     /// Gives what was carried under another name this one too.
-    fn is_one_more_name(&mut self, found: &Found) -> Result<bool, CopyError> {
+    fn link_again(&mut self, found: &Found) -> Result<bool, CopyError> {
         let Some(first) = self.links.get_mut(&found.meta.id) else { return Ok(false) };
         first.left = first.left.saturating_sub(1);
         let (path, id, is_last) = (first.path.clone(), first.id, first.left == 0);

@@ -107,7 +107,7 @@ impl Reading {
         })
     }
 
-    fn is_as_it_was(&mut self) -> io::Result<bool> {
+    fn check_unchanged(&mut self) -> io::Result<bool> {
         self.ask(word::AFTER, &Put::default(), |word, take| {
             expect(word, word::STATE)?;
             take.flag()
@@ -281,10 +281,10 @@ impl Opened for RemoteFile {
         Ok(self.told.attributes.clone())
     }
 
-    fn is_as_it_was(&mut self) -> io::Result<bool> {
+    fn check_unchanged(&mut self) -> io::Result<bool> {
         match &self.told.whole {
             Some((_, is_as_it_was)) => Ok(*is_as_it_was),
-            None if self.is_open => self.bytes.reading.borrow_mut().is_as_it_was(),
+            None if self.is_open => self.bytes.reading.borrow_mut().check_unchanged(),
             None => Ok(true), // Nothing of it was read.
         }
     }

@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
             let length = usize::try_from(meta.size).unwrap_or(PIECE).min(PIECE);
             let read = read_full(bytes_of(&file)?, &mut self.piece[..length], 0)?;
             put.bytes(&self.piece[..read]);
-            put.byte(file.is_as_it_was()?.into());
+            put.byte(file.check_unchanged()?.into());
         }
         self.file = Some(file);
         Ok(())
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
 
     fn after(&mut self, put: &mut Put) -> io::Result<()> {
         let file = self.file.as_mut().ok_or_else(|| nonsense("no open file"))?;
-        put.byte(file.is_as_it_was()?.into());
+        put.byte(file.check_unchanged()?.into());
         Ok(())
     }
 }

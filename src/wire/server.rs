@@ -229,7 +229,7 @@ fn sum(path: &Path, size: u64, stream: &Stream) -> Result<(u8, Put), CopyError> 
 
 fn count(top: &Dir, live: bool, block: u64, stream: &Stream) -> Result<(u8, Put), CopyError> {
     let mut put = Put::default();
-    put.needs(&Needs::of(top, live, block, &mut || stream.tick(1))?);
+    put.requirements(&Needs::of(top, live, block, &mut || stream.tick(1))?);
     Ok((word::NEEDS, put))
 }
 

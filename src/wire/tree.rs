@@ -30,7 +30,7 @@ impl Origin for RemoteTree {
             let Frame { word, body } = stream.next()?;
             let said = match word {
                 word::TICK => Take(body).u64().map(Ok),
-                word::NEEDS => Take(body).needs().map(Err),
+                word::NEEDS => Take(body).requirements().map(Err),
                 _ => Err(nonsense("an invalid part of a count")),
             };
             match stream.said(said)? {

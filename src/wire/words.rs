@@ -101,7 +101,7 @@ impl Put {
     }
 
     /// Writes what a tree takes.
-    pub fn needs(&mut self, needs: &Needs) {
+    pub fn requirements(&mut self, needs: &Needs) {
         for value in [needs.bytes.get(), needs.inodes, needs.totals.bytes, needs.totals.files] {
             self.u64(value);
         }
@@ -230,7 +230,7 @@ impl<'a> Take<'a> {
     }
 
     /// Reads what a tree takes.
-    pub fn needs(&mut self) -> io::Result<Needs> {
+    pub fn requirements(&mut self) -> io::Result<Needs> {
         Ok(Needs {
             bytes: Bytes::new(self.u64()?),
             inodes: self.u64()?,
@@ -352,9 +352,9 @@ mod tests {
             let totals = Totals { bytes: 3, files: 4 };
             let needs = Needs { bytes: Bytes::new(1), inodes: 2, totals, reserved };
             let mut put = Put::default();
-            put.needs(&needs);
+            put.requirements(&needs);
             let mut take = Take(&put.0);
-            assert_eq!((take.needs().unwrap(), take.0), (needs, [].as_slice()));
+            assert_eq!((take.requirements().unwrap(), take.0), (needs, [].as_slice()));
         }
         let entry = Entry {
             path: b"a/b".to_vec(),
