@@ -279,7 +279,7 @@ fn lists_and_watches_decode_object_by_object() {
     assert_eq!(wrong, Vec::<String>::new(), "see src/cluster/decode.rs");
 }
 
-/// Predicates that other crates define so.
+/// Predicates whose signature a trait of another crate sets: this one is `Transport` of ureq.
 const PREDICATES_OF_OTHERS: &[&str] = &["src/archive/absolute.rs: `fn is_open(&mut self`"];
 
 /// What changes something says so: `ensure_*`, `request_*`, `wait_*`; what asks takes `&self`.
@@ -287,6 +287,7 @@ const PREDICATES_OF_OTHERS: &[&str] = &["src/archive/absolute.rs: `fn is_open(&m
 fn a_predicate_changes_nothing() {
     let starts = ["is", "are", "has", "can", "may", "holds", "keeps", "needs", "stays", "waits"];
     let acts = |code: &str, shown: &str| {
+        // The first piece is what stands before all functions.
         let functions =
             code.split("fn ").skip(1).map(|rest| rest.split(')').next().unwrap_or(rest));
         let functions = functions.filter(|head| head.contains("&mut self")).filter(|head| {
