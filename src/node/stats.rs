@@ -256,14 +256,7 @@ impl Node {
             return Ok(None);
         }
         let usage = self.host.usage(path).await;
-        let usage = usage.map_err(failed("failed to read the usage of the file system"))?;
-        Ok(Some(Usage {
-            total: usage.total,
-            used: usage.used,
-            available: usage.available,
-            inodes: usage.inodes,
-            inodes_free: usage.inodes_free,
-        }))
+        usage.map(Some).map_err(failed("failed to read the usage of the file system"))
     }
 
     /// Returns the unhealthy conditions of a volume as seen from this node.

@@ -14,10 +14,10 @@ use crate::superblocks::FakeFs;
 use crate::{FakeHost, World};
 use pliant_lvm::host::{
     Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, HeldDevice, HeldFor, Holder,
-    Host, HostError, Kernel, Mount, NewMount, Output, PathKind, Usage, XfsGeometry,
+    Host, HostError, Kernel, Mount, NewMount, Output, PathKind, XfsGeometry,
 };
-use pliant_volume::FsKind;
 use pliant_volume::bytes::Bytes;
+use pliant_volume::{FsKind, Usage};
 
 static ZEROES: [u8; 4096] = [0; 4096];
 const EXT: [FsKind; 3] = [FsKind::Ext2, FsKind::Ext3, FsKind::Ext4];

@@ -7,9 +7,9 @@ use nix::libc::{EBUSY, EINVAL, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, EROFS};
 use crate::World;
 use crate::disks::{Fault, system};
 use crate::superblocks::{FakeFs, HEAD};
-use pliant_lvm::host::{DeviceNumber, HostError, Mount, NewMount, PathKind, Usage};
-use pliant_volume::FsKind;
+use pliant_lvm::host::{DeviceNumber, HostError, Mount, NewMount, PathKind};
 use pliant_volume::bytes::Bytes;
+use pliant_volume::{FsKind, Usage};
 
 /// The minor number of devtmpfs; file systems without a disk have the major number 0.
 pub(super) const DEVTMPFS: u32 = 5;

@@ -37,7 +37,7 @@ pub use real::RealHost;
 pub use state::{StateLock, lock_state};
 pub use things::{
     DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, Holder, Mount, NewMount, PathKind, Source,
-    Usage, XfsGeometry,
+    XfsGeometry,
 };
 pub use tools::{TOOLS, Tool};
 pub use udev::{UDEV_RULES, UDEV_RULES_FILE, write_udev_rules};
@@ -53,6 +53,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::bytes::Bytes;
+use crate::volume::Usage;
 
 /// Error of the host interface.
 ///

@@ -88,7 +88,7 @@ pub struct Inspection {
     pub smallest: Option<Bytes>,
 }
 
-/// Usage of a mounted file system.
+/// Usage of a mounted file system, as `statfs(2)` answers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Usage {
     /// Bytes that files can have in all.

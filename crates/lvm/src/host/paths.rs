@@ -12,8 +12,9 @@ use nix::sys::stat::{Mode, SFlag, fstat, fstatat, major, minor, mkdirat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::{DeviceNumber, PathKind, Usage};
+use super::{DeviceNumber, PathKind};
 use crate::bytes::Bytes;
+use crate::volume::Usage;
 
 /// Directories that the driver makes: for root, readable by its group, as kubelet makes its own.
 const DIRECTORY_MODE: Mode = Mode::from_bits_truncate(0o750);

@@ -19,10 +19,11 @@ use super::state::{self, State};
 use super::waiting::Waiting;
 use super::{
     Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, HeldDevice, HeldFor, Holder,
-    Host, HostError, Kernel, Mount, NewMount, Output, PathKind, Usage, XfsGeometry,
+    Host, HostError, Kernel, Mount, NewMount, Output, PathKind, XfsGeometry,
 };
 use super::{block, devmapper, disks, holders, image, lock, mounts, paths, resize};
 use crate::bytes::Bytes;
+use crate::volume::Usage;
 
 /// How long a system call may take whose answer is in memory, or else not needed.
 const SHORT: Duration = Duration::from_secs(3);

@@ -194,21 +194,6 @@ pub struct NewMount {
     pub options: Vec<String>,
 }
 
-/// Result of `statfs` for a mounted file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
-    /// Size of the file system.
-    pub total: Bytes,
-    /// Written.
-    pub used: Bytes,
-    /// Left for unprivileged writers.
-    pub available: Bytes,
-    /// Inodes in all; 0 where the file system makes them as needed (btrfs).
-    pub inodes: u64,
-    /// Inodes free.
-    pub inodes_free: u64,
-}
-
 /// Type of a path, without following a link at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
