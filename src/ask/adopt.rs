@@ -20,6 +20,7 @@ pub struct Adoption {
     /// PersistentVolume to create.
     pub volume: PersistentVolume,
     /// Claim to create; `None` for one that exists and has lost its PersistentVolume.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<PersistentVolumeClaim>,
 }
 

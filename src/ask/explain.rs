@@ -121,7 +121,7 @@ pub struct Explanation {
     #[serde(rename = "forbidden")]
     pub unseen: Vec<String>,
     /// Objects that this version cannot decode, so the answer may be incomplete.
-    #[serde(rename = "undecodable", skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "undecodable")]
     pub unreadable: Vec<String>,
 }
 

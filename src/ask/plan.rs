@@ -45,6 +45,7 @@ pub struct Plan {
     /// True if the rollout is paused.
     pub paused: bool,
     /// Policy of automatic expansion and shrinking, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
     /// True if the operator has seen the current specification; otherwise the fields below are older.
     #[serde(rename = "observed")]
@@ -56,12 +57,16 @@ pub struct Plan {
     /// Number of claims that are up to date.
     pub ready_claim_count: i32,
     /// Progress of the operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<String>,
     /// Next action.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub planned_action: Option<String>,
     /// Reason why it waits or has failed, in one word.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Reason why it waits or has failed, in a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Plan of each pod.
     pub pods: Vec<PodPlan>,
@@ -69,7 +74,7 @@ pub struct Plan {
     #[serde(rename = "forbidden")]
     pub unseen: Vec<String>,
     /// Objects that this version cannot decode, so the plan may be incomplete.
-    #[serde(rename = "undecodable", skip_serializing_if = "Vec::is_empty")]
+    #[serde(rename = "undecodable")]
     pub unreadable: Vec<String>,
 }
 
@@ -82,29 +87,31 @@ pub struct PodPlan {
     /// Active claim of the pod.
     pub claim: String,
     /// Current size; `None` without a volume.
-    #[serde(rename = "currentSize")]
+    #[serde(rename = "currentSize", skip_serializing_if = "Option::is_none")]
     pub has: Option<Quantity>,
     /// Current StorageClass.
-    #[serde(rename = "currentStorageClass")]
+    #[serde(rename = "currentStorageClass", skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
     /// Desired size.
     #[serde(rename = "desiredSize")]
     pub wanted: Quantity,
     /// Desired StorageClass; `None` if any is right.
-    #[serde(rename = "desiredStorageClass")]
+    #[serde(rename = "desiredStorageClass", skip_serializing_if = "Option::is_none")]
     pub wanted_class: Option<String>,
     /// Action that changes the claim to what is desired.
     #[serde(rename = "action")]
     pub by: Procedure,
     /// Description of what a swap changes.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
     /// Reason why the action is not started yet.
-    #[serde(rename = "pendingReason")]
+    #[serde(rename = "pendingReason", skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
     /// Swap that is in progress or has failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub swap: Option<Swap>,
     /// Last sizing decision.
-    #[serde(rename = "lastDecision")]
+    #[serde(rename = "lastDecision", skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
     /// Claims that are retained from earlier swaps.
     pub retained: Vec<Retained>,

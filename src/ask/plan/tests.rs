@@ -116,6 +116,24 @@ fn a_rollout_under_way_is_told_pod_by_pod() {
 }
 
 #[test]
+fn for_programs_no_field_is_null_and_no_list_is_missing() {
+    let around = around(swapping());
+    let plan = serde_json::to_value(plan_of(&around, &around.autoscalers[0])).unwrap();
+    let of_fields = |value: &Value| {
+        let fields = value.as_object().unwrap().iter();
+        fields.filter(|(_, value)| value.is_null()).map(|(name, _)| name.clone()).collect()
+    };
+    let empty: Vec<String> = of_fields(&plan);
+    assert_eq!(empty, Vec::<String>::new());
+    for pod in plan["pods"].as_array().unwrap() {
+        let empty: Vec<String> = of_fields(pod);
+        assert_eq!(empty, Vec::<String>::new());
+        assert!(pod["retained"].is_array(), "{pod}");
+    }
+    assert_eq!([&plan["forbidden"], &plan["undecodable"]], [&json!([]), &json!([])]);
+}
+
+#[test]
 fn what_holds_a_plan_back_stands_beside_it() {
     let status = json!({
         "observedGeneration": 2, "phase": "DryRun", "claimCount": 1, "readyClaimCount": 0, "reason": "StorageClassNotFound",
