@@ -97,9 +97,9 @@ impl Looks {
 
     /// Starts reconciles of workloads that have changed or are due, up to the maximum.
     pub fn begin(&mut self, keeper: &Arc<Keeper>) {
-        let now = Instant::now();
+        let (now, mut rivals) = (Instant::now(), Rivals::default());
         for uid in self.concerned(keeper) {
-            self.compare(keeper, uid, now);
+            self.compare(keeper, uid, now, &mut rivals);
         }
         while let Some((uid, since)) = self.later.take_due(now) {
             self.have_wait(uid, since);
@@ -110,7 +110,7 @@ impl Looks {
                 continue;
             };
             one.is_attended = true;
-            one.versions = versions_of(keeper, &one.autoscaler, self.news.away());
+            one.versions = versions_of(keeper, &one.autoscaler, self.news.away(), &mut rivals);
             let (autoscaler, refusal) =
                 (one.autoscaler.clone(), one.refusal.take().map(|why| *why));
             let (namespace, name) = autoscaler.names.place();
@@ -153,9 +153,10 @@ impl Looks {
     }
 
     /// Enqueues a workload if it has changed. During a reconcile that waits for its end.
-    fn compare(&mut self, keeper: &Keeper, uid: Arc<str>, now: Instant) {
+    fn compare(&mut self, keeper: &Keeper, uid: Arc<str>, now: Instant, rivals: &mut Rivals) {
         let Some(one) = self.known.get_mut(&uid).filter(|one| !one.is_attended) else { return };
-        let Some(versions) = versions_of(keeper, &one.autoscaler, self.news.away()) else { return };
+        let versions = versions_of(keeper, &one.autoscaler, self.news.away(), rivals);
+        let Some(versions) = versions else { return };
         if one.versions == Some(versions) {
             return;
         }
@@ -243,8 +244,9 @@ fn versions_of(
     keeper: &Keeper,
     autoscaler: &AutoscalerSummary,
     away: &BTreeSet<String>,
+    rivals: &mut Rivals,
 ) -> Option<u64> {
-    let found = caught_now(LOOP, || keeper.versions(autoscaler, away));
+    let found = caught_now(LOOP, || keeper.versions(autoscaler, away, rivals));
     let told = found.inspect_err(|panicked| {
         let (namespace, name) = autoscaler.names.place();
         tracing::error!(autoscaler = name, namespace, %panicked, "failed to check a workload for changes");
@@ -252,10 +254,38 @@ fn versions_of(
     told.ok()
 }
 
+/// Digests of the uids that name one StatefulSet and template, each computed once for a comparison: a tenant may have
+/// thousands of them.
+#[derive(Debug, Default)]
+struct Rivals(HashMap<(Arc<str>, Box<str>, Box<str>), u64>);
+
+impl Rivals {
+    fn digest(&mut self, keeper: &Keeper, autoscaler: &AutoscalerSummary) -> Option<u64> {
+        let (Some(set), template) = autoscaler.template() else { return None };
+        let namespace = autoscaler.names.namespace.clone();
+        let digest = self.0.entry((namespace, set.into(), template.into())).or_insert_with(|| {
+            let mut all = keeper.siblings(autoscaler);
+            all.retain(|one| one.template() == (Some(set), template));
+            let mut uids: Vec<&str> = all.iter().map(|one| &*one.names.uid).collect();
+            uids.push(&autoscaler.names.uid);
+            uids.sort_unstable();
+            let mut digest = DefaultHasher::new();
+            uids.hash(&mut digest);
+            digest.finish()
+        });
+        Some(*digest)
+    }
+}
+
 impl Keeper {
     /// A digest of the versions of all that belongs to a workload and is watched: while it stays there is nothing new to
     /// see.
-    fn versions(&self, autoscaler: &AutoscalerSummary, away: &BTreeSet<String>) -> u64 {
+    fn versions(
+        &self,
+        autoscaler: &AutoscalerSummary,
+        away: &BTreeSet<String>,
+        rivals: &mut Rivals,
+    ) -> u64 {
         let Names { namespace, uid, resource_version, .. } = &autoscaler.names;
         let sources =
             autoscaler.swaps_to().filter_map(|claim| self.sources.get_in(namespace, claim));
@@ -269,10 +299,7 @@ impl Keeper {
         let mut of_claims: Vec<(&str, Option<String>)> =
             claims.iter().map(|claim| (&*claim.names.resource_version, full(claim))).collect();
         of_claims.sort();
-        let siblings = self.siblings(autoscaler);
-        let rivals = siblings.iter().filter(|one| autoscaler.rivals(&***one));
-        let mut rivals: Vec<&str> = rivals.map(|one| &*one.names.uid).collect();
-        rivals.sort_unstable();
+        let rivals = rivals.digest(self, autoscaler);
         let workload = match autoscaler.workload() {
             api::Workload::StatefulSet(name) => {
                 self.sets.get_in(namespace, name).map(|set| set.names.resource_version.clone())
