@@ -40,7 +40,7 @@ impl FakeApi {
     pub fn list<K: Kind<DynamicType = ()> + DeserializeOwned>(&self) -> Vec<K> {
         let resource = self.resource::<K>();
         let server = self.lock();
-        let all = server.store.objects.iter().filter(|(key, _)| key.is_in(&resource, ""));
+        let all = server.store.of(&resource, "");
         all.filter_map(|(_, object)| K::deserialize(object).ok()).collect()
     }
 
@@ -73,9 +73,8 @@ impl FakeApi {
     }
 
     fn resource<K: Kind<DynamicType = ()>>(&self) -> Arc<Resource> {
-        let is_it = |one: &&Arc<Resource>| {
-            one.plural == K::plural(&()) && one.api_version() == K::api_version(&())
-        };
+        let is_it =
+            |one: &&Arc<Resource>| one.plural == K::plural(&()) && one.is_of(&K::api_version(&()));
         let found = self.resources.iter().find(is_it);
         Arc::clone(found.unwrap_or_else(|| panic!("FakeApi does not serve {}", K::kind(&()))))
     }

@@ -1,5 +1,7 @@
 //! Which objects a caller asks for.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 
 use super::refusal::Refusal;
@@ -52,16 +54,16 @@ impl Selector {
         let label = |term: &Term| object["metadata"]["labels"].get(&term.key).map(text);
         let field =
             |term: &Term| Some(text(term.key.split('.').fold(object, |value, name| &value[name])));
-        self.labels.iter().all(|term| term.wanted.holds(label(term).as_ref()))
-            && self.fields.iter().all(|term| term.wanted.holds(field(term).as_ref()))
+        self.labels.iter().all(|term| term.wanted.holds(label(term).as_deref()))
+            && self.fields.iter().all(|term| term.wanted.holds(field(term).as_deref()))
     }
 }
 
 impl Wanted {
-    fn holds(&self, value: Option<&String>) -> bool {
+    fn holds(&self, value: Option<&str>) -> bool {
         match self {
-            Wanted::Is(wanted) => value == Some(wanted),
-            Wanted::IsNot(unwanted) => value != Some(unwanted),
+            Wanted::Is(wanted) => value == Some(wanted.as_str()),
+            Wanted::IsNot(unwanted) => value != Some(unwanted.as_str()),
             Wanted::Present => value.is_some(),
             Wanted::Absent => value.is_none(),
         }
@@ -89,10 +91,10 @@ fn term(part: &str) -> Term {
     Term { key: key.trim().to_owned(), wanted }
 }
 
-fn text(value: &Value) -> String {
+fn text(value: &Value) -> Cow<'_, str> {
     match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+        Value::Null => "".into(),
+        Value::String(text) => text.into(),
+        other => other.to_string().into(),
     }
 }

@@ -118,12 +118,36 @@ impl Store {
         self.deliver();
     }
 
-    /// The objects whose keys are asked for, as they were at a version.
-    pub fn at(&self, revision: u64, asked: impl Fn(&Key) -> bool) -> BTreeMap<&Key, &Value> {
-        let now = self.objects.iter().filter(|(key, _)| asked(key));
-        let mut objects: BTreeMap<&Key, &Value> = now.collect();
+    /// The objects of a collection.
+    pub fn of<'a>(
+        &'a self,
+        resource: &'a Resource,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = (&'a Key, &'a Value)> {
+        self.from(Key::new(resource, namespace, ""), resource, namespace)
+    }
+
+    /// The objects of a collection from this one on.
+    fn from<'a>(
+        &'a self,
+        first: Key,
+        resource: &'a Resource,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = (&'a Key, &'a Value)> {
+        let from_first = self.objects.range(first..);
+        from_first.take_while(move |(key, _)| key.is_in(resource, namespace))
+    }
+
+    /// The objects of a collection as they were at a version.
+    pub fn at<'a>(
+        &'a self,
+        revision: u64,
+        resource: &'a Resource,
+        namespace: &'a str,
+    ) -> BTreeMap<&'a Key, &'a Value> {
+        let mut objects: BTreeMap<&Key, &Value> = self.of(resource, namespace).collect();
         let later = self.history.iter().rev().take_while(|change| change.revision > revision);
-        for change in later.filter(|change| asked(&change.key)) {
+        for change in later.filter(|change| change.key.is_in(resource, namespace)) {
             match &change.before {
                 Some(before) => objects.insert(&change.key, before),
                 None => objects.remove(&change.key),
@@ -132,37 +156,46 @@ impl Store {
         objects
     }
 
-    pub fn get(&self, call: &Call) -> Result<Value, Refusal> {
+    /// An object as the server sends it.
+    pub fn get(&self, call: &Call) -> Result<String, Refusal> {
         let revision = self.asked_revision(call)?;
         let key = call.key();
-        let found = self.at(revision, |one| *one == key).into_values().next().cloned();
-        found.ok_or_else(|| Refusal::not_found(&call.resource, &call.name))
+        let found = match self.objects.get(&key) {
+            now if revision == self.revision => now,
+            _ => self.at(revision, &call.resource, &call.namespace).remove(&key),
+        };
+        found.map(Value::to_string).ok_or_else(|| Refusal::not_found(&call.resource, &call.name))
     }
 
-    pub fn list(&self, call: &Call) -> Result<Value, Refusal> {
+    /// A list as the server sends it.
+    pub fn list(&self, call: &Call) -> Result<String, Refusal> {
         let selector = call.selector()?;
-        let (revision, start) = match call.param("continue").split_once(' ') {
-            Some((revision, start)) => (self.in_history(version(revision)?)?, Some(start)),
-            None => (self.asked_revision(call)?, None),
+        let (resource, namespace) = (&*call.resource, call.namespace.as_str());
+        let (revision, first) = match call.param("continue").split_once(' ') {
+            Some((revision, place)) => {
+                let (namespace, name) = place.split_once('/').unwrap_or_default();
+                (self.in_history(version(revision)?)?, Key::new(resource, namespace, name))
+            }
+            None => (self.asked_revision(call)?, Key::new(resource, namespace, "")),
         };
-        let place = |key: &Key| format!("{}/{}", key.namespace, key.name);
-        let mut found: Vec<(String, &Value)> = self
-            .at(revision, |key| key.is_in(&call.resource, &call.namespace))
-            .into_iter()
-            .filter(|(_, object)| selector.matches(object))
-            .map(|(key, object)| (place(key), object))
-            .filter(|(place, _)| start.is_none_or(|start| place.as_str() >= start))
-            .collect();
-        let limit = call.param("limit").parse().unwrap_or(0);
-        let rest = if limit == 0 { Vec::new() } else { found.split_off(limit.min(found.len())) };
+        // A page of many costs no more than what it shows, as with a real server.
+        let all: Box<dyn Iterator<Item = (&Key, &Value)>> = if revision == self.revision {
+            Box::new(self.from(first, resource, namespace))
+        } else {
+            let then = self.at(revision, resource, namespace).into_iter();
+            Box::new(then.skip_while(move |(key, _)| **key < first))
+        };
+        let mut found = all.filter(|(_, object)| selector.matches(object));
+        let limit = call.param("limit").parse().ok().filter(|limit| *limit > 0);
+        let page = found.by_ref().take(limit.unwrap_or(usize::MAX));
+        let items: Vec<&Value> = page.map(|(_, object)| object).collect();
         let mut metadata = json!({ "resourceVersion": revision.to_string() });
-        if let Some((next, _)) = rest.first() {
-            metadata["continue"] = json!(format!("{revision} {next}"));
+        if let Some((next, _)) = found.next() {
+            metadata["continue"] = json!(format!("{revision} {}/{}", next.namespace, next.name));
             if selector.is_empty() {
-                metadata["remainingItemCount"] = json!(rest.len());
+                metadata["remainingItemCount"] = json!(1 + found.count());
             }
         }
-        let items: Vec<Value> = found.into_iter().map(|(_, object)| object.clone()).collect();
         Ok(list(&call.resource, &metadata, &items))
     }
 
@@ -191,12 +224,12 @@ pub(super) fn version(text: &str) -> Result<u64, Refusal> {
     text.parse().map_err(|_| Refusal::bad_request(format!("Invalid resource version {text:?}")))
 }
 
-/// A list as the server sends it.
-pub(super) fn list(resource: &Resource, metadata: &Value, items: &[Value]) -> Value {
-    json!({
-        "kind": format!("{}List", resource.kind),
-        "apiVersion": resource.api_version(),
-        "metadata": metadata,
-        "items": items,
-    })
+/// A list as the server sends it. Each item is written from where it is: lists are most of what a server says.
+pub(super) fn list(resource: &Resource, metadata: &Value, items: &[&Value]) -> String {
+    let (kind, api_version) = (format!("{}List", resource.kind), resource.api_version());
+    let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+    let items = items.join(",");
+    format!(
+        r#"{{"kind":"{kind}","apiVersion":"{api_version}","metadata":{metadata},"items":[{items}]}}"#
+    )
 }

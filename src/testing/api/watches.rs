@@ -93,7 +93,7 @@ impl Store {
                 return Ok(self.in_history(asked));
             }
         };
-        let all = self.at(now, |key| key.is_in(&watch.resource, &watch.namespace));
+        let all = self.at(now, &watch.resource, &watch.namespace);
         for object in all.into_values().filter(|object| watch.selector.matches(object)) {
             watch.send("ADDED", object);
         }
@@ -164,6 +164,6 @@ impl Watch {
 
     fn send(&self, kind: &str, object: &Value) {
         // A client that has hung up is told nothing.
-        let _ = self.lines.send(format!("{}\n", json!({ "type": kind, "object": object })));
+        let _ = self.lines.send(format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"));
     }
 }

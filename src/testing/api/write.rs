@@ -45,8 +45,7 @@ impl Store {
 
     /// The objects of a kind in a namespace.
     pub fn all_of(&self, resource: &Resource, namespace: &str) -> Vec<Value> {
-        let its = self.objects.iter().filter(|(key, _)| key.is_in(resource, namespace));
-        its.map(|(_, object)| object.clone()).collect()
+        self.of(resource, namespace).map(|(_, object)| object.clone()).collect()
     }
 
     /// Keep a new object under this name.
@@ -254,20 +253,17 @@ impl Store {
                    "details": details }))
     }
 
-    pub fn delete_all(&mut self, call: &Call) -> Result<Value, Refusal> {
+    pub fn delete_all(&mut self, call: &Call) -> Result<String, Refusal> {
         let selector = call.selector()?;
         let chosen: Vec<(Key, Value)> = self
-            .objects
-            .iter()
-            .filter(|(key, object)| {
-                key.is_in(&call.resource, &call.namespace) && selector.matches(object)
-            })
+            .of(&call.resource, &call.namespace)
+            .filter(|(_, object)| selector.matches(object))
             .map(|(key, object)| (key.clone(), object.clone()))
             .collect();
         let gone: Vec<Value> =
             chosen.into_iter().map(|(key, old)| self.take_away(&key, old)).collect();
         let metadata = json!({ "resourceVersion": self.revision.to_string() });
-        Ok(list(&call.resource, &metadata, &gone))
+        Ok(list(&call.resource, &metadata, &gone.iter().collect::<Vec<_>>()))
     }
 
     /// Remove an object, or mark it while somebody has a finalizer on it.
