@@ -101,14 +101,18 @@ impl EndsWell {
 /// How many states of a story are explored in the order in which they are reached. Of two operators each look and
 /// effect can be between any of the other's, so walks go on from there.
 fn at_most() -> usize {
-    if exhaustive() { 60_000 } else { 15_000 }
+    if exhaustive() { 60_000 } else { 6_000 }
 }
 
 /// How many of one in which a swap is tried again, or given up.
-const AT_MOST_RETRIED: usize = 8_000;
+fn at_most_retried() -> usize {
+    if exhaustive() { 8_000 } else { 4_000 }
+}
 
 /// How many walks there are then, and how many moves each tries: most cannot be, and a swap takes some fifty.
-const WALKS: (usize, usize) = (200, 1500);
+fn walks() -> (usize, usize) {
+    (if exhaustive() { 200 } else { 80 }, 1500)
+}
 
 /// The same of a story of a user who tampers: there are many, and each has one more thing that happens.
 const WALKS_TAMPERED: (usize, usize) = (50, 1500);
@@ -144,7 +148,7 @@ fn moves(first: &World) -> Vec<Move> {
 /// Go where dice say, again and again: that leads far from the beginning.
 fn walk(first: &World, moves: &[Move], known: &mut HashSet<u64>, ends_well: &mut EndsWell) {
     let mut dice = Dice::of(7);
-    let (walks, steps) = if first.tampering.is_empty() { WALKS } else { WALKS_TAMPERED };
+    let (walks, steps) = if first.tampering.is_empty() { walks() } else { WALKS_TAMPERED };
     for _ in 0..walks {
         let mut world = first.clone();
         for _ in 0..steps {
@@ -304,7 +308,7 @@ fn retried() -> impl Iterator<Item = (String, World, usize)> {
         (3, Left { deaths: 1, ..once }),
     ];
     stories.into_iter().map(|(failed, left)| {
-        (format!("{left:?} after {failed} failures"), copied_after(failed, left), AT_MOST_RETRIED)
+        (format!("{left:?} after {failed} failures"), copied_after(failed, left), at_most_retried())
     })
 }
 
@@ -360,7 +364,7 @@ fn in_every_state_of_a_swap_that_is_given_up_nothing_is_lost_and_all_ends_well()
         Left { aborts: 1, backs: 1, ..NOTHING },
     ];
     let stories =
-        stories.into_iter().map(|left| (format!("{left:?}"), World::new(left), AT_MOST_RETRIED));
+        stories.into_iter().map(|left| (format!("{left:?}"), World::new(left), at_most_retried()));
     let (states, broken) = explore_all(stories);
     assert_eq!(broken, 0, "stories in which something is lost or does not end well");
     assert!(states > 10_000, "only {states} states");
@@ -384,7 +388,7 @@ fn meddled() -> impl Iterator<Item = (String, World, usize)> {
         Left { is_hot: true, kills: 1, ..once },
         Left { keeps_names: true, kills: 1, ..once },
     ];
-    stories.into_iter().map(|left| (format!("{left:?}"), World::new(left), AT_MOST_RETRIED))
+    stories.into_iter().map(|left| (format!("{left:?}"), World::new(left), at_most_retried()))
 }
 
 #[test]

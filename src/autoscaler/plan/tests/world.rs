@@ -5,6 +5,7 @@
 //! them; a user who edits and deletes the objects of a swap; and time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
@@ -416,7 +417,10 @@ impl World {
     }
 
     pub fn key(&self) -> u64 {
-        let digest = Sha256::digest(format!("{self:?}"));
+        // Of every state explored: a text that grows is moved again and again.
+        let mut text = String::with_capacity(32 << 10);
+        write!(text, "{self:?}").expect("a text takes all");
+        let digest = Sha256::digest(text);
         u64::from_be_bytes(digest[..8].try_into().expect("eight bytes"))
     }
 
