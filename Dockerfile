@@ -14,6 +14,7 @@ WORKDIR /pliant
 COPY Cargo.toml Cargo.lock build.rs ./
 COPY proto proto
 COPY src/order.ld src/
+COPY crates/copy/Cargo.toml crates/copy/
 COPY crates/fake-host/Cargo.toml crates/fake-host/
 COPY crates/lvm/Cargo.toml crates/lvm/
 COPY crates/volume/Cargo.toml crates/volume/

@@ -5,16 +5,13 @@
 
 pub mod admission; // gives pods their claims as they are made
 pub mod api; // the records in Kubernetes, one file a kind
-pub mod archive; // unpacks an archive into a volume
 pub mod ask; // what people ask of a cluster
 pub mod autoscaler; // keeps the claims of workloads as their templates have them
 pub mod causes; // an error and its causes in one line
-pub mod certificates; // an authority and what it signs
 pub mod cli; // subcommands are roles
 pub mod cluster; // volumes of a whole cluster, through requests to its nodes
 pub mod config; // the settings file and the flags, checked
 pub mod controllers; // the loops: each observes, plans, applies
-pub mod copy; // bytes of one volume into another, compared
 pub mod csi; // the protocol: parse, reply, status
 pub mod doctor; // looks at a host, changes nothing
 pub mod metrics; // names, units, help
@@ -24,9 +21,9 @@ pub mod run; // the wiring; sees every room
 #[cfg(any(test, feature = "testing"))]
 pub mod testing; // an API server and a host in memory
 pub mod trial; // what `pliant self-test` does, as a client of the driver
-pub mod wire; // a volume of another node, sent to be copied
 
 // The crates, under the names that the modules here call them by.
+pub use pliant_copy::{archive, certificates, copy, wire};
 pub use pliant_lvm::{fs, host, lvm, mount};
 pub use pliant_volume as volume;
 pub use pliant_volume::{busy, bytes, panics};

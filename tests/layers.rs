@@ -280,7 +280,8 @@ fn lists_and_watches_decode_object_by_object() {
 }
 
 /// Predicates whose signature a trait of another crate sets: this one is `Transport` of ureq.
-const PREDICATES_OF_OTHERS: &[&str] = &["src/archive/absolute.rs: `fn is_open(&mut self`"];
+const PREDICATES_OF_OTHERS: &[&str] =
+    &["crates/copy/src/archive/absolute.rs: `fn is_open(&mut self`"];
 
 /// What changes something says so: `ensure_*`, `request_*`, `wait_*`; what asks takes `&self`.
 #[test]

@@ -45,8 +45,8 @@ mod dice;
 mod exhaustive;
 /// Copies here are from one group to another of one machine.
 const IS_FAR: bool = false;
-#[path = "../../tests/copy/sender.rs"]
+#[path = "../../crates/copy/tests/copy/sender.rs"]
 mod sender;
-#[path = "../../tests/copy/world.rs"]
+#[path = "../../crates/copy/tests/copy/world.rs"]
 #[allow(dead_code)] // Of its trees only some are for here.
 mod world;

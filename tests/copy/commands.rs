@@ -3,12 +3,17 @@
 #![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
 
 use std::fs;
-use std::process::Command;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use assert_cmd::cargo::cargo_bin;
+use pliant::copy::Digest;
 use serde_json::Value;
 
-use crate::world::{World, is_root, not_tried};
+use crate::sender::keys;
+use crate::servers::{answer, keys_of, proxy, serve, serve_tls};
+use crate::tarballs::good;
+use crate::world::{Maker, World, is_root, not_tried};
 
 /// Exit code, lines of standard output.
 fn pliant(args: &[&str]) -> (Option<i32>, Vec<Value>) {
@@ -121,4 +126,101 @@ fn holes_are_not_told_as_work() {
     for line in told {
         assert!(line["bytesTotal"].as_u64().unwrap() < 1 << 20, "{line}");
     }
+}
+
+/// What a pod does, by the variables that it gets.
+fn run(url: &str, archive: &[u8], world: &World, variables: &[(&str, &str)]) -> Value {
+    let target = world.target();
+    let output = Command::new(cargo_bin("pliant"))
+        .args(["unpack", "--url", url, "--sha256", &Digest::of(archive).to_string(), "--no-owners"])
+        .arg(&target)
+        .env_clear()
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let Some(line) = text.lines().last() else {
+        panic!("{}", String::from_utf8_lossy(&output.stderr));
+    };
+    serde_json::from_str(line).unwrap()
+}
+
+#[test]
+fn the_command_takes_authorities_and_proxies_from_its_variables() {
+    let world = World::new();
+    let (archive, keys) = (good(), keys_of("files.invalid", 200));
+    // For http no authority is needed.
+    let none = ("SSL_CERT_FILE", "/nonexistent");
+    let (url, served) = serve(vec![answer("200 OK", &archive)]);
+    assert_eq!(run(&url, &archive, &world, &[none])["outcome"], "done");
+    served.join().unwrap();
+    world.clear();
+    let told = run("https://localhost:1/", &archive, &world, &[none]);
+    let message = told["message"].as_str().unwrap();
+    assert!(
+        message.contains("no certificate authority is configured; set the PEM certificate"),
+        "{message}"
+    );
+    // By the proxy, and believed by the bundle, without any of the machine.
+    let (url, served) = serve_tls(&keys, vec![answer("200 OK", &archive)]);
+    let port = url.rsplit(':').next().unwrap().parse().unwrap();
+    let (by, asked) = proxy(vec![None], port);
+    let variables =
+        [none, ("PLIANT_CA_BUNDLE", &keys.authority), ("https_proxy", &by), ("NO_PROXY", ".svc")];
+    let told = run("https://files.invalid/a.tar", &archive, &world, &variables);
+    assert_eq!(told["outcome"], "done", "{told}");
+    assert_eq!(asked.join().unwrap(), ["CONNECT files.invalid:443 HTTP/1.1"]);
+    served.join().unwrap();
+}
+
+fn write_keys(dir: &Path, pair: &(String, String)) {
+    fs::create_dir(dir).unwrap();
+    for (name, pem) in [("ca.crt", &keys().ca), ("tls.crt", &pair.0), ("tls.key", &pair.1)] {
+        fs::write(dir.join(name), pem).unwrap();
+    }
+}
+
+/// `pliant send`, and the address that it told.
+fn start(args: &[&str]) -> (Child, String) {
+    let mut child = Command::new(cargo_bin("pliant"))
+        .arg("send")
+        .args(args)
+        .args(["--listen", "127.0.0.1:0"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+    let address = line.trim().rsplit(' ').next().unwrap().to_owned();
+    (child, address)
+}
+
+#[test]
+fn two_commands_copy_from_machine_to_machine() {
+    let world = World::new();
+    Maker::of(5).fill(&world.source(), 30);
+    let (ours, theirs) = (world.outside().join("ours"), world.outside().join("theirs"));
+    write_keys(&ours, &keys().target);
+    write_keys(&theirs, &keys().source);
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    let (mut child, address) = start(&[&text(&world.source()), "--cert-dir", &text(&theirs)]);
+    let copy = |keys: &Path| {
+        let output = Command::new(cargo_bin("pliant"))
+            .args(["copy", &text(&world.target()), "--from", &address, "--cert-dir", &text(keys)])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let end: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        (output.status.code(), end)
+    };
+    let (code, end) = copy(&theirs);
+    assert_eq!((code, &end["reason"]), (Some(5), &"failed".into()), "{end}");
+    let (code, end) = copy(&ours);
+    assert_eq!((code, &end["outcome"]), (Some(0), &"done".into()), "{end}");
+    world.assert_same();
+    // A signal ends it, and well.
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }

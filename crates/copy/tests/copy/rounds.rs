@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pliant::copy::{CopyError, Hand, Progress, Round};
+use pliant_copy::copy::{CopyError, Hand, Progress, Round};
 
 use crate::world::World;
 
@@ -53,7 +53,7 @@ impl Write for Meddler {
     }
 }
 
-fn meddled(world: &World, round: Round) -> Result<pliant::copy::Outcome, CopyError> {
+fn meddled(world: &World, round: Round) -> Result<pliant_copy::copy::Outcome, CopyError> {
     Meddler::meets(world.source().join("f"), "", |tell| {
         world.copy_telling(&Hand::default(), round, tell)
     })

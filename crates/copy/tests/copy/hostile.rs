@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use pliant::copy::{Compare, CopyError, Hand, Order, Progress, Round, Sockets, copy};
+use pliant_copy::copy::{Compare, CopyError, Hand, Order, Progress, Round, Sockets, copy};
 use rustix::fs::FileType;
 
 use crate::world::{World, is_root, make_node, odd, snapshot};

@@ -5,15 +5,13 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use assert_cmd::cargo::cargo_bin;
-use pliant::copy::{CopyError, Dir, Hand, Outcome, Progress, Round, Sockets, copy_disk, copy_from};
-use pliant::wire::{Keys, Remote, RemoteDisk, RemoteTree, Served};
-use serde_json::Value;
+use pliant_copy::copy::{
+    CopyError, Dir, Hand, Outcome, Progress, Round, Sockets, copy_disk, copy_from,
+};
+use pliant_copy::wire::{Keys, Remote, RemoteDisk, RemoteTree, Served};
 
 use crate::sender::{Sender, credentials, keys};
 use crate::world::World;
@@ -144,56 +142,4 @@ fn breaking(to: String, allowed: usize) -> String {
         }
     });
     address
-}
-
-fn write_keys(dir: &Path, pair: &(String, String)) {
-    fs::create_dir(dir).unwrap();
-    for (name, pem) in [("ca.crt", &keys().ca), ("tls.crt", &pair.0), ("tls.key", &pair.1)] {
-        fs::write(dir.join(name), pem).unwrap();
-    }
-}
-
-/// `pliant send`, and the address that it told.
-fn start(args: &[&str]) -> (Child, String) {
-    let mut child = Command::new(cargo_bin("pliant"))
-        .arg("send")
-        .args(args)
-        .args(["--listen", "127.0.0.1:0"])
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut said, &mut line).unwrap();
-    let address = line.trim().rsplit(' ').next().unwrap().to_owned();
-    (child, address)
-}
-
-#[test]
-fn two_commands_copy_from_machine_to_machine() {
-    let world = World::new();
-    crate::world::Maker::of(5).fill(&world.source(), 30);
-    let (ours, theirs) = (world.outside().join("ours"), world.outside().join("theirs"));
-    write_keys(&ours, &keys().target);
-    write_keys(&theirs, &keys().source);
-    let text = |path: &Path| path.to_str().unwrap().to_owned();
-    let (mut child, address) = start(&[&text(&world.source()), "--cert-dir", &text(&theirs)]);
-    let copy = |keys: &Path| {
-        let output = Command::new(cargo_bin("pliant"))
-            .args(["copy", &text(&world.target()), "--from", &address, "--cert-dir", &text(keys)])
-            .output()
-            .unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        let end: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
-        (output.status.code(), end)
-    };
-    let (code, end) = copy(&theirs);
-    assert_eq!((code, &end["reason"]), (Some(5), &"failed".into()), "{end}");
-    let (code, end) = copy(&ours);
-    assert_eq!((code, &end["outcome"]), (Some(0), &"done".into()), "{end}");
-    world.assert_same();
-    // A signal ends it, and well.
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0));
 }

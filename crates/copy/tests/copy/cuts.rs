@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pliant::copy::{Compare, Hand, Order, Progress, Round, Sockets, copy};
+use pliant_copy::copy::{Compare, Hand, Order, Progress, Round, Sockets, copy};
 
 use crate::world::{Maker, World, snapshot};
 

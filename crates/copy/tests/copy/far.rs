@@ -3,7 +3,7 @@
 //!
 //! Owners, devices and attributes of the system need root; without it these tests say so and pass.
 
-#[path = "../tally/dice.rs"]
+#[path = "../../../../tests/tally/dice.rs"]
 mod dice;
 
 /// The source is sent.

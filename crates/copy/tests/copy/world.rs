@@ -13,11 +13,11 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use pliant::copy::{
+use pliant_copy::copy::{
     Compare, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy, copy_device,
     copy_disk, copy_from,
 };
-use pliant::wire::{RemoteDisk, RemoteTree, Served};
+use pliant_copy::wire::{RemoteDisk, RemoteTree, Served};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use tempfile::TempDir;
 
@@ -169,7 +169,7 @@ fn in_memory() -> Option<TempDir> {
 
 /// Whether this is root; says what is not tried otherwise.
 pub fn is_root() -> bool {
-    let is_root = nix::unistd::geteuid().is_root();
+    let is_root = rustix::process::geteuid().is_root();
     if !is_root {
         not_tried("owners, devices and attributes of the system need root");
     }

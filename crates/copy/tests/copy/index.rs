@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use pliant::copy::{Changed, Compare, CopyError, Hand, Outcome, Progress, Round};
+use pliant_copy::copy::{Changed, Compare, CopyError, Hand, Outcome, Progress, Round};
 
 use crate::world::{Maker, World, not_tried};
 

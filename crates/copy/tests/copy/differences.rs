@@ -4,7 +4,7 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use pliant::copy::{CopyError, Dir, Progress, Round, verify};
+use pliant_copy::copy::{CopyError, Dir, Progress, Round, verify};
 use rustix::fs::FileType;
 
 use crate::world::{World, acl, give, is_root, make_node, set_attribute, set_time, sparse};

@@ -1,146 +1,19 @@
 //! Archives from an address: by http and by https, by a proxy and without one.
 
-#![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
-
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::Command;
+use std::io::Write;
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, mpsc};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
-use assert_cmd::cargo::cargo_bin;
-use pliant::archive::{Address, Order, Origin, Proxies, Reach, Route, unpack};
-use pliant::causes;
-use pliant::certificates::{Authority, Lasting, Usage};
-use pliant::copy::{CopyError, Digest, Hand, Outcome, Progress};
-use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use serde_json::Value;
+use pliant_copy::archive::{Address, Order, Origin, Proxies, Reach, Route, unpack};
+use pliant_copy::copy::{CopyError, Digest, Hand, Outcome, Progress};
+use pliant_volume::error_chain::in_full;
+use rustls::{ServerConnection, StreamOwned};
 
-use crate::archives::{good, is_as_it_was};
+use crate::servers::{answer, head, keys, keys_of, proxy, serve, serve_tls};
+use crate::tarballs::{good, is_as_it_was};
 use crate::world::{World, is_root};
-
-type Served = JoinHandle<Vec<String>>;
-
-/// Answers each request with the next of these, and then no more; returns the first line of each request.
-fn serve(answers: Vec<Vec<u8>>) -> (String, Served) {
-    let (port, served) = serve_by(Ok, answers);
-    (format!("http://127.0.0.1:{port}"), served)
-}
-
-/// The same by TLS, as `localhost`.
-fn serve_tls(keys: &Keys, answers: Vec<Vec<u8>>) -> (String, Served) {
-    let config = keys.config.clone();
-    let wrap = move |stream| {
-        let connection = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
-        Ok(StreamOwned::new(connection, stream))
-    };
-    let (port, served) = serve_by(wrap, answers);
-    (format!("https://localhost:{port}"), served)
-}
-
-fn serve_by<S: Read + Write>(
-    wrap: impl Fn(TcpStream) -> io::Result<S> + Send + 'static,
-    answers: Vec<Vec<u8>>,
-) -> (u16, Served) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let served = thread::spawn(move || {
-        let mut asked = Vec::new();
-        for answer in answers {
-            let mut stream = wrap(listener.accept().unwrap().0).unwrap();
-            // Who does not believe a certificate asks nothing.
-            let Ok(request) = head(&mut stream) else { continue };
-            asked.push(request.lines().next().unwrap().to_owned());
-            let _ = stream.write_all(&answer); // Who has seen enough leaves.
-        }
-        asked
-    });
-    (port, served)
-}
-
-/// A request, up to the empty line.
-fn head(stream: &mut impl Read) -> io::Result<String> {
-    let (mut request, mut byte) = (Vec::new(), [0]);
-    while !request.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte)?;
-        request.push(byte[0]);
-    }
-    String::from_utf8(request).map_err(io::Error::other)
-}
-
-/// An authority of its own, and what a server is known by.
-struct Keys {
-    authority: String,
-    config: Arc<ServerConfig>,
-}
-
-fn keys_of(host: &str, expires: u64) -> Keys {
-    let years = |count: u64| Duration::from_secs(count * 31_557_600);
-    let lasting = Lasting { begins: years(30), expires: years(expires) };
-    let authority = Authority::make("of the test", lasting).unwrap();
-    let (certificate, key) = authority.sign(host, "server", Usage::Server).unwrap();
-    let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).map(Result::unwrap);
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
-    let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
-    let config = builder.with_single_cert(chain.collect(), key).unwrap();
-    Keys { authority: authority.pem(), config: Arc::new(config) }
-}
-
-fn keys() -> Keys {
-    keys_of("localhost", 200)
-}
-
-impl Keys {
-    /// As whoever believes the authority reaches a server.
-    fn route(&self) -> Route {
-        Route { bundle: self.authority.parse().unwrap(), ..Route::default() }
-    }
-}
-
-/// A proxy that knows hosts whose names nothing else knows: whatever it is asked for is at this port. What it is asked
-/// for without a tunnel it answers so. Returns the first line of each request.
-fn proxy(answers: Vec<Option<Vec<u8>>>, port: u16) -> (String, Served) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let served = thread::spawn(move || {
-        let mut asked = Vec::new();
-        for answer in answers {
-            let (mut stream, _) = listener.accept().unwrap();
-            let request = head(&mut stream).unwrap();
-            let authorization = request.lines().find(|line| line.starts_with("proxy-auth"));
-            let authorization = authorization
-                .or_else(|| request.lines().find(|line| line.starts_with("Proxy-Auth")));
-            let line = request.lines().next().unwrap();
-            asked.push([line, authorization.unwrap_or_default()].join(" ").trim().to_owned());
-            let Some(answer) = answer else {
-                let target = TcpStream::connect(("127.0.0.1", port)).unwrap();
-                stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
-                tunnel(&stream, &target);
-                continue;
-            };
-            let _ = stream.write_all(&answer);
-        }
-        asked
-    });
-    (address, served)
-}
-
-/// Carry bytes both ways, until both have ended.
-fn tunnel(near: &TcpStream, far: &TcpStream) {
-    let carry = |mut from: &TcpStream, mut to: &TcpStream| {
-        let _ = io::copy(&mut from, &mut to);
-        let _ = to.shutdown(Shutdown::Write);
-    };
-    thread::scope(|scope| {
-        scope.spawn(|| carry(near, far));
-        carry(far, near);
-    });
-}
 
 fn proxies(variables: &[(&str, &str)]) -> Proxies {
     Proxies::read(|name| {
@@ -148,12 +21,6 @@ fn proxies(variables: &[(&str, &str)]) -> Proxies {
         found.map(|(_, value)| (*value).to_owned())
     })
     .unwrap()
-}
-
-fn answer(head: &str, body: &[u8]) -> Vec<u8> {
-    let length = body.len();
-    let head = format!("HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n");
-    [head.as_bytes(), body].concat()
 }
 
 fn fetched(world: &World, url: &str, archive: &[u8]) -> Result<Outcome, CopyError> {
@@ -261,7 +128,7 @@ fn a_server_is_believed_if_its_authority_is_known_here_or_in_the_bundle() {
     let error = fetched(&world, &format!("{url}/a.tar?signature=secret"), &archive).unwrap_err();
     // Another try helps once the bundle is given.
     assert_eq!(error.code(), 5, "{error:?}");
-    let error = pliant::causes::in_full(&error);
+    let error = in_full(&error);
     assert!(error.contains("/a.tar: its certificate is signed by an unknown authority"), "{error}");
     assert!(error.contains("populator.caBundle") && error.contains("--ca-bundle"), "{error}");
     assert!(!error.contains("secret"), "{error}");
@@ -282,7 +149,7 @@ fn a_certificate_of_another_host_or_of_yesterday_is_not_believed() {
         let (url, served) = serve_tls(&keys, vec![answer("200 OK", &good())]);
         let error = fetched_by(&keys.route(), &world, &url, &good()).unwrap_err();
         assert_eq!(error.code(), 5, "{error:?}");
-        let error = causes::in_full(&error);
+        let error = in_full(&error);
         assert!(error.contains(why), "{why}: {error}");
         assert!(served.join().unwrap().is_empty() && is_as_it_was(&world));
     }
@@ -326,7 +193,7 @@ fn https_goes_through_the_tunnel_of_a_proxy_and_the_certificate_is_the_servers()
     let route = Route { proxies: proxies(&[("HTTPS_PROXY", &by)]), ..keys.route() };
     world.clear();
     let error = fetched_by(&route, &world, "https://else.invalid/a.tar", &archive).unwrap_err();
-    assert!(causes::in_full(&error).contains("not valid for name"), "{error:?}");
+    assert!(in_full(&error).contains("not valid for name"), "{error:?}");
     assert!(served.join().unwrap().is_empty());
     asked.join().unwrap();
 }
@@ -365,7 +232,7 @@ fn a_proxy_that_does_not_is_named_without_its_password() {
         let route = Route { proxies: proxies(&[("HTTPS_PROXY", &proxy)]), ..Route::default() };
         let error = fetched_by(&route, &world, "https://files.invalid/", b"").unwrap_err();
         assert_eq!(error.code(), 5, "{error:?}");
-        let error = causes::in_full(&error);
+        let error = in_full(&error);
         assert!(error.contains(&why) && !error.contains("secret"), "{error}");
     }
     asked.join().unwrap();
@@ -444,55 +311,10 @@ fn who_says_nothing_is_not_waited_for_without_end() {
             let url = format!("{scheme}://localhost:{port}/a.tar");
             let error = fetched_by(&route, &world, &url, &archive).unwrap_err();
             assert_eq!(error.code(), 5, "{error:?}");
-            assert!(causes::in_full(&error).contains("timed out"), "{error:?}");
+            assert!(in_full(&error).contains("timed out"), "{error:?}");
             assert!(is_as_it_was(&world));
             done.send(()).unwrap();
         }
         serves.join().unwrap();
     }
-}
-
-/// What a pod does, by the variables that it gets.
-fn run(url: &str, archive: &[u8], world: &World, variables: &[(&str, &str)]) -> Value {
-    let target = world.target();
-    let output = Command::new(cargo_bin("pliant"))
-        .args(["unpack", "--url", url, "--sha256", &Digest::of(archive).to_string(), "--no-owners"])
-        .arg(&target)
-        .env_clear()
-        .envs(variables.iter().copied())
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let Some(line) = text.lines().last() else {
-        panic!("{}", String::from_utf8_lossy(&output.stderr));
-    };
-    serde_json::from_str(line).unwrap()
-}
-
-#[test]
-fn the_command_takes_authorities_and_proxies_from_its_variables() {
-    let world = World::new();
-    let (archive, keys) = (good(), keys_of("files.invalid", 200));
-    // For http no authority is needed.
-    let none = ("SSL_CERT_FILE", "/nonexistent");
-    let (url, served) = serve(vec![answer("200 OK", &archive)]);
-    assert_eq!(run(&url, &archive, &world, &[none])["outcome"], "done");
-    served.join().unwrap();
-    world.clear();
-    let told = run("https://localhost:1/", &archive, &world, &[none]);
-    let message = told["message"].as_str().unwrap();
-    assert!(
-        message.contains("no certificate authority is configured; set the PEM certificate"),
-        "{message}"
-    );
-    // By the proxy, and believed by the bundle, without any of the machine.
-    let (url, served) = serve_tls(&keys, vec![answer("200 OK", &archive)]);
-    let port = url.rsplit(':').next().unwrap().parse().unwrap();
-    let (by, asked) = proxy(vec![None], port);
-    let variables =
-        [none, ("PLIANT_CA_BUNDLE", &keys.authority), ("https_proxy", &by), ("NO_PROXY", ".svc")];
-    let told = run("https://files.invalid/a.tar", &archive, &world, &variables);
-    assert_eq!(told["outcome"], "done", "{told}");
-    assert_eq!(asked.join().unwrap(), ["CONNECT files.invalid:443 HTTP/1.1"]);
-    served.join().unwrap();
 }

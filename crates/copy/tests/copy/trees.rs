@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use pliant::copy::{Compare, CopyError, Dir, Hand, Order, Progress, Round, Sockets, copy};
+use pliant_copy::copy::{Compare, CopyError, Dir, Hand, Order, Progress, Round, Sockets, copy};
 
 use crate::world::{Maker, World, snapshot, sparse};
 

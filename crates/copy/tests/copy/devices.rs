@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use pliant::copy::{CopyError, Hand, Outcome, Progress, Round, copy_device};
+use pliant_copy::copy::{CopyError, Hand, Outcome, Progress, Round, copy_device};
 
 use crate::rounds::Meddler;
 use crate::world::{World, sparse};
