@@ -86,7 +86,7 @@ impl Turn<'_> {
 
     /// Aborts the swap in any phase; no other one starts before the template is edited.
     pub(super) fn abort(&mut self) {
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return };
         let (phase, returns) = (swap.phase, swap.is_rollback);
         swap.abort_reason = Some(AbortReason::Requested);
         let why = "requested in spec.abort";
@@ -97,7 +97,7 @@ impl Turn<'_> {
             }
             SwapPhase::RollingBack => self.roll_back(),
             SwapPhase::Draining | SwapPhase::Fenced | SwapPhase::FinalCopy if !returns => {
-                self.swap_mut().message = Some(why.to_owned());
+                swap.message = Some(why.to_owned());
                 self.copy();
             }
             _ => self.give_up(why),
@@ -113,7 +113,9 @@ impl Turn<'_> {
 
     /// Aborts a swap whose pod still runs, because the template was edited back.
     pub(super) fn give_up_edited_back(&mut self) {
-        self.swap_mut().abort_reason = Some(AbortReason::TemplateEdited);
+        if let Some(swap) = &mut self.entry.swap {
+            swap.abort_reason = Some(AbortReason::TemplateEdited);
+        }
         self.give_up(&edited_back(&self.entry.active_claim));
     }
 
@@ -126,23 +128,27 @@ impl Turn<'_> {
         let claim = claim.filter(|claim| !is_ending(&claim.metadata));
         let is_ours = filling.phase == FillingPhase::Binding || self.is_filled(&name);
         if claim.is_some_and(is_bound) && is_ours {
-            self.swap_mut().abort_reason = None; // It has all of it: a pod may start with it.
+            if let Some(swap) = &mut self.entry.swap {
+                swap.abort_reason = None;
+            }
+            // It has all of it: a pod may start with it.
             self.note_downtime(from, filling.phase != FillingPhase::Binding);
             return false;
         }
-        if self.swap_mut().abort_reason.is_none() {
+        if self.entry.swap.as_ref().is_none_or(|swap| swap.abort_reason.is_none()) {
             let Some((how, mut why)) = self.cause_to_cancel(from, filling) else { return false };
             if claim.is_some_and(is_bound) {
                 why = format!(
                     "{why}; another client bound claim {name}, whose volume was not populated by a copy"
                 );
             }
-            let swap = self.swap_mut();
+            let Some(swap) = &mut self.entry.swap else { return false };
             (swap.abort_reason, swap.message) = (Some(how), Some(bounded(&why)));
         }
         // Nothing can be written into it any more, and what another client has bound is not deleted.
         let Some(claim) = claim.filter(|claim| !is_bound(claim)) else {
-            let why = self.swap_mut().message.clone().unwrap_or_default();
+            let why = self.entry.swap.as_ref().and_then(|swap| swap.message.clone());
+            let why = why.unwrap_or_default();
             self.give_up(&why);
             return true;
         };
@@ -167,8 +173,9 @@ impl Turn<'_> {
         if !self.note_downtime(from, goes_on || is_tried_again) {
             return None;
         }
-        self.swap_mut().reason.clone_from(&filling.reason);
-        self.swap_mut().failures += 1;
+        let swap = self.entry.swap.as_mut()?;
+        swap.reason.clone_from(&filling.reason);
+        swap.failures += 1;
         let why = if is_copied {
             too_long(NOT_GONE_ON, Some(&not_bound(&self.new_claim())))
         } else {
@@ -189,7 +196,7 @@ impl Turn<'_> {
         }
         let why = too_long(NOT_GONE_ON, self.told_before());
         if !self.returns() {
-            let swap = self.swap_mut();
+            let swap = self.entry.swap.as_mut()?;
             (swap.abort_reason, swap.failures) = (Some(AbortReason::NoProgress), swap.failures + 1);
         }
         Some(why)
@@ -198,7 +205,8 @@ impl Turn<'_> {
     /// Reports what a stopped pod waits for whose swap can only continue, once that takes more than seconds.
     pub(super) fn report_slow_exchange(&mut self, why: &str) {
         let now = self.seen.now;
-        let since = self.swap_mut().wait_start_time.as_ref().map(|Time(since)| *since);
+        let since = self.entry.swap.as_ref().and_then(|swap| swap.wait_start_time.as_ref());
+        let since = since.map(|Time(since)| *since);
         let is_slow = since.is_some_and(|since| now.duration_since(since) >= SLOW);
         if !is_slow || self.says.problem.is_some() {
             return;
@@ -223,7 +231,7 @@ impl Turn<'_> {
         let pod = self.pod();
         let runs = self.seen.writers(from).iter().any(|one| one.name_any() == pod);
         let now = self.seen.now;
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return false };
         if runs || goes_on {
             swap.wait_start_time = None;
             return false;
@@ -241,7 +249,7 @@ impl Turn<'_> {
     pub(super) fn tell_of_filling(&mut self, filling: &Filling) {
         let Some(reason) = AutoscalerReason::of_filling(filling) else { return };
         let pod = self.pod();
-        let swap = self.swap_mut();
+        let Some(swap) = &self.entry.swap else { return };
         let how = match (&swap.pod_stop_time, &swap.wait_start_time) {
             (None, _) => format!("pod {pod} is not stopped until its claim can be copied"),
             (Some(_), Some(Time(since))) => {

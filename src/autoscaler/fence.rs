@@ -28,17 +28,31 @@ impl Turn<'_> {
         }
         let Some(volume) = looked_up else {
             let is_proved = !self.wait_if_may_still_run();
-            self.swap_mut().detached_time = is_proved.then_some(Time(seen.now));
+            self.note_detached(is_proved);
             return is_proved;
         };
-        let fence = match self.swap_mut().fence {
+        let fence = match self.entry.swap.as_ref().and_then(|swap| swap.fence) {
             Some(fence) => self.renumbered(volume, fence),
             None => self.next_fence(volume, FenceState::Superseded, true),
         };
-        self.swap_mut().fence = Some(fence);
+        self.note_fence(Some(fence));
         let is_proved = self.ensure_unused(from, volume, fence);
-        self.swap_mut().detached_time = is_proved.then_some(Time(seen.now));
+        self.note_detached(is_proved);
         is_proved
+    }
+
+    /// Stores what the node of the old volume is asked for.
+    pub(super) fn note_fence(&mut self, fence: Option<FenceStatus>) {
+        if let Some(swap) = &mut self.entry.swap {
+            swap.fence = fence;
+        }
+    }
+
+    /// Stores whether the old volume is unused as of now.
+    fn note_detached(&mut self, is_proved: bool) {
+        if let Some(swap) = &mut self.entry.swap {
+            swap.detached_time = is_proved.then_some(Time(self.seen.now));
+        }
     }
 
     /// Returns true if the status confirms that nothing writes to the old volume: only a copy made since then is
@@ -51,9 +65,10 @@ impl Turn<'_> {
     /// that no observation from before the copy counts as proof.
     pub(super) fn call_back(&mut self) {
         let (seen, from) = (self.seen, self.entry.active_claim.clone());
-        let is_taken = self.swap_mut().fence.is_some();
+        let is_taken = self.entry.swap.as_ref().is_some_and(|swap| swap.fence.is_some());
         if let Some(volume) = seen.volume_of(&from).filter(|_| is_taken) {
-            self.swap_mut().fence = Some(self.next_fence(volume, FenceState::Superseded, true));
+            let fence = self.next_fence(volume, FenceState::Superseded, true);
+            self.note_fence(Some(fence));
         }
     }
 
@@ -61,23 +76,24 @@ impl Turn<'_> {
     /// before the copy has released the volume: a copy mounts it read-only, and its pod would find it so.
     pub(super) fn ensure_given_back(&mut self) -> bool {
         let (seen, from) = (self.seen, self.entry.active_claim.clone());
-        let told = self.swap_mut().fence;
+        let Some(swap) = &self.entry.swap else { return true };
+        let (told, was_detached) = (swap.fence, swap.detached_time.is_some());
         let (Some(told), Some(volume)) = (told, seen.volume_of(&from)) else { return true };
         if told.state == FenceState::Active {
             let still = self.still_to_be(volume, told);
-            self.swap_mut().fence = still.or(Some(told));
+            self.note_fence(still.or(Some(told)));
             return still.is_none();
         }
         let fence = self.renumbered(volume, told);
-        self.swap_mut().fence = Some(fence);
+        self.note_fence(Some(fence));
         let is_copied = seen.claim(&self.new_claim()).is_some_and(is_fillable);
         let is_let_go = !is_copied && !seen.is_read_by_us(&from);
         // Before a copy it had no other mounts than before, and those do not block the pod.
         let is_ending = seen.claim(&from).is_some_and(|claim| is_ending(&claim.metadata));
-        let is_looked_at = is_ending || self.swap_mut().detached_time.is_some();
+        let is_looked_at = is_ending || was_detached;
         if is_let_go && (!is_looked_at || self.ensure_unused(&from, volume, fence)) {
             let fence = self.next_fence(volume, FenceState::Active, false);
-            self.swap_mut().fence = Some(fence);
+            self.note_fence(Some(fence));
             self.ask(volume, fence);
         }
         false

@@ -330,7 +330,7 @@ impl Turn<'_> {
         if self.retreat() {
             return;
         }
-        let is_begun = self.swap_mut().pod_stop_time.is_some();
+        let is_begun = self.entry.swap.as_ref().is_some_and(|swap| swap.pod_stop_time.is_some());
         if !is_begun && self.wait_for_siblings() {
             return self.go_on(SwapPhase::Pending, None, None);
         }
@@ -340,7 +340,9 @@ impl Turn<'_> {
         }
         if !is_begun {
             self.note_stopped();
-            self.swap_mut().pod_stop_time = Some(Time(self.seen.now));
+            if let Some(swap) = &mut self.entry.swap {
+                swap.pod_stop_time = Some(Time(self.seen.now));
+            }
             let text = self.what_is_left(&to);
             self.tell(AutoscalerReason::SwapStarted, &self.attempt(), text);
         }
@@ -391,11 +393,16 @@ impl Turn<'_> {
         let seen = self.seen;
         let Some(looked_up) = seen.volumes.get(claim) else { return false };
         let Some(volume) = looked_up else { return true };
-        let fence = match self.swap_mut().reactivated_volume {
+        let Some(asked) = self.entry.swap.as_ref().map(|swap| swap.reactivated_volume) else {
+            return false;
+        };
+        let fence = match asked {
             Some(fence) => self.renumbered(volume, fence),
             None => self.next_fence(volume, FenceState::Active, false),
         };
-        self.swap_mut().reactivated_volume = Some(fence);
+        if let Some(swap) = &mut self.entry.swap {
+            swap.reactivated_volume = Some(fence);
+        }
         if volume.is(&Fence::from(&fence)) {
             return true;
         }
@@ -414,7 +421,7 @@ impl Turn<'_> {
         self.entry.retained_claims.push(left);
         self.entry.claim_revision += 1;
         self.entry.active_claim = to;
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return };
         (swap.phase, swap.progress, swap.message) = (SwapPhase::Soaking, None, None);
         (swap.fence, swap.detached_time, swap.reactivated_volume) = (None, None, None);
         swap.active_claim_uid = None; // That is the other one now.
@@ -471,7 +478,8 @@ impl Turn<'_> {
     /// Leaves the volume of a cancelled rollback closed: the pod retains its claim.
     pub(super) fn close_again(&mut self) {
         let to = self.new_claim();
-        let is_opened = self.swap_mut().reactivated_volume.take().is_some();
+        let opened = self.entry.swap.as_mut().and_then(|swap| swap.reactivated_volume.take());
+        let is_opened = opened.is_some();
         let volume = self.seen.volume_of(&to).filter(|_| is_opened);
         let fence = volume.map(|volume| self.next_fence(volume, FenceState::Superseded, false));
         if let Some(old) = self.entry.retained_claims.iter_mut().find(|old| old.name == to) {

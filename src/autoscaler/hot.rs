@@ -128,7 +128,7 @@ impl Turn<'_> {
         let claim = self.new_claim();
         let is_copied = filling.progress.is_some() || filling.phase == FillingPhase::Populating;
         let waits = filling.message.or_else(|| (!is_copied).then(|| without_volume(&claim)));
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return };
         swap.phase = if is_hot { SwapPhase::PreCopy } else { SwapPhase::Pending };
         (swap.progress, swap.message) = (filling.progress, waits.map(|text| bounded(&text)));
         self.tell_that_pod_runs();
@@ -146,7 +146,7 @@ impl Turn<'_> {
         let (pod, name, from) = (self.pod(), self.new_claim(), self.entry.active_claim.clone());
         let now = Time(self.seen.now);
         self.note_stopped();
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return };
         (swap.phase, swap.pod_stop_time) = (SwapPhase::Draining, Some(now));
         swap.pre_copy_skipped_reason = cold.map(|why| bounded(&why));
         let copied = match (&swap.pre_copy_skipped_reason, ahead) {
@@ -173,10 +173,10 @@ impl Turn<'_> {
         let filling =
             self.seen.filling(new).filter(|_| !self.returns()).cloned().unwrap_or_default();
         let ready = self.seen.ready_since(self.entry.ordinal, name);
-        let stopped = self.swap_mut().pod_stop_time.clone();
+        let swap = self.entry.swap.clone().unwrap_or_default();
         let last = LastSwap {
             claim: new.to_owned(),
-            downtime_seconds: pause(stopped, ready),
+            downtime_seconds: pause(swap.pod_stop_time, ready),
             copied_bytes: filling.written_bytes,
             pre_copy_passes: filling.pre_copy.map_or(0, |ahead| ahead.passes),
             completion_time: Some(Time(self.seen.now)),
@@ -189,7 +189,7 @@ impl Turn<'_> {
         let text = format!(
             "pod {} has claim {name}{what} ({}){}{}",
             self.pod(),
-            self.swap_mut().summary,
+            swap.summary,
             pause.unwrap_or_default(),
             rounds.unwrap_or_default()
         );

@@ -121,7 +121,7 @@ impl Turn<'_> {
         let volume = Some(volume.id.to_string());
         let size = self.seen.claim(&name).filter(|_| self.returns()).map(size_with);
         let Ok(size) = size.transpose() else { return };
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return };
         (swap.phase, swap.checksum, swap.volume_name) = (SwapPhase::Rebinding, digest, volume);
         (swap.size, swap.wait_start_time) = (size, None);
         self.exchange();
@@ -225,7 +225,8 @@ impl Turn<'_> {
     /// is retained for its time.
     fn end_exchange(&mut self) {
         let (seen, copy) = (self.seen, self.new_claim());
-        let new = self.swap_mut().volume_name.clone().unwrap_or_default();
+        let Some(swap) = &self.entry.swap else { return };
+        let new = swap.volume_name.clone().unwrap_or_default();
         let has_new =
             |claim: &str| seen.volume_of(claim).is_some_and(|volume| volume.id.to_string() == new);
         if has_new(&copy) || !has_new(&self.entry.active_claim) {
@@ -247,7 +248,7 @@ impl Turn<'_> {
         if self.returns() {
             self.note_return();
         }
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return };
         (swap.fence, swap.detached_time, swap.reactivated_volume) = (None, None, None);
         swap.wait_start_time = None;
         let (change, generation, start_time) =
@@ -268,7 +269,9 @@ impl Turn<'_> {
         self.shrink_in_place();
         self.says.phase = Some(AutoscalerPhase::Swapping);
         if !self.entry.is_shrinking() {
-            self.swap_mut().phase = SwapPhase::Soaking;
+            if let Some(swap) = &mut self.entry.swap {
+                swap.phase = SwapPhase::Soaking;
+            }
             self.soak();
         }
     }

@@ -100,7 +100,7 @@ impl Turn<'_> {
         if phase != Some(SwapPhase::Draining) || !runs || !yields {
             return false;
         }
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return false };
         (swap.phase, swap.pod_stop_time) = (SwapPhase::Pending, None);
         self.wait_for_siblings()
     }

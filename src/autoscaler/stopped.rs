@@ -87,7 +87,7 @@ impl Turn<'_> {
         let node = pod.and_then(|pod| pod.spec.as_ref()?.node_name.clone());
         let Some((pod, node)) = pod.zip(node) else { return };
         let uid = uid(&pod.metadata).to_owned();
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return };
         (swap.pod_uid, swap.pod_node) = (Some(uid), Some(node));
     }
 
@@ -96,7 +96,8 @@ impl Turn<'_> {
         let Some(why) = self.seen.may_still_run.get(&self.entry.ordinal) else { return false };
         let (name, namespace) =
             (self.seen.autoscaler.name_any(), self.seen.autoscaler.namespace().unwrap_or_default());
-        let uid = self.swap_mut().pod_uid.clone().unwrap_or_default();
+        let uid =
+            self.entry.swap.as_ref().and_then(|swap| swap.pod_uid.clone()).unwrap_or_default();
         let message = format!(
             "pod {} was stopped, but its claim is not copied yet: {why}; wait for the node, taint it with \
              `kubectl taint node NODE {OUT_OF_SERVICE}=nodeshutdown:NoExecute` if it is switched off for good, \

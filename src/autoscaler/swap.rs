@@ -21,10 +21,6 @@ use crate::cluster::PodSummary;
 use crate::populators::{self, PopulatorReason};
 
 impl Turn<'_> {
-    pub(super) fn swap_mut(&mut self) -> &mut Swap {
-        self.entry.swap.get_or_insert_default()
-    }
-
     pub(super) fn new_claim(&self) -> String {
         self.entry.swap.as_ref().map(|swap| swap.claim.clone()).unwrap_or_default()
     }
@@ -61,8 +57,9 @@ impl Turn<'_> {
         }
         let there = self.seen.claim(name).or_else(|| self.seen.taken.get(name));
         let Some(there) = there else {
-            self.swap_mut().claim_uid = None;
-            let (from, node) = (from.to_owned(), self.swap_mut().node.clone());
+            let Some(swap) = &mut self.entry.swap else { return false };
+            swap.claim_uid = None;
+            let (from, node) = (from.to_owned(), swap.node.clone());
             self.note_larger_size(size);
             self.steps.push(Step::MakeCopy { ordinal, claim, size, from, node });
             return false;
@@ -246,7 +243,7 @@ impl Turn<'_> {
     ) {
         let said = progress.clone().unwrap_or_else(|| format!("{phase:?}"));
         self.says.progress = Some(format!("pod {}: {said}", self.pod()));
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return };
         (swap.phase, swap.progress, swap.message) =
             (phase, progress, waits.map(|text| bounded(&text)));
     }
@@ -337,7 +334,7 @@ impl Turn<'_> {
         });
         self.entry.claim_revision += 1;
         self.entry.active_claim.clone_from(&name);
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return };
         (swap.phase, swap.checksum, swap.progress, swap.message) =
             (SwapPhase::Soaking, digest, None, None);
         (swap.fence, swap.detached_time, swap.abort_reason) = (None, None, None);
@@ -390,14 +387,14 @@ impl Turn<'_> {
 
     /// The copy has failed.
     pub(super) fn fail(&mut self, filling: Filling) {
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return };
         swap.failures += 1;
         swap.reason = filling.reason;
         self.give_up(&filling.message.unwrap_or_default());
     }
 
     pub(super) fn give_up(&mut self, why: &str) {
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return };
         (swap.phase, swap.progress, swap.message) =
             (SwapPhase::RollingBack, None, Some(bounded(why)));
         self.call_back();
@@ -428,7 +425,7 @@ impl Turn<'_> {
         let is_going = self.seen.claim(&name).is_some_and(goes_empty) || self.is_going(&name);
         let is_spare = self.retains_spare(&name);
         if self.keeps_name() || self.returns() || is_going || is_spare {
-            self.swap_mut().fence = None; // Its pod may start, whatever becomes of the copy.
+            self.note_fence(None); // Its pod may start, whatever becomes of the copy.
         }
         if self.returns() {
             self.close_again();
@@ -493,7 +490,7 @@ impl Turn<'_> {
     fn end_roll_back(&mut self) {
         self.says.progress = None;
         let generation = self.seen.generation();
-        let swap = self.swap_mut();
+        let Some(swap) = &mut self.entry.swap else { return };
         let is_aborted = swap.abort_reason == Some(AbortReason::Requested);
         if !is_aborted && swap.pod_stop_time.is_none() && swap.spec_generation != generation {
             self.entry.swap = None; // Its pod knows nothing of it, and another template is wanted by now.
@@ -505,7 +502,6 @@ impl Turn<'_> {
         let why = swap.message.clone().unwrap_or_default();
         let next_retry_time =
             retry_after(swap).and_then(|after| self.seen.now.checked_add(after).ok());
-        let swap = self.swap_mut();
         (swap.phase, swap.next_retry_time) =
             (SwapPhase::Failed, next_retry_time.map(|at| Time(in_seconds(at))));
         let text =
