@@ -25,13 +25,11 @@ use crate::copy::{
 };
 
 pub use fetch::Address;
-use put::Put;
-pub use reach::{Network, Reach};
-pub use route::{Bundle, HostName, Proxies, Route};
+use put::{Put, STAGE};
+pub use reach::{HostName, Network, Reach};
+pub use route::{Bundle, Proxies, Route};
 use stream::{Guard, Raw, decode};
 
-/// The hidden directory of the target; the tree is in a directory in it.
-const STAGE: &CStr = c".pliant-unpack";
 const TREE: &CStr = c"tree";
 /// Is there when the sum is known to be right: from then on a run that was interrupted is carried
 /// on.

@@ -17,7 +17,9 @@
 
 mod content;
 mod device;
+mod digest;
 mod dir;
+mod entry;
 mod hand;
 mod index;
 mod local;
@@ -29,6 +31,7 @@ mod ours;
 mod outcome;
 mod progress;
 mod room;
+mod sum;
 mod summing;
 mod tree;
 mod verify;
@@ -44,21 +47,23 @@ use index::{Index, remove_index};
 use ours::Mark;
 use verify::compare_ahead;
 
-pub use content::{GRAIN, PIECE, Sum, next_data, read_full, sum};
 pub use device::{copy_device, copy_disk};
+pub use digest::Digest;
 pub use dir::{Dir, Kind, LOST_AND_FOUND, Meta, Names, Stamp};
+pub use entry::{Entry, Thing};
 pub use hand::{Hand, Node};
-pub use index::{Reader, Thing};
+pub use index::Reader;
 pub use local::{LocalDisk, LocalFile};
-pub use manifest::{Digest, Entry, Manifest};
+pub use manifest::Manifest;
 pub use mirror::{dress, remove_all, set_attribute};
 pub use order::{Carried, Changed, Compare, How, Order, Round, Sockets};
 pub use origin::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
-pub use outcome::{At, CopyError, Outcome, shown};
+pub use outcome::{At, CopyError, Difference, Outcome, Verified, shown};
 pub use progress::{Progress, Totals};
 pub use room::{Needs, Reserved, room_for};
+pub use sum::{GRAIN, PIECE, Sum, next_data, read_full, sum};
 pub use tree::{copy_tree, is_whole};
-pub use verify::{Difference, Verified, verify};
+pub use verify::verify;
 pub use walk::{Descent, Found, Step, Walk};
 pub use xattr::{Attributes, attributes, is_carried};
 
@@ -97,7 +102,7 @@ pub fn copy_from<O: Origin>(
 /// [`CopyError::Refused`] for a device that is in use; errors of the system.
 pub fn probe(target: &Path, is_device: bool) -> Result<Outcome, CopyError> {
     if is_device {
-        device::open(target, OFlags::EXCL, true)?;
+        local::open(target, OFlags::EXCL, true)?;
     } else {
         open(target)?;
     }

@@ -9,6 +9,7 @@ mod ask;
 mod callers;
 mod client;
 mod content;
+mod disk;
 mod job;
 mod keys;
 mod line;
@@ -16,9 +17,11 @@ mod server;
 mod tree;
 mod words;
 
-pub use client::{Remote, RemoteDisk, RemoteTree};
+pub use client::{Remote, RemoteTree};
+pub use content::Served;
+pub use disk::RemoteDisk;
 pub use keys::{Credentials, Keys};
-pub use server::{Served, serve};
+pub use server::serve;
 
 /// Port on which a sender listens.
 pub const PORT: u16 = 9815;

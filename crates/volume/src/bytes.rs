@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
-use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
@@ -158,29 +157,6 @@ impl fmt::Display for Pace {
             Some(left) => write!(f, ", {} h left", left.div_ceil(3600)),
             None => Ok(()),
         }
-    }
-}
-
-/// Parses a Kubernetes quantity (`10Gi`, `1.5Gi`, `500M`, `4096`, `1181116006400m`, `12e6`); a part of a byte rounds
-/// up.
-///
-/// # Errors
-/// [`ParseBytesError`] for what is no quantity, is less than 0, or is beyond [`Bytes::MAX`].
-impl FromStr for Bytes {
-    type Err = ParseBytesError;
-
-    fn from_str(text: &str) -> Result<Bytes, ParseBytesError> {
-        quantity::parse(text)
-    }
-}
-
-impl Bytes {
-    /// Parses as [`Bytes::from_str`] does; what is larger becomes [`Bytes::MAX`].
-    ///
-    /// # Errors
-    /// [`ParseBytesError`] for what is no quantity, or is less than 0.
-    pub fn parse_capped(text: &str) -> Result<Bytes, ParseBytesError> {
-        quantity::parse_capped(text)
     }
 }
 

@@ -5,13 +5,15 @@ use std::io::Read;
 
 use tar::{Entry, EntryType};
 
-use crate::archive::STAGE;
 use crate::archive::stream::{Guard, refused};
 use crate::bytes::Bytes;
 use crate::copy::{
     At, CopyError, Dir, Hand, Kind, Meta, Node, Outcome, Stamp, is_carried, remove_all,
     set_attribute, shown,
 };
+
+/// The hidden directory of the target; the tree is in a directory in it.
+pub(super) const STAGE: &CStr = c".pliant-unpack";
 
 const PIECE: usize = 1 << 20;
 /// The longest path, as long as a kernel takes one in a call.

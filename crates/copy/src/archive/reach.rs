@@ -4,8 +4,6 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-use crate::archive::HostName;
-
 /// A range of addresses, `10.0.0.0/8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
@@ -132,6 +130,48 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
     is_in_v6(address, Ipv6Addr::new(0x2000, 0, 0, 0, 0, 0, 0, 0), 3)
         && !SPECIAL_V6.iter().any(|(base, prefix)| is_in_v6(address, (*base).into(), *prefix))
+}
+
+/// A host that may be asked by a proxy, which finds its address: its name, or `*.` and the domain that it is in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostName(pub(super) String);
+
+impl HostName {
+    /// Returns whether it matches a host.
+    pub fn is(&self, host: &str) -> bool {
+        match self.0.strip_prefix("*.") {
+            Some(domain) => is_in(host, domain),
+            None => host.trim_end_matches('.').eq_ignore_ascii_case(&self.0),
+        }
+    }
+}
+
+impl FromStr for HostName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<HostName, String> {
+        let name = text.strip_prefix("*.").unwrap_or(text);
+        let fits =
+            |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '[' | ']');
+        if name.is_empty() || !name.chars().all(fits) {
+            let write = "write one such as files.example or *.files.example";
+            return Err(format!("`{text}` is not a host name: {write}"));
+        }
+        Ok(HostName(text.trim_end_matches('.').to_owned()))
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Returns whether a host is in a domain, and not that itself.
+pub(super) fn is_in(host: &str, domain: &str) -> bool {
+    let host = host.trim_end_matches('.').to_lowercase();
+    let before = host.strip_suffix(&domain.to_lowercase());
+    before.is_some_and(|before| before.len() > 1 && before.ends_with('.'))
 }
 
 #[cfg(test)]

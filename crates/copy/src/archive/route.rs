@@ -1,6 +1,5 @@
 //! The route to the server of an archive: its proxy, and the trusted certificate authorities.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
@@ -11,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use ureq::{Proxy, ProxyProtocol};
 
-use crate::archive::{Network, Reach};
+use super::reach::{HostName, Network, Reach, is_in};
 
 /// The route to the server of an archive.
 #[derive(Debug, Clone)]
@@ -167,48 +166,6 @@ impl Direct {
             Direct::Domain(domain) => HostName(domain.clone()).is(host) || is_in(host, domain),
         }
     }
-}
-
-/// A host that may be asked by a proxy, which finds its address: its name, or `*.` and the domain that it is in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostName(String);
-
-impl HostName {
-    /// Returns whether it matches a host.
-    pub fn is(&self, host: &str) -> bool {
-        match self.0.strip_prefix("*.") {
-            Some(domain) => is_in(host, domain),
-            None => host.trim_end_matches('.').eq_ignore_ascii_case(&self.0),
-        }
-    }
-}
-
-impl FromStr for HostName {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<HostName, String> {
-        let name = text.strip_prefix("*.").unwrap_or(text);
-        let fits =
-            |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':' | '[' | ']');
-        if name.is_empty() || !name.chars().all(fits) {
-            let write = "write one such as files.example or *.files.example";
-            return Err(format!("`{text}` is not a host name: {write}"));
-        }
-        Ok(HostName(text.trim_end_matches('.').to_owned()))
-    }
-}
-
-impl fmt::Display for HostName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// Returns whether a host is in a domain, and not that itself.
-fn is_in(host: &str, domain: &str) -> bool {
-    let host = host.trim_end_matches('.').to_lowercase();
-    let before = host.strip_suffix(&domain.to_lowercase());
-    before.is_some_and(|before| before.len() > 1 && before.ends_with('.'))
 }
 
 /// The address itself, where a host is one and no name.

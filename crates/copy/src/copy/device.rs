@@ -1,27 +1,24 @@
 //! Copies a block device into another that is as large or larger.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom};
+use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
 
 use rustix::fs::OFlags;
-use rustix::io::Errno;
 
 use crate::bytes::Bytes;
 
-use super::content::{Goal, Porter, forget, sum};
+use super::content::{Goal, Porter};
+use super::digest::Digest;
 use super::hand::Hand;
-use super::local::LocalDisk;
-use super::manifest::Digest;
+use super::local::{LocalDisk, open};
 use super::order::Round;
 use super::origin::Disk;
-use super::outcome::{At, CopyError, Outcome};
+use super::outcome::{At, CopyError, Difference, Outcome};
 use super::progress::{Progress, Totals};
+use super::sum::{forget, sum};
 use super::summing::Summing;
-use super::verify::Difference;
 
 /// Makes the beginning of the target equal to the source, durably. Only blocks that differ are
 /// written, so that zeroes take no space in a thin volume, and an interrupted run is resumed. After
@@ -80,35 +77,6 @@ pub fn copy_disk<D: Disk>(
     }
     tell.file_done()?;
     Ok(outcome)
-}
-
-/// Opens a block device, or an image of one; returns the file and its size.
-///
-/// # Errors
-/// [`CopyError::Refused`] for another kind of thing, and for a device that is in use.
-pub fn open(path: &Path, flags: OFlags, write: bool) -> Result<(File, u64), CopyError> {
-    let name = path.as_os_str().as_bytes();
-    let kind = std::fs::metadata(path).at("opening", name)?.file_type();
-    // `O_EXCL` without `O_CREAT` means something for block devices alone: no one else has claimed
-    // it.
-    let flags = if kind.is_block_device() { flags } else { OFlags::empty() };
-    if !kind.is_block_device() && !kind.is_file() {
-        return Err(CopyError::Refused(format!(
-            "{} is neither a block device nor an image of one; leave --device out to copy a tree",
-            path.display()
-        )));
-    }
-    let bits = i32::try_from(flags.bits()).unwrap_or_default();
-    let opened = OpenOptions::new().read(true).write(write).custom_flags(bits).open(path);
-    let mut file = opened.map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::BUSY) => CopyError::Refused(format!(
-            "{} is in use: it is mounted, or part of a volume group or of a device-mapper device",
-            path.display()
-        )),
-        _ => Err::<(), _>(error).at("opening", name).unwrap_err(),
-    })?;
-    let size = file.seek(SeekFrom::End(0)).at("measuring", name)?;
-    Ok((file, size))
 }
 
 /// Reads both and compare them with what the source was when it was carried.

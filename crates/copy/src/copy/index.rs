@@ -20,13 +20,14 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
-use super::content::Sum;
+use super::digest::Digest;
 use super::dir::{Dir, Kind, Meta, Stamp};
+use super::entry::{Entry, Thing};
 use super::hand::{Hand, Node};
-use super::manifest::{Digest, Entry};
 use super::mirror::{remove_all, stamp};
 use super::order::Changed;
 use super::outcome::{At, CopyError};
+use super::sum::Sum;
 use super::walk::is_before;
 
 /// Where it is, at the top of the target.
@@ -61,15 +62,6 @@ pub struct Index<'a> {
     still_for: Duration,
 }
 
-/// Identity of a file in its file system, and its change time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Thing {
-    /// The number of its inode.
-    pub inode: u64,
-    /// Time of the last change.
-    pub changed: Stamp,
-}
-
 /// One side of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Half {
@@ -86,13 +78,6 @@ struct Record {
     modified: Stamp,
     size: u64,
     content: Digest,
-}
-
-impl Thing {
-    /// The file that this metadata belongs to.
-    pub fn of(meta: &Meta) -> Thing {
-        Thing { inode: meta.id.1, changed: meta.changed }
-    }
 }
 
 impl Index<'_> {

@@ -1,18 +1,17 @@
 //! Sources of a copy on this host.
 
 use std::ffi::CString;
-use std::fs::File;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::content::{Sum, next_data, read_full, sum};
-use super::device::open;
 use super::dir::{Dir, Kind, Meta, Names, Stamp, meta_of};
 use super::hand::Node;
 use super::index::Reader;
@@ -22,6 +21,7 @@ use super::origin::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
 use super::outcome::{At, CopyError};
 use super::progress::Progress;
 use super::room::Needs;
+use super::sum::{Sum, next_data, read_full, sum};
 use super::walk::{Found, Walk};
 use super::xattr::{Attributes, attributes, attributes_of};
 
@@ -196,4 +196,33 @@ impl Content for DiskBytes {
     fn piece(&mut self, buffer: &mut [u8], at: u64, _: (&File, u64)) -> io::Result<Piece> {
         read_full(&self.0, buffer, at).map(Piece::Read)
     }
+}
+
+/// Opens a block device, or an image of one; returns the file and its size.
+///
+/// # Errors
+/// [`CopyError::Refused`] for another kind of thing, and for a device that is in use.
+pub fn open(path: &Path, flags: OFlags, write: bool) -> Result<(File, u64), CopyError> {
+    let name = path.as_os_str().as_bytes();
+    let kind = std::fs::metadata(path).at("opening", name)?.file_type();
+    // `O_EXCL` without `O_CREAT` means something for block devices alone: no one else has claimed
+    // it.
+    let flags = if kind.is_block_device() { flags } else { OFlags::empty() };
+    if !kind.is_block_device() && !kind.is_file() {
+        return Err(CopyError::Refused(format!(
+            "{} is neither a block device nor an image of one; leave --device out to copy a tree",
+            path.display()
+        )));
+    }
+    let bits = i32::try_from(flags.bits()).unwrap_or_default();
+    let opened = OpenOptions::new().read(true).write(write).custom_flags(bits).open(path);
+    let mut file = opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::BUSY) => CopyError::Refused(format!(
+            "{} is in use: it is mounted, or part of a volume group or of a device-mapper device",
+            path.display()
+        )),
+        _ => Err::<(), _>(error).at("opening", name).unwrap_err(),
+    })?;
+    let size = file.seek(SeekFrom::End(0)).at("measuring", name)?;
+    Ok((file, size))
 }

@@ -1,62 +1,23 @@
 //! The manifest of a tree, one line an entry, so that two hosts can compare trees without their
 //! files.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ffi::CStr;
-use std::fmt;
-use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-use super::content::{forget, sum};
+use super::digest::Digest;
 use super::dir::{Dir, Kind, Meta, Stamp};
+use super::entry::Entry;
 use super::hand::Node;
-use super::index::{Reader, Thing, is_index};
-use super::outcome::{At, CopyError, shown};
-use super::tree::is_gone;
-use super::verify::Verified;
+use super::index::{Reader, is_index};
+use super::outcome::{At, CopyError, Verified, is_gone};
+use super::sum::{forget, sum};
 use super::walk::{Found, Step, Walk};
 use super::xattr::attributes;
 
 /// The first line of the text; a change of the form changes it.
 pub const HEADER: &str = "pliant-manifest 1";
-
-/// A SHA-256, printed in hexadecimal.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Digest(pub [u8; 32]);
-
-/// One entry of a tree: everything that a copy has to preserve.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Path from the top; empty for the top itself.
-    pub path: Vec<u8>,
-    /// Type of the entry.
-    pub kind: Kind,
-    /// The twelve bits of its mode; those of a link mean nothing.
-    pub mode: u32,
-    /// Owner and group.
-    pub owner: (u32, u32),
-    /// Time of the last change of the content.
-    pub modified: Stamp,
-    /// Size in bytes of a file or of the target of a link; zero for the others.
-    pub size: u64,
-    /// Checksum of the content of a file, or of the target of a link.
-    pub content: Option<Digest>,
-    /// The device that it stands for.
-    pub device: Option<(u32, u32)>,
-    /// The first path of the same file, if this is a further hard link to it.
-    pub same_as: Option<Vec<u8>>,
-    /// The extended attributes, ACLs among them, each with the digest of its value.
-    pub attributes: BTreeMap<Vec<u8>, Digest>,
-    /// Bytes of a file that are data and no hole, in whole grains; not part of the text, because it is a
-    /// matter of the file system.
-    pub stored: u64,
-    /// Bytes that the file system holds for it; not part of the text either.
-    pub allocated: u64,
-    /// Identity of the file on this host. Not part of the text, and not sent to other hosts.
-    pub thing: Option<Thing>,
-}
 
 /// Reads a tree, entry by entry, in an order that only its names determine.
 pub struct Manifest<'a> {
@@ -220,148 +181,11 @@ impl<'a> Manifest<'a> {
     }
 }
 
-impl Entry {
-    fn of(path: &[u8], meta: &Meta) -> Entry {
-        let (is_link, is_file) = (meta.kind == Kind::Symlink, meta.kind == Kind::File);
-        let is_device = matches!(meta.kind, Kind::Character | Kind::Block);
-        Entry {
-            path: path.to_vec(),
-            kind: meta.kind,
-            mode: if is_link { 0o777 } else { meta.mode },
-            owner: (meta.uid, meta.gid),
-            modified: meta.modified,
-            size: if is_file || is_link { meta.size } else { 0 },
-            content: None,
-            device: is_device.then_some(meta.device),
-            same_as: None,
-            attributes: BTreeMap::new(),
-            stored: 0,
-            allocated: if is_file { meta.allocated } else { 0 },
-            thing: Some(Thing::of(meta)),
-        }
-    }
-}
-
 /// Returns whether an entry has changed since the walk reached it, or is gone.
 fn is_no_longer(error: &CopyError) -> bool {
     match error {
         CopyError::Changed { .. } => true,
         CopyError::Failed { source, .. } => is_gone(source),
         _ => false,
-    }
-}
-
-/// The text of one thing, without an end of line: fields in a fixed order with a space between, `-` for
-/// what it does not have, the path last, and everything that is not printable ASCII escaped.
-impl fmt::Display for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (uid, gid) = self.owner;
-        write!(f, "{} {:04o} {uid}:{gid} {}", self.kind.word(), self.mode, self.modified)?;
-        write!(f, " {}", self.size)?;
-        match (self.content, self.device, &self.same_as) {
-            (_, _, Some(first)) => write!(f, " ={}", field(first))?,
-            (Some(content), ..) => write!(f, " {content}")?,
-            (_, Some((major, minor)), _) => write!(f, " {major},{minor}")?,
-            _ => write!(f, " -")?,
-        }
-        if self.attributes.is_empty() {
-            write!(f, " -")?;
-        }
-        for (number, (name, digest)) in self.attributes.iter().enumerate() {
-            let between = if number == 0 { ' ' } else { ',' };
-            write!(f, "{between}{}={digest}", field(name).replace(',', "\\x2c"))?;
-        }
-        write!(f, " {}", shown(&self.path))
-    }
-}
-
-/// A path or a name that other fields follow.
-fn field(bytes: &[u8]) -> String {
-    shown(bytes).replace(' ', "\\x20")
-}
-
-impl Digest {
-    /// The digest of some bytes.
-    pub fn of(bytes: &[u8]) -> Digest {
-        Digest(Sha256::digest(bytes).into())
-    }
-}
-
-impl FromStr for Digest {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Digest, String> {
-        let wrong = || format!("`{text}` is not a SHA-256: write 64 hexadecimal digits");
-        let hex = text.strip_prefix("sha256:").unwrap_or(text).as_bytes();
-        let (pairs, []) = hex.as_chunks::<2>() else { return Err(wrong()) };
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        let bytes: Option<Vec<u8>> = pairs
-            .iter()
-            .map(|[high, low]| u8::try_from(digit(*high)? * 16 + digit(*low)?).ok())
-            .collect();
-        bytes.and_then(|bytes| bytes.try_into().ok()).map(Digest).ok_or_else(wrong)
-    }
-}
-
-impl fmt::Display for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")
-    }
-}
-
-impl Serialize for Digest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("sha256:{self}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_digest_is_read_as_it_is_written() {
-        let digest = Digest::of(b"x");
-        for text in [digest.to_string(), digest.to_string().to_uppercase()] {
-            assert_eq!(text.parse(), Ok(digest));
-        }
-        assert_eq!(format!("sha256:{digest}").parse(), Ok(digest));
-        for text in ["", "ab", &"a".repeat(63), &"a".repeat(66), &"g".repeat(64)] {
-            assert!(text.parse::<Digest>().is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn the_text_is_stable_and_no_name_makes_a_line_or_a_field() {
-        let mut entry = Entry {
-            path: b"a b\nc\xff".to_vec(),
-            kind: Kind::File,
-            mode: 0o4755,
-            owner: (1000, 7),
-            modified: Stamp { seconds: -1, nanos: 5 },
-            size: 3,
-            content: Some(Digest([0xab; 32])),
-            device: None,
-            same_as: None,
-            attributes: BTreeMap::from([(b"user.a b,c".to_vec(), Digest([1; 32]))]),
-            stored: 65536,
-            allocated: 4096,
-            thing: None,
-        };
-        let (content, value) = ("ab".repeat(32), "01".repeat(32));
-        let expected = format!(
-            r"file 4755 1000:7 -1.000000005 3 {content} user.a\x20b\x2cc={value} a b\nc\xff"
-        );
-        assert_eq!(entry.to_string(), expected);
-        entry.same_as = Some(b"x y".to_vec());
-        entry.attributes.clear();
-        let expected = r"file 4755 1000:7 -1.000000005 3 =x\x20y - a b\nc\xff";
-        assert_eq!(entry.to_string(), expected);
     }
 }

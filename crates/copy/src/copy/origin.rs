@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 
-use super::content::Sum;
 use super::dir::{Dir, Meta, Names, Stamp};
+use super::entry::Entry;
 use super::index::Reader;
-use super::manifest::Entry;
 use super::order::How;
 use super::outcome::CopyError;
 use super::progress::Progress;
 use super::room::Needs;
+use super::sum::Sum;
 use super::walk::Found;
 use super::xattr::Attributes;
 

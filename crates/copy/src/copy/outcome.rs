@@ -1,12 +1,12 @@
 //! The result of a copy.
 
+use std::fmt;
 use std::io;
 
 use rustix::io::Errno;
 use serde::Serialize;
 
-use super::manifest::Digest;
-use super::verify::Difference;
+use super::digest::Digest;
 
 /// Error of a copy. Each kind has its own exit code, because its caller handles it differently.
 #[derive(Debug, thiserror::Error)]
@@ -144,4 +144,34 @@ impl<T, E: Into<io::Error>> At<T> for Result<T, E> {
 /// look like another, or like two lines.
 pub fn shown(path: &[u8]) -> String {
     if path.is_empty() { ".".to_owned() } else { path.escape_ascii().to_string() }
+}
+
+/// One difference between the two sides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Path of the entry, as printed for people.
+    pub path: String,
+    /// What differs, with both values.
+    pub what: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.what)
+    }
+}
+
+/// Result of a comparison without differences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verified {
+    /// Checksum of both sides: another host computes the same for the same tree.
+    pub digest: Digest,
+    /// Files of the target that were not read, because an earlier round had compared them.
+    pub known: u64,
+}
+
+/// Returns whether the error means that an entry no longer exists.
+pub fn is_gone(error: &std::io::Error) -> bool {
+    let gone = [Errno::NOENT, Errno::STALE, Errno::LOOP, Errno::NXIO, Errno::NOTDIR];
+    error.raw_os_error().is_some_and(|code| gone.iter().any(|one| one.raw_os_error() == code))
 }

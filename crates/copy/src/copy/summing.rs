@@ -5,8 +5,8 @@ use std::thread::{self, JoinHandle};
 
 use sha2::{Digest as _, Sha256};
 
-use super::content::{add, ended};
-use super::manifest::Digest;
+use super::digest::Digest;
+use super::sum::{add, ended};
 
 /// How many pieces may wait to be added.
 const WAITING: usize = 4;

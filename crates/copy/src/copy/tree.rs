@@ -13,7 +13,7 @@ use super::index::is_index;
 use super::mirror::{dress, remove_all, remove_below, stamp};
 use super::order::{Carried, How, Round, Sockets};
 use super::origin::{Opened, Origin, Steps};
-use super::outcome::{At, CopyError, shown};
+use super::outcome::{At, CopyError, is_gone, shown};
 use super::progress::Progress;
 use super::walk::{Descent, Found, Step};
 use super::xattr::Attributes;
@@ -364,12 +364,6 @@ impl<S: Steps> Tree<'_, S> {
 pub fn is_whole(source: &Meta, target: &Meta, as_of: impl FnOnce(Stamp) -> Option<Stamp>) -> bool {
     (source.size, source.modified) == (target.size, target.modified)
         && as_of(target.changed).is_some_and(|then| source.changed < then)
-}
-
-/// Returns whether the error means that an entry no longer exists.
-pub fn is_gone(error: &std::io::Error) -> bool {
-    let gone = [Errno::NOENT, Errno::STALE, Errno::LOOP, Errno::NXIO, Errno::NOTDIR];
-    error.raw_os_error().is_some_and(|code| gone.iter().any(|one| one.raw_os_error() == code))
 }
 
 /// Returns whether another entry is in the place of the one that the walk reached.

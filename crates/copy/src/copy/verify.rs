@@ -2,49 +2,25 @@
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
-use std::fmt;
 use std::sync::atomic::{self, AtomicBool};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use super::content::GRAIN;
 use super::dir::{Dir, Kind};
+use super::entry::Entry;
 use super::hand::Hand;
 use super::index::{Index, remove_index};
-use super::manifest::{Digest, Entry, Manifest, Reading, Side};
+use super::manifest::{Manifest, Reading, Side};
 use super::origin::{Origin, Take, Tick};
-use super::outcome::{CopyError, shown};
+use super::outcome::{CopyError, Difference, Verified, shown};
 use super::progress::Progress;
+use super::sum::GRAIN;
 use super::walk::in_a_walk;
 
 /// How many differences are reported.
 const TOLD: usize = 8;
 /// How far the reader of the source may be ahead.
 const AHEAD: usize = 256;
-
-/// One difference between the two sides.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Difference {
-    /// Path of the entry, as printed for people.
-    pub path: String,
-    /// What differs, with both values.
-    pub what: String,
-}
-
-impl fmt::Display for Difference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.what)
-    }
-}
-
-/// Result of a comparison without differences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Verified {
-    /// Checksum of both sides: another host computes the same for the same tree.
-    pub digest: Digest,
-    /// Files of the target that were not read, because an earlier round had compared them.
-    pub known: u64,
-}
 
 /// Compares two trees: content, mode, owner, modification times, extended attributes with ACLs,
 /// links and holes. Contents that an earlier pass has compared are not read again, if there is an

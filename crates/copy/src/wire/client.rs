@@ -10,12 +10,11 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-use super::ask::Reading;
 use super::job::{Job, word};
 use super::keys::{Credentials, SOURCE};
 use super::line::{Frame, Line, Tls, take_error};
 use super::words::{Put, Take, nonsense, now};
-use crate::copy::{CopyError, Disk, Stamp, Sum, Tick};
+use crate::copy::{CopyError, Stamp};
 
 /// How long a connection may take to be made, and who sends to say who it is.
 const GREETING: Duration = Duration::from_secs(60);
@@ -27,7 +26,7 @@ const DOUBT: Duration = Duration::from_secs(60);
 /// A pod that sends.
 #[derive(Clone)]
 pub struct Remote {
-    address: String,
+    pub(super) address: String,
     config: Arc<ClientConfig>,
     stop: Arc<AtomicBool>,
 }
@@ -38,10 +37,6 @@ pub struct RemoteTree {
     pub(super) remote: Remote,
     pub(super) doubt: Duration,
 }
-
-/// A device that a pod sends.
-#[derive(Debug, Clone)]
-pub struct RemoteDisk(pub Remote);
 
 /// A connection for one job.
 pub(super) struct Connection {
@@ -154,36 +149,5 @@ impl Connection {
     /// Converts an invalid frame to an error of the connection.
     pub(super) fn said<T>(&self, read: io::Result<T>) -> Result<T, CopyError> {
         read.map_err(|error| self.remote.failed(error))
-    }
-}
-
-impl Disk for RemoteDisk {
-    type Bytes = super::ask::RemoteBytes;
-
-    fn open(&self) -> Result<(Self::Bytes, u64), CopyError> {
-        Reading::of(&self.0)?.disk()
-    }
-
-    fn sum(&self, size: u64, limit: Option<u64>, tick: Tick) -> Result<Sum, CopyError> {
-        let mut stream = self.0.connect(Job::Sum { size, limit })?;
-        loop {
-            let Frame { word, body } = stream.next()?;
-            let mut take = Take(body);
-            let said = match word {
-                word::TICK => take.u64().map(Ok),
-                word::SUM => {
-                    take.digest().and_then(|digest| Ok(Err(Sum { digest, stored: take.u64()? })))
-                }
-                _ => Err(nonsense("an invalid part of a checksum")),
-            };
-            match stream.said(said)? {
-                Ok(bytes) => tick(bytes)?,
-                Err(sum) => return Ok(sum),
-            }
-        }
-    }
-
-    fn name(&self) -> String {
-        format!("the device at {}", self.0.address)
     }
 }

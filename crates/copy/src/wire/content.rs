@@ -3,12 +3,12 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 
 use rustix::io::Errno;
 
 use super::job::word;
 use super::line::{Frame, Line, put_error, put_io};
-use super::server::Served;
 use super::words::{Put, Take, name, nonsense};
 use crate::copy::{
     Attributes, Content, CopyError, Digest, Dir, Disk, Kind, LocalDisk, LocalFile, Opened, PIECE,
@@ -19,6 +19,15 @@ use crate::copy::{
 const SMALL: u64 = 128 << 10;
 /// How many ranges are reported at a time.
 const RANGES: usize = 512;
+
+/// What to send.
+#[derive(Debug)]
+pub enum Served {
+    /// All that is in a directory.
+    Tree(Dir),
+    /// A block device, or an image of one.
+    Device(PathBuf),
+}
 
 /// The open file of one connection.
 pub struct Reader<'a> {

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustls::{ServerConfig, ServerConnection};
 
 use super::callers::{Caller, Callers};
-use super::content::Reader;
+use super::content::{Reader, Served};
 use super::job::{Job, word};
 use super::keys::Credentials;
 use super::line::{Frame, LONGEST_FRAME, Line, Tls, put_error, put_io};
@@ -28,15 +28,6 @@ const GREETING: Duration = Duration::from_secs(5);
 const EVERY: Duration = Duration::from_millis(500);
 /// Bytes of names in a frame.
 const NAMES_AT_ONCE: usize = 64 << 10;
-
-/// What to send.
-#[derive(Debug)]
-pub enum Served {
-    /// All that is in a directory.
-    Tree(Dir),
-    /// A block device, or an image of one.
-    Device(PathBuf),
-}
 
 /// Sends it to clients with the right certificate, any number of times; `tell` is called for
 /// connections that failed.

@@ -1,6 +1,7 @@
 //! Kubernetes quantities as sizes: the one parser of them.
 
 use std::fmt;
+use std::str::FromStr;
 
 use super::Bytes;
 
@@ -181,6 +182,29 @@ fn exponent_of(text: &str) -> Result<i32, Why> {
     let exponent: i32 = text.parse().map_err(|_| Why::Exponent)?; // It is a number, perhaps too large a one.
     let is_small = (-LARGEST_EXPONENT..=LARGEST_EXPONENT).contains(&exponent);
     is_small.then_some(exponent).ok_or(Why::Exponent)
+}
+
+/// Parses a Kubernetes quantity (`10Gi`, `1.5Gi`, `500M`, `4096`, `1181116006400m`, `12e6`); a part of a byte rounds
+/// up.
+///
+/// # Errors
+/// [`ParseBytesError`] for what is no quantity, is less than 0, or is beyond [`Bytes::MAX`].
+impl FromStr for Bytes {
+    type Err = ParseBytesError;
+
+    fn from_str(text: &str) -> Result<Bytes, ParseBytesError> {
+        parse(text)
+    }
+}
+
+impl Bytes {
+    /// Parses as [`Bytes::from_str`] does; what is larger becomes [`Bytes::MAX`].
+    ///
+    /// # Errors
+    /// [`ParseBytesError`] for what is no quantity, or is less than 0.
+    pub fn parse_capped(text: &str) -> Result<Bytes, ParseBytesError> {
+        parse_capped(text)
+    }
 }
 
 #[cfg(test)]
