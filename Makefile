@@ -22,7 +22,7 @@ cluster-test: install ## tests on a real Kubernetes, in throw-away kernels
 
 exhaustive: install ## every crash point of the operator and every state of a swap, of which `make test` takes a part
 	@EXHAUSTIVE=1 cargo test --quiet --features testing --test autoscaler crash_points::every_lost_request
-	@EXHAUSTIVE=1 cargo test --quiet --features testing --lib in_every_state_nothing
+	@EXHAUSTIVE=1 cargo test --quiet --features testing --lib autoscaler::plan::tests
 
 cluster-bench: install ## the figures of a cluster: edits, swaps, a thousand nodes, deaths
 	@e2e/cluster/bench
