@@ -1,7 +1,5 @@
 //! What a connection adds to a copy.
 
-#![allow(clippy::disallowed_methods)] // No room of the driver: it starts the binary itself.
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
