@@ -25,6 +25,7 @@ pub fn files(dir: impl AsRef<Path>, end: &str) -> Vec<PathBuf> {
     found
 }
 
+#[allow(dead_code)] // Some compare one crate.
 /// Paths of the product's Rust files: those of the program and those of the crates, sorted.
 pub fn product() -> Vec<PathBuf> {
     let crates = fs::read_dir("crates").unwrap().map(|entry| entry.unwrap().path().join("src"));

@@ -6,8 +6,8 @@ use rustix::io::Errno;
 
 use super::dir::{Dir, Kind, Meta, Names, Stamp};
 use super::hand::{Hand, Node};
+use super::needs::Reserved;
 use super::outcome::{At, CopyError};
-use super::room::Reserved;
 use super::walk::Descent;
 use super::xattr::{Attributes, attributes, is_for_administrators};
 

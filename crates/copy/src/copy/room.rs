@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use crate::bytes::Bytes;
 
 use super::dir::{Dir, Kind, Meta};
+use super::needs::{Needs, Reserved};
 use super::origin::{Origin, Steps};
-use super::outcome::{At, CopyError, shown};
-use super::progress::{Progress, Totals};
+use super::outcome::{At, CopyError};
+use super::progress::Progress;
 use super::walk::{Found, Step, Walk};
 use super::xattr::is_for_administrators;
 
@@ -15,40 +16,6 @@ use super::xattr::is_for_administrators;
 const MARGIN: Bytes = Bytes::mib(1);
 /// One part in so many, on top of that.
 const MARGIN_PART: u64 = 50;
-
-/// Space that a tree needs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Needs {
-    /// Bytes that its files hold, each in whole blocks of the file system that they are for.
-    pub bytes: Bytes,
-    /// Files, directories and all else.
-    pub inodes: u64,
-    /// Totals of what has to be copied.
-    pub totals: Totals,
-    /// The first entry with an attribute that only an administrator may set on a copy.
-    pub reserved: Option<Reserved>,
-}
-
-/// An extended attribute that only `CAP_SYS_ADMIN` may set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reserved {
-    /// Path of the entry that has it.
-    pub path: Vec<u8>,
-    /// Name of the attribute.
-    pub name: Vec<u8>,
-}
-
-impl Reserved {
-    /// Returns the error that a copy may not set the attribute.
-    pub fn refusal(&self) -> CopyError {
-        let (path, name) = (shown(&self.path), shown(&self.name));
-        CopyError::Refused(format!(
-            "{path} has the attribute {name}, which only a process with CAP_SYS_ADMIN may set: \
-             remove it at the source (setfattr --remove {name} FILE) if it is not needed, or copy \
-             as root on a node"
-        ))
-    }
-}
 
 /// What a file system can hold beside what is in the way.
 #[derive(Debug, Clone, Copy)]
