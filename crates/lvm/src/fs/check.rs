@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::fs::{FsError, failed, tools};
+use crate::fs::run::failed;
+use crate::fs::{FsError, tools};
 use crate::host::{Cmd, Host, Output};
 use crate::volume::FsKind;
 

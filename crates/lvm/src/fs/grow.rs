@@ -5,9 +5,10 @@ use std::path::Path;
 use nix::libc::{ENOTTY, EOPNOTSUPP, EPERM};
 
 use crate::bytes::Bytes;
+use crate::fs::read::known;
+use crate::fs::run::run_to_success;
 use crate::fs::{
-    Check, Facts, FsError, Superblock, behind, check, grows_online, known, run_to_success,
-    superblock, tools,
+    Check, Facts, FsError, Superblock, behind, check, grows_online, superblock, tools,
 };
 use crate::host::{Host, HostError, NewMount};
 use crate::volume::FsKind;

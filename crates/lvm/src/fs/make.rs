@@ -4,7 +4,9 @@ use std::io;
 use std::path::Path;
 
 use crate::bytes::Bytes;
-use crate::fs::{FsError, Switch, known, reason, run_to_success, tools};
+use crate::fs::read::known;
+use crate::fs::run::{reason, run_to_success};
+use crate::fs::{FsError, Switch, tools};
 use crate::host::{Host, HostError};
 use crate::volume::{FsKind, MkfsOptions};
 

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use crate::fs::{FsError, Superblock, failed, superblock_of};
+use crate::fs::run::failed;
+use crate::fs::{FsError, Superblock, superblock_of};
 use crate::host::{Cmd, Host};
 
 /// How much of the device must be zeroes before it counts as blank.

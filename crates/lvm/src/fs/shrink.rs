@@ -6,7 +6,9 @@ use nix::libc::ENOSPC;
 
 use crate::bytes::Bytes;
 use crate::fs::grow::{leave, mount_privately, seen};
-use crate::fs::{Check, FsError, check, known, run_to_success, tools};
+use crate::fs::read::known;
+use crate::fs::run::run_to_success;
+use crate::fs::{Check, FsError, check, tools};
 use crate::host::Host;
 use crate::volume::{FsKind, Shrinks};
 

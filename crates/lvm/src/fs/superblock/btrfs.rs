@@ -1,15 +1,13 @@
 //! btrfs: the superblock at 64 KiB, little endian.
 
-use super::{Facts, Superblock, le32, le64, uuid};
+use super::facts::{Facts, Superblock};
+use super::fields::{le32, le64, uuid};
 use crate::bytes::Bytes;
 use crate::volume::FsKind;
 
 const OFFSET: usize = 64 << 10;
 /// The item of this device inside the superblock.
 const DEVICE_ITEM: usize = 0xc9;
-
-/// The transactions that mkfs.btrfs itself commits (btrfs-progs 6.2).
-pub(super) const LAST_GENERATION_OF_MKFS: u64 = 6;
 
 pub(super) fn parse(head: &[u8]) -> Option<Superblock> {
     let sb = head.get(OFFSET..OFFSET + 4096)?;

@@ -1,6 +1,7 @@
 //! ext2, ext3 and ext4: one superblock at byte 1024, little endian.
 
-use super::{ExtFacts, Facts, Superblock, le16, le32, uuid};
+use super::facts::{ExtFacts, Facts, Superblock};
+use super::fields::{le16, le32, uuid};
 use crate::bytes::Bytes;
 use crate::volume::FsKind;
 

@@ -2,7 +2,10 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
+use super::fields::{le32, uuid};
 use super::*;
+use crate::bytes::Bytes;
+use crate::volume::FsKind;
 
 /// A head from `fuzz/corpus`, made by the real mkfs.
 fn real(name: &str) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! xfs: the first sector of the device, big endian.
 
-use super::{Facts, Superblock, array, be32, be64, uuid};
+use super::facts::{Facts, Superblock};
+use super::fields::{array, be32, be64, uuid};
 use crate::bytes::Bytes;
 use crate::volume::FsKind;
 
