@@ -101,17 +101,17 @@ impl EndsWell {
 /// How many states of a story are explored in the order in which they are reached. Of two operators each look and
 /// effect can be between any of the other's, so walks go on from there.
 fn at_most() -> usize {
-    if exhaustive() { 60_000 } else { 6_000 }
+    if exhaustive() { 60_000 } else { 4_000 }
 }
 
 /// How many of one in which a swap is tried again, or given up.
 fn at_most_retried() -> usize {
-    if exhaustive() { 8_000 } else { 4_000 }
+    if exhaustive() { 8_000 } else { 3_000 }
 }
 
 /// How many walks there are then, and how many moves each tries: most cannot be, and a swap takes some fifty.
 fn walks() -> (usize, usize) {
-    (if exhaustive() { 200 } else { 80 }, 1500)
+    (if exhaustive() { 200 } else { 50 }, 1500)
 }
 
 /// The same of a story of a user who tampers: there are many, and each has one more thing that happens.
