@@ -257,7 +257,10 @@ fn versions_of(
 /// Digests of the uids that name one StatefulSet and template, each computed once for a comparison: a tenant may have
 /// thousands of them.
 #[derive(Debug, Default)]
-struct Rivals(HashMap<(Arc<str>, Box<str>, Box<str>), u64>);
+struct Rivals(HashMap<Claimed, u64>);
+
+/// Whose claims they are: a namespace, a StatefulSet and the name of a template.
+type Claimed = (Arc<str>, Box<str>, Box<str>);
 
 impl Rivals {
     fn digest(&mut self, keeper: &Keeper, autoscaler: &AutoscalerSummary) -> Option<u64> {
