@@ -246,10 +246,11 @@ pub async fn answer(
             Answer::One(Box::new(explain(client, program, namespace, about).await?))
         }
         Subject::Claims(whose) => {
+            let place = namespace.unwrap_or(client.default_namespace());
+            let mut gatherer = gather::Gatherer::new(client, program);
             let mut each = Vec::new();
             for claim in workload::claims_of(client, namespace, whose).await? {
-                let about = About::Claim(claim);
-                each.push(explain(client, program, namespace, &about).await?);
+                each.push(judge(gatherer.read_claim(place, &claim).await?));
             }
             Answer::Each(each)
         }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
@@ -372,6 +373,47 @@ async fn nothing_is_said_to_be_missing_that_may_not_be_read() {
     }
     let said = ask::adopt::observe(&tenant).await.unwrap_err().to_string();
     assert!(said.contains("you may not read nodestorages"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_claims_of_a_workload_share_is_read_once() {
+    let (world, _cluster, _machines) = World::with_two_nodes().await;
+    furnish(&world);
+    let template = |name: &str| json!({"metadata": {"name": name}, "spec": {}});
+    world.api.put::<StatefulSet>(&typed(json!({
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"serviceName": "db", "selector": {}, "template": {},
+            "volumeClaimTemplates": [template("data"), template("log")]},
+    })));
+    let add = |name: String, volume: Value| {
+        let mut one = claim("100Mi");
+        one.metadata.name = Some(name);
+        one.spec.as_mut().unwrap().volume_name = volume.as_str().map(str::to_owned);
+        world.api.put(&one);
+    };
+    let person = world.api.client_of("person");
+    let sts = "sts/db".parse().unwrap();
+    let calls = async || {
+        let before = world.api.calls();
+        let told = ask::explain::answer(&person, "pliant", None, &sts).await.unwrap();
+        let ask::explain::Answer::Each(told) = told else { panic!("{told:?}") };
+        (world.api.calls() - before, told)
+    };
+    add("data-db-0".to_owned(), json!("pvc-odd"));
+    world.api.put_json::<PersistentVolume>(
+        json!({"metadata": {"name": "pvc-odd"}, "spec": {"capacity": 7}}),
+    );
+    let (one, told) = calls().await;
+    assert!(told[0].unreadable[0].contains("pvc-odd"), "{told:?}");
+    for at in 1..10 {
+        add(format!("data-db-{at}"), Value::Null);
+    }
+    let (ten, told) = calls().await;
+    assert_eq!(told.len(), 10);
+    assert!(ten <= one + 9 * 3, "{one} calls for one claim, {ten} for ten");
+    // What could not be read of one is said of that one.
+    let odd = told.iter().filter(|one| !one.unreadable.is_empty()).map(|one| &one.about);
+    assert_eq!(odd.collect::<Vec<_>>(), ["default/data-db-0"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -191,36 +191,133 @@ fn last_seen(event: &Event) -> Option<k8s_openapi::jiff::Timestamp> {
     series.or(older).or(event.event_time.as_ref().map(|time| time.0)).or(made)
 }
 
+/// Reads what an explanation of one subject needs.
 pub(super) async fn gather(
     client: &Client,
     program: &str,
     namespace: Option<&str>,
     about: &About,
 ) -> Result<Facts, AskError> {
-    let mut ask = Reader::new(client);
-    let mut facts = Facts { program: program.to_owned(), ..Facts::default() };
+    let mut gatherer = Gatherer::new(client, program);
     match about {
         About::Claim(name) => {
             let namespace = namespace.unwrap_or(client.default_namespace());
-            let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
-            let claim = api.get(name).await.map_err(|error| no_claim(error, namespace, name))?;
-            if let Some(volume) = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref()) {
-                facts.volume = ask.get(ask.all(), volume, VOLUMES).await?;
-            }
-            facts.claim = Some(claim);
+            gatherer.read_claim(namespace, name).await?;
         }
-        About::Volume(name) => {
-            let volume = ask.all().get_opt(name).await.map_err(asked("the PersistentVolume"))?;
-            let volume: PersistentVolume = volume.ok_or_else(|| AskError::Refused {
-                reason: format!("there is no PersistentVolume {name}; `kubectl get pv` lists them"),
-            })?;
-            facts.claim = claim_of(client, &volume).await?;
-            facts.volume = Some(volume);
-        }
+        About::Volume(name) => gatherer.read_volume(name).await?,
     }
-    surroundings(&mut ask, &mut facts).await?;
-    (facts.unseen, facts.unreadable, facts.partial) = (ask.unseen, ask.unreadable, ask.partial);
-    Ok(facts)
+    Ok(gatherer.facts)
+}
+
+/// Reads what explanations need: once what the claims of a namespace share, then claim by claim.
+pub(super) struct Gatherer<'a> {
+    ask: Reader<'a>,
+    facts: Facts,
+    /// What the claims share; `None` until it has been read.
+    shared: Option<Shared>,
+}
+
+/// What the claims of a namespace share, beside what is in [`Facts`] already.
+struct Shared {
+    pods: Vec<Pod>,
+    /// What could not be read of it, see [`Reader`].
+    unseen: Vec<&'static str>,
+    unreadable: Vec<Unreadable>,
+    partial: Vec<&'static str>,
+}
+
+impl<'a> Gatherer<'a> {
+    pub fn new(client: &'a Client, program: &str) -> Self {
+        let facts = Facts { program: program.to_owned(), ..Facts::default() };
+        Gatherer { ask: Reader::new(client), facts, shared: None }
+    }
+
+    /// Reads one claim after another, all of one namespace.
+    ///
+    /// # Errors
+    /// [`AskError::Refused`] if there is no such claim.
+    pub async fn read_claim(&mut self, namespace: &str, name: &str) -> Result<&Facts, AskError> {
+        let api: Api<PersistentVolumeClaim> = Api::namespaced(self.ask.client.clone(), namespace);
+        let claim = api.get(name).await.map_err(|error| no_claim(error, namespace, name))?;
+        self.read_shared(Some(namespace)).await?;
+        self.facts.volume = match claim.spec.as_ref().and_then(|spec| spec.volume_name.as_ref()) {
+            Some(volume) => self.ask.get(self.ask.all(), volume, VOLUMES).await?,
+            None => None,
+        };
+        self.facts.claim = Some(claim);
+        self.read_surroundings().await?;
+        Ok(&self.facts)
+    }
+
+    async fn read_volume(&mut self, name: &str) -> Result<(), AskError> {
+        let volume = self.ask.all().get_opt(name).await.map_err(asked("the PersistentVolume"))?;
+        let volume: PersistentVolume = volume.ok_or_else(|| AskError::Refused {
+            reason: format!("there is no PersistentVolume {name}; `kubectl get pv` lists them"),
+        })?;
+        let claim = claim_of(self.ask.client, &volume).await?;
+        let namespace = claim.as_ref().and_then(|claim| claim.metadata.namespace.as_deref());
+        self.read_shared(namespace).await?;
+        (self.facts.claim, self.facts.volume) = (claim, Some(volume));
+        self.read_surroundings().await
+    }
+
+    /// Reads what the claims of a namespace share, the first time; forgets what could not be read of the last claim.
+    async fn read_shared(&mut self, namespace: Option<&str>) -> Result<(), AskError> {
+        let ask = &mut self.ask;
+        if let Some(shared) = &self.shared {
+            ask.unseen.clone_from(&shared.unseen);
+            ask.unreadable.clone_from(&shared.unreadable);
+            ask.partial.clone_from(&shared.partial);
+            return Ok(());
+        }
+        let pods = read_shared(ask, &mut self.facts, namespace).await?;
+        let (unseen, unreadable) = (ask.unseen.clone(), ask.unreadable.clone());
+        self.shared = Some(Shared { pods, unseen, unreadable, partial: ask.partial.clone() });
+        Ok(())
+    }
+
+    /// Reads what the claim or volume depends on.
+    async fn read_surroundings(&mut self) -> Result<(), AskError> {
+        let (ask, facts) = (&mut self.ask, &mut self.facts);
+        let place = facts.claim.as_ref().map(names);
+        if let Some((namespace, name)) = place {
+            facts.events = events(ask, "PersistentVolumeClaim", namespace, name).await?;
+            let pods = self.shared.iter().flat_map(|shared| &shared.pods);
+            let pods = pods.filter(|pod| has_not_ended(pod) && uses(pod, name));
+            facts.pods = pods.cloned().collect();
+            facts.companions = match facts.pods.first() {
+                Some(pod) => companions(ask, pod, namespace, name).await?,
+                None => Vec::new(),
+            };
+        } else {
+            // Events of what has no namespace are in this one.
+            facts.events = events(ask, "PersistentVolume", "default", &facts.volume_name()).await?;
+        }
+        facts.unseen.clone_from(&ask.unseen);
+        facts.unreadable.clone_from(&ask.unreadable);
+        facts.partial.clone_from(&ask.partial);
+        Ok(())
+    }
+}
+
+/// Reads what all claims of a namespace share; returns its pods, none without a namespace.
+async fn read_shared(
+    ask: &mut Reader<'_>,
+    facts: &mut Facts,
+    namespace: Option<&str>,
+) -> Result<Vec<Pod>, AskError> {
+    let all = ListParams::default;
+    facts.classes = ask.list(ask.all(), all(), CLASSES).await?;
+    facts.nodes = ask.list(ask.all(), all(), NODES).await?;
+    facts.kubelets = ask.list(ask.all(), all(), KUBELETS).await?;
+    facts.storages = ask.storages().await?;
+    facts.pools = ask.list(ask.all(), all(), POOLS).await?;
+    facts.requests = ask.list(ask.all(), all(), "volumerequests").await?;
+    facts.node_plugins = ask.list(ask.all(), all().labels(NODE_PLUGINS), NODE_PLUGIN_PODS).await?;
+    let Some(namespace) = namespace else { return Ok(Vec::new()) };
+    let ours = Api::namespaced(ask.client.clone(), namespace);
+    facts.autoscalers = ask.list(ours, all(), PVC_AUTOSCALERS).await?;
+    ask.list(Api::namespaced(ask.client.clone(), namespace), all(), PODS).await
 }
 
 /// The claim that a PersistentVolume is bound to, if it is still that one.
@@ -237,32 +334,6 @@ async fn claim_of(
     let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let claim = api.get_opt(name).await.map_err(asked("the claim"))?;
     Ok(claim.filter(|claim| reference.uid == claim.metadata.uid))
-}
-
-async fn surroundings(ask: &mut Reader<'_>, facts: &mut Facts) -> Result<(), AskError> {
-    let all = ListParams::default;
-    facts.classes = ask.list(ask.all(), all(), CLASSES).await?;
-    facts.nodes = ask.list(ask.all(), all(), NODES).await?;
-    facts.kubelets = ask.list(ask.all(), all(), KUBELETS).await?;
-    facts.storages = ask.storages().await?;
-    facts.pools = ask.list(ask.all(), all(), POOLS).await?;
-    facts.requests = ask.list(ask.all(), all(), "volumerequests").await?;
-    facts.node_plugins = ask.list(ask.all(), all().labels(NODE_PLUGINS), NODE_PLUGIN_PODS).await?;
-    let Some(claim) = &facts.claim else {
-        // Events of what has no namespace are in this one.
-        facts.events = events(ask, "PersistentVolume", "default", &facts.volume_name()).await?;
-        return Ok(());
-    };
-    let (namespace, name) = names(claim);
-    facts.events = events(ask, "PersistentVolumeClaim", namespace, name).await?;
-    let ours = Api::namespaced(ask.client.clone(), namespace);
-    facts.autoscalers = ask.list(ours, all(), PVC_AUTOSCALERS).await?;
-    let pods = ask.list(Api::namespaced(ask.client.clone(), namespace), all(), PODS).await?;
-    facts.pods = pods.into_iter().filter(|pod| has_not_ended(pod) && uses(pod, name)).collect();
-    if let Some(pod) = facts.pods.first() {
-        facts.companions = companions(ask, pod, namespace, name).await?;
-    }
-    Ok(())
 }
 
 /// The PersistentVolumes that a pod uses beside that of this claim.
