@@ -3,6 +3,8 @@
 
 mod conditions;
 mod crash_points;
+#[path = "../tally/exhaustive.rs"]
+mod exhaustive;
 mod faults;
 mod fences;
 mod fills;

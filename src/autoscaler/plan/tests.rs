@@ -101,21 +101,23 @@ impl EndsWell {
 /// How many states of a story are explored in the order in which they are reached. Of two operators each look and
 /// effect can be between any of the other's, so walks go on from there.
 fn at_most() -> usize {
-    if exhaustive() { 60_000 } else { 4_000 }
+    if exhaustive() { 60_000 } else { 2_000 }
 }
 
 /// How many of one in which a swap is tried again, or given up.
 fn at_most_retried() -> usize {
-    if exhaustive() { 8_000 } else { 3_000 }
+    if exhaustive() { 8_000 } else { 1_500 }
 }
 
 /// How many walks there are then, and how many moves each tries: most cannot be, and a swap takes some fifty.
 fn walks() -> (usize, usize) {
-    (if exhaustive() { 200 } else { 50 }, 1500)
+    (if exhaustive() { 200 } else { 25 }, 1500)
 }
 
 /// The same of a story of a user who tampers: there are many, and each has one more thing that happens.
-const WALKS_TAMPERED: (usize, usize) = (50, 1500);
+fn walks_tampered() -> (usize, usize) {
+    (if exhaustive() { 50 } else { 25 }, 1500)
+}
 
 /// Explore what can be reached; how many states that are.
 fn explore(first: &World, at_most: usize) -> usize {
@@ -148,7 +150,7 @@ fn moves(first: &World) -> Vec<Move> {
 /// Go where dice say, again and again: that leads far from the beginning.
 fn walk(first: &World, moves: &[Move], known: &mut HashSet<u64>, ends_well: &mut EndsWell) {
     let mut dice = Dice::of(7);
-    let (walks, steps) = if first.tampering.is_empty() { walks() } else { WALKS_TAMPERED };
+    let (walks, steps) = if first.tampering.is_empty() { walks() } else { walks_tampered() };
     for _ in 0..walks {
         let mut world = first.clone();
         for _ in 0..steps {
