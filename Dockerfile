@@ -15,8 +15,10 @@ COPY Cargo.toml Cargo.lock build.rs ./
 COPY proto proto
 COPY src/order.ld src/
 COPY crates/copy/Cargo.toml crates/copy/
+COPY crates/csi/Cargo.toml crates/csi/build.rs crates/csi/
 COPY crates/fake-host/Cargo.toml crates/fake-host/
 COPY crates/lvm/Cargo.toml crates/lvm/
+COPY crates/node/Cargo.toml crates/node/
 COPY crates/volume/Cargo.toml crates/volume/
 COPY e2e/image e2e/image
 COPY packaging/notices packaging/

@@ -1,44 +1,13 @@
-//! Makes Rust of the files in `proto`, without `protoc`, and has the functions of the program ordered by use.
+//! Has the functions of the program ordered by use.
 
 use std::error::Error;
 
-use protox::prost_reflect::{DescriptorPool, FieldDescriptor, MessageDescriptor};
-
-fn main() -> Result<(), Box<dyn Error>> {
-    order_functions()?;
-    println!("cargo::rerun-if-changed=proto");
-    let mut compiler = protox::Compiler::new(["proto"])?;
-    compiler.include_imports(true).include_source_info(false).open_file("csi.proto")?;
-    let registration = protox::compile(["registration.proto"], ["proto"])?;
-    tonic_prost_build::configure().compile_fds(registration)?;
-    tonic_prost_build::configure()
-        .btree_map(".")
-        .generate_default_stubs(true) // What Pliant does not serve answers UNIMPLEMENTED.
-        .skip_debug(messages_with_secrets(&compiler.descriptor_pool())?)
-        .compile_fds(compiler.file_descriptor_set())?;
-    Ok(())
-}
-
 /// Hand the linker the order of a released program's functions: without it half as much again is resident.
-fn order_functions() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=src/order.ld");
     if std::env::var("PROFILE")? == "release" {
         let root = std::env::var("CARGO_MANIFEST_DIR")?;
         println!("cargo::rustc-link-arg-bins=-Wl,--script={root}/src/order.ld");
     }
     Ok(())
-}
-
-/// The messages that nobody may print, by their full names.
-fn messages_with_secrets(pool: &DescriptorPool) -> Result<Vec<String>, Box<dyn Error>> {
-    let mark = pool
-        .get_extension_by_name("csi.v1.csi_secret")
-        .ok_or("csi.proto has no csi_secret option")?;
-    let is_secret = |field: &FieldDescriptor| field.options().has_extension(&mark);
-    let has_secrets = |message: &MessageDescriptor| message.fields().any(|f| is_secret(&f));
-    Ok(pool
-        .all_messages()
-        .filter(has_secrets)
-        .map(|message| format!(".{}", message.full_name()))
-        .collect())
 }

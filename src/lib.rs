@@ -12,10 +12,7 @@ pub mod cli; // subcommands are roles
 pub mod cluster; // volumes of a whole cluster, through requests to its nodes
 pub mod config; // the settings file and the flags, checked
 pub mod controllers; // the loops: each observes, plans, applies
-pub mod csi; // the protocol: parse, reply, status
-pub mod doctor; // looks at a host, changes nothing
 pub mod metrics; // names, units, help
-pub mod node; // what this host can do with a volume
 pub mod populators; // fills claims from what they name
 pub mod run; // the wiring; sees every room
 #[cfg(any(test, feature = "testing"))]
@@ -24,6 +21,8 @@ pub mod trial; // what `pliant self-test` does, as a client of the driver
 
 // The crates, under the names that the modules here call them by.
 pub use pliant_copy::{archive, certificates, copy, wire};
+pub use pliant_csi as csi;
 pub use pliant_lvm::{fs, host, lvm, mount};
+pub use pliant_node::{doctor, node};
 pub use pliant_volume as volume;
 pub use pliant_volume::{busy, bytes, panics};

@@ -2,11 +2,9 @@
 
 mod api;
 mod log;
-mod settings;
 
 pub use api::FakeApi;
 pub use log::Lines;
 pub use pliant_fake_host::{
     DeviceState, Failing, FakeHost, GroupState, MachineState, Side, VolumeState,
 };
-pub use settings::node_settings;

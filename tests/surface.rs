@@ -327,7 +327,7 @@ fn alerts() -> BTreeSet<String> {
 /// Keys of tags have no table: each is written by `tags::tag`, with a literal or a constant of that file.
 fn tags() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for file in files("src/node", "rs") {
+    for file in files("crates/node/src/node", "rs") {
         let code = code(&file);
         for (_, rest) in
             code.match_indices("tags::tag(").map(|(at, call)| (at, &code[at + call.len()..]))
@@ -343,17 +343,17 @@ fn tags() -> BTreeSet<String> {
     found
 }
 
-/// The value of a constant of `src/node/record.rs`.
+/// The value of a constant of `crates/node/src/node/record.rs`.
 fn constant(name: &str) -> String {
-    let code = code(Path::new("src/node/record.rs"));
+    let code = code(Path::new("crates/node/src/node/record.rs"));
     let rest =
         code.split_once(&format!("const {name}: &str = \"")).unwrap_or_else(|| panic!("{name}"));
     rest.1.split('"').next().unwrap().to_owned()
 }
 
-/// Names of logical volumes and groups, as the formats of `src/node` make them.
+/// Names of logical volumes and groups, as the formats of `crates/node/src/node` make them.
 fn volumes() -> BTreeSet<String> {
-    let code = code(Path::new("src/node/record.rs"));
+    let code = code(Path::new("crates/node/src/node/record.rs"));
     let prefix = constant("PREFIX");
     let found = in_quotes(&code)
         .into_iter()

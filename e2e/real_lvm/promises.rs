@@ -12,10 +12,9 @@ use pliant::causes;
 use pliant::host::{Cmd, Host, RealHost};
 use pliant::lvm;
 use pliant::node::{GroupSource, Node, NodeSettings, PoolPlan};
-use pliant::testing::node_settings;
 use pliant::volume::{
-    Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, Page, Stage, State, VolumeError,
-    VolumeId, VolumeKey, VolumeStatus, Volumes, Wanted,
+    Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Page, Stage, State,
+    VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes, Wanted,
 };
 
 use crate::script::{BLOCK, Part, Promised, Step, World, foreign_secrets, secret, secret_file};
@@ -50,7 +49,7 @@ impl Machine {
         let settings = NodeSettings {
             wipe_patience: Duration::from_secs(300),
             state_dir: dir.join("state"),
-            ..node_settings(NODE)
+            ..NodeSettings::new(NODE)
         };
         let plan = PoolPlan::new(
             "default".parse().expect("name"),

@@ -25,7 +25,7 @@ use crate::controllers::node_plugin::{AFTER_PANIC, WRITER};
 use crate::controllers::usage;
 use crate::node::{Node, storage as machine};
 use crate::panics::caught;
-use crate::volume::{NodeKey, Page, Usage, VolumeError, VolumeId, Volumes};
+use crate::volume::{NodeKey, NodeVolumes, Page, Usage, VolumeError, VolumeId, Volumes};
 
 /// How often a change that no one announced, as by an administrator's hand, is looked for, here and
 /// in the record. Reading costs no command, and what has not changed is not written.

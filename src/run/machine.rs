@@ -16,7 +16,6 @@ use crate::host::{self, Host, RealHost, StateLock};
 use crate::metrics::{self, FigureSource, Metrics};
 use crate::node::{Node, NodeSettings, PoolPlan};
 use crate::run::figures::NodeFigures;
-use crate::volume::NodeKey;
 
 /// How long work under way is waited for at the end. With the last calls before it, it stays below the
 /// usual 60 s until SIGKILL.
@@ -139,14 +138,12 @@ pub fn stop_on_signals(stop: CancellationToken) -> Result<impl Future<Output = (
 
 fn node_settings(settings: &Settings) -> NodeSettings {
     NodeSettings {
-        name: settings.node.as_str().to_owned(),
-        key: NodeKey::of(settings.node.as_str()),
         max_volumes_per_node: settings.max_volumes_per_node,
         two_step: settings.filesystem_expansion == FilesystemExpansion::Node,
-        guarded_devices: false,
         wipe_rate: settings.wipe_rate,
         wipe_patience: settings.wipe_timeout,
         state_dir: settings.state_dir.as_path().to_owned(),
+        ..NodeSettings::new(settings.node.as_str())
     }
 }
 

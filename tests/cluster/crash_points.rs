@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use pliant::api::{NodeStorageStatus, StoragePool, VolumeState};
 use pliant::bytes::Bytes;
 use pliant::testing::{FakeApi, FakeHost, MachineState, Side};
-use pliant::volume::{Fence, Mode, NewVolume, Standing, VolumeError, Volumes};
+use pliant::volume::{Fence, Mode, NewVolume, NodeVolumes, Standing, VolumeError, Volumes};
 
 use crate::block_on;
 use crate::tally::{Tally, Verdict, difference, for_each, points};

@@ -8,7 +8,8 @@ use pliant::api::{
 };
 use pliant::bytes::Bytes;
 use pliant::volume::{
-    CapacityQuery, Class, Mode, NewVolume, Page, Reason, State, VolumeError, Volumes, Wanted,
+    CapacityQuery, Class, Mode, NewVolume, NodeVolumes, Page, Reason, State, VolumeError, Volumes,
+    Wanted,
 };
 use tokio::time::Instant;
 

@@ -10,8 +10,8 @@ use pliant::api::{
 };
 use pliant::bytes::Bytes;
 use pliant::node::NodeSettings;
-use pliant::testing::{FakeApi, Lines, node_settings};
-use pliant::volume::{Mode, NewVolume, Page, Reason, Stage, Volumes};
+use pliant::testing::{FakeApi, Lines};
+use pliant::volume::{Mode, NewVolume, NodeVolumes, Page, Reason, Stage, Volumes};
 use tokio::time::Instant;
 
 use crate::world::{Controller, Machine, World, growth, id, refused, stage, stage_raw, want};
@@ -230,7 +230,7 @@ async fn slowly_wiped(wipe_patience: Duration) -> (World, Controller, Machine) {
     let host = machine.host.after_crash();
     drop(machine);
     let rate = Some(Bytes::mib(10));
-    let slow = NodeSettings { wipe_rate: rate, wipe_patience, ..node_settings("alpha") };
+    let slow = NodeSettings { wipe_rate: rate, wipe_patience, ..NodeSettings::new("alpha") };
     let machine = world.start(slow, host).await;
     cluster.ensure(&want("pvc-1", 800, &[])).await.unwrap();
     world.cleaned().await;
@@ -242,7 +242,7 @@ async fn slowly_wiped(wipe_patience: Duration) -> (World, Controller, Machine) {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_wipe_is_told_as_it_goes_on_and_joined_until_its_end() {
-    let (world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
+    let (world, cluster, machine) = slowly_wiped(NodeSettings::new("alpha").wipe_patience).await;
     let volume = id("alpha", "pvc-1");
     let (begun, told) = (Instant::now(), std::sync::Mutex::new(Vec::new()));
     let watched = async {
@@ -273,7 +273,7 @@ async fn a_long_wipe_is_told_as_it_goes_on_and_joined_until_its_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_wipe_does_not_hold_up_other_volumes() {
-    let (_world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
+    let (_world, cluster, machine) = slowly_wiped(NodeSettings::new("alpha").wipe_patience).await;
     let volume = id("alpha", "pvc-1");
     let other = async {
         let begun = Instant::now();
@@ -314,7 +314,7 @@ async fn what_a_node_plugin_does_for_a_request_is_logged_with_its_name() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_wipe_is_ended_by_a_node_plugin_that_starts_anew() {
-    let (world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
+    let (world, cluster, machine) = slowly_wiped(NodeSettings::new("alpha").wipe_patience).await;
     let volume = id("alpha", "pvc-1");
     let restarted = async {
         world.phase(Phase::Running).await;
@@ -330,7 +330,7 @@ async fn a_long_wipe_is_ended_by_a_node_plugin_that_starts_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_plugin_that_is_stopped_during_a_long_wipe_leaves_it_to_the_next() {
-    let (world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
+    let (world, cluster, machine) = slowly_wiped(NodeSettings::new("alpha").wipe_patience).await;
     let volume = id("alpha", "pvc-1");
     let restarted = async {
         world.phase(Phase::Running).await;
@@ -349,7 +349,7 @@ async fn a_node_plugin_that_is_stopped_during_a_long_wipe_leaves_it_to_the_next(
 
 #[tokio::test(start_paused = true)]
 async fn a_long_growth_is_told_as_one() {
-    let (world, cluster, machine) = slowly_wiped(node_settings("alpha").wipe_patience).await;
+    let (world, cluster, machine) = slowly_wiped(NodeSettings::new("alpha").wipe_patience).await;
     let block = NewVolume { mode: Mode::Block, ..want("pvc-2", 8, &[]) };
     let made = cluster.ensure(&block).await.unwrap();
     world.cleaned().await;

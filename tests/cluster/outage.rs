@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pliant::api::{Phase, VolumeRequest};
 use pliant::testing::FakeApi;
-use pliant::volume::{NewVolume, Page, Reason, Volumes};
+use pliant::volume::{NewVolume, NodeVolumes, Page, Reason, Volumes};
 
 use crate::world::{World, growth, id, refused, stage, want};
 

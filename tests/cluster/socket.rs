@@ -9,7 +9,7 @@ use pliant::csi::parse::Defaults;
 use pliant::csi::pb::controller_client::ControllerClient;
 use pliant::csi::pb::volume_capability::{AccessMode, AccessType, BlockVolume, access_mode};
 use pliant::csi::{self, Controller, Identity, RpcObserver, Services, pb};
-use pliant::volume::TOPOLOGY;
+use pliant::volume::{NodeVolumes, TOPOLOGY};
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};

@@ -1,7 +1,7 @@
 //! What a swap of volumes asks of a node, through its node plugin.
 
 use pliant::api::{FenceState, FenceStatus, NodeStorage, VolumeRequest};
-use pliant::volume::{Fence, Reason, Standing, Volumes};
+use pliant::volume::{Fence, NodeVolumes, Reason, Standing, Volumes};
 
 use crate::world::{EXT4, World, id, refused, stage, want};
 

@@ -7,7 +7,7 @@ use pliant::api::{NodeStorage, VolumeUsage};
 use pliant::bytes::Bytes;
 use pliant::controllers::usage;
 use pliant::testing::{Failing, FakeApi};
-use pliant::volume::{Stage, Volumes};
+use pliant::volume::{NodeVolumes, Stage, Volumes};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;

@@ -19,10 +19,10 @@ use pliant::controllers::storage::{Found, Prerequisites, StorageRecord};
 use pliant::controllers::{cleaner, events, nodes, pools};
 use pliant::host::Host;
 use pliant::node::{Node, NodeSettings};
-use pliant::testing::{FakeApi, FakeHost, node_settings};
+use pliant::testing::{FakeApi, FakeHost};
 use pliant::volume::{
-    Access, Class, DRIVER, FsKind, Growth, Mode, NewVolume, NodeKey, Reason, Stage, VolumeError,
-    VolumeId, VolumeKey, Wanted,
+    Access, Class, DRIVER, FsKind, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Reason, Stage,
+    VolumeError, VolumeId, VolumeKey, Wanted,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -167,7 +167,7 @@ impl World {
 
     /// Start the node plugin of a machine.
     pub async fn restart(&self, name: &'static str, host: FakeHost) -> Machine {
-        self.start(node_settings(name), host).await
+        self.start(NodeSettings::new(name), host).await
     }
 
     /// Start the node plugin of a machine that is set up like this; `pliant node` but for its socket.

@@ -63,8 +63,8 @@ pub fn all() -> Conditions {
     };
     add("Reconciling", of(false));
     add("Stalled", of(true));
-    let storage = code("src/node/storage.rs");
-    let names = constants(&storage);
+    let storage = code("crates/node/src/node/report.rs");
+    let names = constants(&code("crates/node/src/node/storage.rs"));
     for (part, function) in [("pools", "how"), ("volumeGroups", "group_status")] {
         let key = (format!("NodeStorage.{part}"), "Ready".to_owned());
         found.insert(key, reasons(body(&storage, function), &names));

@@ -14,8 +14,8 @@ use pliant::csi::pb::identity_client::IdentityClient;
 use pliant::csi::pb::node_client::NodeClient;
 use pliant::csi::pb::volume_capability::{AccessMode, AccessType, MountVolume, access_mode};
 use pliant::csi::{Controller, Identity, Node, RpcObserver, ServeError, Services, pb, serve};
-use pliant::node::PoolPlan;
-use pliant::testing::{FakeHost, node_settings};
+use pliant::node::{NodeSettings, PoolPlan};
+use pliant::testing::FakeHost;
 use pliant::volume::{
     Ailment, Capacity, CapacityQuery, Fence, FsKind, Grown, Growth, Inspection, Listing, Mode,
     NewVolume, NodeKey, Page, State, TOPOLOGY, Volume, VolumeError, VolumeId, VolumeKey,
@@ -128,7 +128,7 @@ pub fn id_of(name: &str) -> VolumeId {
 
 /// The node of this machine, with these pools.
 async fn machine(host: FakeHost, plans: Vec<PoolPlan>) -> Arc<pliant::node::Node> {
-    pliant::node::Node::start(Arc::new(host), node_settings("alpha"), plans).await.unwrap()
+    pliant::node::Node::start(Arc::new(host), NodeSettings::new("alpha"), plans).await.unwrap()
 }
 
 #[derive(Default)]

@@ -8,7 +8,7 @@ use pliant::host::Host;
 use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
-use pliant::volume::{FsKind, Mode, Page, Severity, State, Volumes};
+use pliant::volume::{FsKind, Mode, NodeVolumes, Page, Severity, State, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{LARGE, Op, STAGING, Setup, VOLUME, after, id_of, settings, want};

@@ -1,7 +1,7 @@
 //! The operations that are cut off, in each mode, and how a cut is tried.
 
 use pliant::testing::{FakeHost, MachineState, Side};
-use pliant::volume::{Fence, FsKind, Mode, Safety, Shrinks, Standing};
+use pliant::volume::{Fence, FsKind, Mode, NodeVolumes, Safety, Shrinks, Standing};
 use tokio::runtime::Builder;
 
 use crate::machine::{Disks, LARGE, LESS, MODES, Op, Setup, marks};

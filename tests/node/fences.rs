@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use pliant::node::record::lv_name;
 use pliant::testing::FakeHost;
 use pliant::volume::{
-    Fence, FsKind, Mode, Publish, Reason, Standing, VolumeError, VolumeKey, Volumes,
+    Fence, FsKind, Mode, NodeVolumes, Publish, Reason, Standing, VolumeError, VolumeKey, Volumes,
 };
 
 use crate::cuts::block_on;

@@ -10,7 +10,7 @@ use pliant::host::{Cmd, Host};
 use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
-use pliant::volume::{FsKind, Mode, VolumeError, VolumeKey, Volumes};
+use pliant::volume::{FsKind, Mode, NodeVolumes, VolumeError, VolumeKey, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{

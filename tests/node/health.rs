@@ -5,7 +5,7 @@ use std::path::Path;
 use pliant::host::{Host, PathKind};
 use pliant::node::Node;
 use pliant::testing::FakeHost;
-use pliant::volume::{FsKind, Mode, Page, Volumes};
+use pliant::volume::{FsKind, Mode, NodeVolumes, Page, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{Disks, Op, TARGET, VOLUME, after, id_of, type_in};

@@ -9,10 +9,10 @@ use pliant::host::{Cmd, DmTarget, Host, Source};
 use pliant::lvm::{Group, LvmError, Named, NewLv, VolumeGroup, scan};
 use pliant::node::record::{lv_name, more_name};
 use pliant::node::storage::DiskState;
-use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
-use pliant::testing::{Failing, FakeHost, node_settings};
+use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
+use pliant::testing::{Failing, FakeHost};
 use pliant::volume::{
-    CapacityQuery, Class, FsKind, Layout, Mode, Page, VolumeError, Volumes, Wipe,
+    CapacityQuery, Class, FsKind, Layout, Mode, NodeVolumes, Page, VolumeError, Volumes, Wipe,
 };
 
 use crate::cuts::block_on;
@@ -791,7 +791,7 @@ fn a_node_takes_no_group_that_is_another_nodes() {
         type_in(&host, "vg0", &made).await;
         host.forget_effects();
 
-        let there = Setup { settings: node_settings("beta"), ..setup.clone() };
+        let there = Setup { settings: NodeSettings::new("beta"), ..setup.clone() };
         let beta = there.start(&host).await;
         assert_eq!(beta.list(&Page::default()).await.expect("its own").volumes, []);
         let said = beta.ensure(&want("one", Mode::Block, 8)).await.expect_err("it has no group");
@@ -839,14 +839,15 @@ fn a_group_whose_tags_name_two_nodes_is_used_by_none() {
         }
         host.forget_effects();
         for name in ["alpha", "beta"] {
-            let node = Setup { settings: node_settings(name), ..setup.clone() }.start(&host).await;
+            let node =
+                Setup { settings: NodeSettings::new(name), ..setup.clone() }.start(&host).await;
             node.ensure(&want("one", Mode::Block, 8)).await.expect_err("it may be the other's");
             let refused = node.storage().pools[0].refused.join(" ");
             assert!(refused.contains("--deltag"), "{refused}");
         }
         assert_eq!(host.effects(), [""; 0]);
         type_in(&host, "vg0", "vgchange -y --deltag pliant.node=beta vg0").await;
-        let alpha = Setup { settings: node_settings("alpha"), ..setup }.start(&host).await;
+        let alpha = Setup { settings: NodeSettings::new("alpha"), ..setup }.start(&host).await;
         alpha.ensure(&want("one", Mode::Block, 8)).await.expect("it is its own");
     });
 }
@@ -859,7 +860,7 @@ fn a_group_that_this_driver_makes_says_whose_it_is() {
         alpha.ensure(&want(VOLUME, Mode::Block, 8)).await.expect("a volume");
         until_wiped(&alpha).await;
         host.forget_effects();
-        let beta = Setup { settings: node_settings("beta"), ..setup }.start(&host).await;
+        let beta = Setup { settings: NodeSettings::new("beta"), ..setup }.start(&host).await;
         let refused = &beta.storage().pools[0].refused.join(" ");
         assert!(refused.contains("alpha") && refused.contains("beta"), "{refused}");
         assert_eq!(host.effects(), [""; 0]);

@@ -11,7 +11,7 @@ use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
 use pliant::volume::{
-    Class, FsKind, Mode, NewVolume, Safety, Severity, VolumeError, Volumes, Wipe,
+    Class, FsKind, Mode, NewVolume, NodeVolumes, Safety, Severity, VolumeError, Volumes, Wipe,
 };
 
 use crate::cuts::block_on;

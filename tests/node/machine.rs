@@ -10,10 +10,11 @@ use pliant::host::{Cmd, Host};
 use pliant::lvm::Lv;
 use pliant::node::record::{self, lv_name};
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
-use pliant::testing::{FakeHost, node_settings};
+use pliant::testing::FakeHost;
 use pliant::volume::{
-    Access, Class, Fence, FsKind, Growth, Mode, NewVolume, NodeKey, Page, Publish, Safety,
-    Stage as Staging, State, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes, Wanted,
+    Access, Class, Fence, FsKind, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Page, Publish,
+    Safety, Stage as Staging, State, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
+    Wanted,
 };
 
 /// Block, and each file system.
@@ -50,7 +51,7 @@ pub fn id_of(name: &str) -> VolumeId {
 }
 
 pub fn settings() -> NodeSettings {
-    node_settings("alpha")
+    NodeSettings::new("alpha")
 }
 
 /// What a caller asks for.

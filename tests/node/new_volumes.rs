@@ -7,7 +7,7 @@ use pliant::bytes::Bytes;
 use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, Node, PoolPlan};
 use pliant::testing::FakeHost;
-use pliant::volume::{FsKind, Mode, Stage, State, VolumeError, Volumes};
+use pliant::volume::{FsKind, Mode, NodeVolumes, Stage, State, VolumeError, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{

@@ -9,7 +9,7 @@ use pliant::host::Host;
 use pliant::node::storage::{DiskState, Health, OperationType};
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::FakeHost;
-use pliant::volume::{CapacityQuery, Class, Mode, NewVolume, VolumeError, Volumes};
+use pliant::volume::{CapacityQuery, Class, Mode, NewVolume, NodeVolumes, VolumeError, Volumes};
 use tokio::task::yield_now;
 
 use crate::cuts::block_on;

@@ -10,7 +10,8 @@ use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{
-    CapacityQuery, Class, FsKind, Mode, NodeKey, VolumeError, VolumeId, VolumeKey, Volumes,
+    CapacityQuery, Class, FsKind, Mode, NodeKey, NodeVolumes, VolumeError, VolumeId, VolumeKey,
+    Volumes,
 };
 
 use crate::cuts::block_on;

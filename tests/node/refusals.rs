@@ -9,8 +9,8 @@ use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, Node};
 use pliant::testing::Failing;
 use pliant::volume::{
-    Access, FsKind, Mode, NodeKey, Publish, Safety, Stage, State, VolumeError, VolumeId, VolumeKey,
-    Volumes,
+    Access, FsKind, Mode, NodeKey, NodeVolumes, Publish, Safety, Stage, State, VolumeError,
+    VolumeId, VolumeKey, Volumes,
 };
 
 use crate::cuts::block_on;

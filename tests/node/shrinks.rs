@@ -9,7 +9,9 @@ use pliant::host::Host;
 use pliant::node::NodeSettings;
 use pliant::node::record::lv_name;
 use pliant::testing::{Failing, FakeHost};
-use pliant::volume::{Fence, FsKind, Mode, Reason, State, VolumeError, VolumeKey, Volumes};
+use pliant::volume::{
+    Fence, FsKind, Mode, NodeVolumes, Reason, State, VolumeError, VolumeKey, Volumes,
+};
 
 use crate::cuts::{block_on, points};
 use crate::machine::{

@@ -9,7 +9,7 @@ use pliant::host::Host;
 use pliant::node::storage::DiskState;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
-use pliant::volume::{CapacityQuery, Class, Mode, Stage, Volumes};
+use pliant::volume::{CapacityQuery, Class, Mode, NodeVolumes, Stage, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{Setup, growth, id_of, settings, staging, want};

@@ -7,7 +7,7 @@ use pliant::host::Host;
 use pliant::node::Node;
 use pliant::node::record::{lv_name, more_name};
 use pliant::testing::{Failing, FakeHost};
-use pliant::volume::{FsKind, Mode, Page, VolumeError, Volumes};
+use pliant::volume::{FsKind, Mode, NodeVolumes, Page, VolumeError, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{

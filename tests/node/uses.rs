@@ -11,7 +11,9 @@ use pliant::host::{Cmd, Host};
 use pliant::node::record::lv_name;
 use pliant::node::{Node, NodeSettings};
 use pliant::testing::FakeHost;
-use pliant::volume::{FsKind, Growth, Mode, Publish, Stage, VolumeError, Volumes, Wanted};
+use pliant::volume::{
+    FsKind, Growth, Mode, NodeVolumes, Publish, Stage, VolumeError, Volumes, Wanted,
+};
 
 use crate::cuts::block_on;
 use crate::machine::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pliant::bytes::Bytes;
 use pliant::node::{GroupSource, Node, PoolPlan};
 use pliant::testing::{FakeHost, Side};
-use pliant::volume::{Mode, Volumes, Wipe};
+use pliant::volume::{Mode, NodeVolumes, Volumes, Wipe};
 
 use crate::cuts::block_on;
 use crate::machine::{Setup, VOLUME, id_of, settings, staging, want};

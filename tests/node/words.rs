@@ -8,7 +8,7 @@ use pliant::host::{Host, NewMount};
 use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, NewDisk, PoolPlan};
 use pliant::testing::FakeHost;
-use pliant::volume::{FsKind, Mode, Publish, VolumeError, Volumes, Wanted};
+use pliant::volume::{FsKind, Mode, NodeVolumes, Publish, VolumeError, Volumes, Wanted};
 
 use crate::cuts::block_on;
 use crate::machine::{

@@ -10,10 +10,9 @@ use pliant::csi::status::of_volume;
 use pliant::host::Host;
 use pliant::node::record::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
-use pliant::testing::node_settings;
 use pliant::volume::{
-    Access, CapacityQuery, Class, Growth, Mode, NewVolume, NodeKey, Page, Publish, Stage, State,
-    VolumeError, VolumeId, VolumeKey, Volumes, Wanted,
+    Access, CapacityQuery, Class, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Page, Publish,
+    Stage, State, VolumeError, VolumeId, VolumeKey, Volumes, Wanted,
 };
 use tonic::Code;
 
@@ -231,7 +230,7 @@ async fn start<P: Place>(
         two_step,
         wipe_patience: Duration::from_secs(300),
         state_dir: place.dir().join("state"),
-        ..node_settings("n1")
+        ..NodeSettings::new("n1")
     };
     Node::start(host.clone(), settings, vec![plan.clone()]).await.expect("start")
 }

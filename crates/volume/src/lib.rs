@@ -35,7 +35,7 @@ pub use store::{
     Capacity, CapacityQuery, Grown, Growth, Listing, Page, PoolAilment, PoolSummary, Volumes,
 };
 pub use words::{either, few, nearest};
-pub use workload::{Access, Inspection, NodeInfo, Publish, Stage, Stats, Usage};
+pub use workload::{Access, Inspection, NodeInfo, NodeVolumes, Publish, Stage, Stats, Usage};
 
 /// The name of the driver, as StorageClasses and PersistentVolumes spell it.
 pub const DRIVER: &str = "lvm.csi.pliant.io";

@@ -1,9 +1,52 @@
 //! Staging and publishing of volumes on a node: the requests, and the statistics.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
 
 use crate::bytes::Bytes;
-use crate::{Ailment, FsKind, VolumeId, VolumeStatus};
+use crate::{Ailment, FsKind, Growth, PoolAilment, VolumeError, VolumeId, VolumeStatus};
+
+/// Volumes of one host as its workloads use them.
+///
+/// Each call brings about what it says and may be repeated; one that is under way when its caller leaves runs to its end.
+///
+/// # Errors
+/// [`VolumeError`]; its variants define what a caller can do.
+#[async_trait]
+pub trait NodeVolumes: Send + Sync + 'static {
+    /// Activates the volume; formats it if it is new; mounts it at its staging path, grown to its device.
+    async fn stage(&self, stage: &Stage) -> Result<(), VolumeError>;
+
+    /// Undoes the staging; success if the volume is not staged there.
+    async fn unstage(&self, id: &VolumeId, staging: &Path) -> Result<(), VolumeError>;
+
+    /// Shows a staged volume to a workload.
+    async fn publish(&self, publish: &Publish) -> Result<(), VolumeError>;
+
+    /// Undoes the publishing; success if the volume is not published there.
+    async fn unpublish(&self, id: &VolumeId, target: &Path) -> Result<(), VolumeError>;
+
+    /// Grows the file system at this path to its volume; returns the real size.
+    async fn expand(
+        &self,
+        id: &VolumeId,
+        path: &Path,
+        growth: Option<Growth>,
+    ) -> Result<Bytes, VolumeError>;
+
+    /// Reads the usage of the volume at this path.
+    async fn stats(&self, id: &VolumeId, path: &Path) -> Result<Stats, VolumeError>;
+
+    /// Returns the unhealthy conditions of a volume; none if it is healthy.
+    async fn volume_health(&self, id: &VolumeId) -> Result<Vec<Ailment>, VolumeError>;
+
+    /// Returns the unhealthy conditions of the pools; none if they are healthy.
+    async fn storage_health(&self) -> Vec<PoolAilment>;
+
+    /// Returns the information about the host, from memory.
+    fn info(&self) -> NodeInfo;
+}
 
 /// Information about the node, from memory.
 #[derive(Debug, Clone, PartialEq, Eq)]

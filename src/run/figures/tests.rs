@@ -4,9 +4,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::metrics::{self, Metrics};
-use crate::node::{GroupSource, PoolPlan};
-use crate::testing::{FakeHost, node_settings};
-use crate::volume::{Access, Class, Growth, Mode, NewVolume, Stage, Volumes, Wanted};
+use crate::node::{GroupSource, NodeSettings, PoolPlan};
+use crate::testing::FakeHost;
+use crate::volume::{Access, Class, Growth, Mode, NewVolume, NodeVolumes, Stage, Volumes, Wanted};
 
 fn block(name: &str, size: Bytes) -> NewVolume {
     NewVolume {
@@ -41,7 +41,7 @@ async fn a_scrape_tells_what_was_done() {
     let plan =
         PoolPlan::new("fast".parse().unwrap(), vec![GroupSource::Existing("vg0".to_owned())]);
     let node =
-        Node::start(Arc::new(host.clone()), node_settings("alpha"), vec![plan]).await.unwrap();
+        Node::start(Arc::new(host.clone()), NodeSettings::new("alpha"), vec![plan]).await.unwrap();
     let metrics = Metrics::default();
 
     let asked = Bytes::new(Bytes::mib(8).get() - 1);

@@ -1,0 +1,95 @@
+//! A volume as its volume group has it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::bytes::Bytes;
+use crate::fs::superblock;
+use crate::host::{DeviceNumber, DmInfo, Host};
+use crate::lvm::{Group, Lv, VolumeGroup};
+use crate::node::error::failed;
+use crate::node::pools::Pool;
+use crate::node::record::{self, Record};
+use crate::volume::VolumeError;
+
+/// A volume that was found, as its group had it then.
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    pub pool: Arc<Pool>,
+    pub group: Arc<VolumeGroup>,
+    pub seen: Arc<Group>,
+    pub lv: Lv,
+    pub record: Record,
+}
+
+impl Found {
+    /// The real size.
+    pub fn size(&self) -> Bytes {
+        self.seen.size_of(self.lv.extents())
+    }
+
+    /// The volume itself, unless its group could not be read just now.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unavailable`] with the reason.
+    pub fn reachable(self) -> Result<Found, VolumeError> {
+        match self.group.trouble() {
+            None => Ok(self),
+            Some(reason) => Err(VolumeError::Unavailable { reason }),
+        }
+    }
+
+    /// The device-mapper uuid of its logical volume.
+    pub fn dm_uuid(&self) -> String {
+        self.seen.dm_uuid(&self.lv)
+    }
+
+    /// Returns the live device; `None` while it is inactive.
+    pub async fn live_device(
+        &self,
+        host: &dyn Host,
+    ) -> Result<Option<(PathBuf, DmInfo)>, VolumeError> {
+        let info = host.dm_info(&self.dm_uuid()).await.map_err(failed("device-mapper"))?;
+        Ok(info.map(|info| (device_node(info.number), info)))
+    }
+
+    /// Makes its device live, complete and not suspended. A repeated call changes nothing.
+    pub async fn activate(&self, host: &dyn Host) -> Result<(PathBuf, DmInfo), VolumeError> {
+        let turn = self.group.turn().await?;
+        turn.heal(&self.lv).await?;
+        if let Some(live) = self.live_device(host).await? {
+            return Ok(live);
+        }
+        turn.activate(&self.lv.name).await?;
+        // With the activation-skip flag LVM succeeds and does nothing; so look.
+        self.live_device(host).await?.ok_or_else(|| VolumeError::PreconditionFailed {
+            reason: format!(
+                "logical volume {}/{} did not become active; see `lvs -o+lv_skip_activation`",
+                self.group.name(),
+                self.lv.name
+            ),
+        })
+    }
+
+    /// The uuid of the file system that is made on it, and on no other logical volume.
+    pub fn file_system_uuid(&self) -> String {
+        let digest = Sha256::digest(self.dm_uuid());
+        let mut bytes: [u8; 16] = std::array::from_fn(|at| digest[at]);
+        // Version 8: made by a rule of its own. RFC 9562, section 5.8.
+        bytes[6] = bytes[6] & 0x0f | 0x80;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        superblock::uuid_text(u128::from_be_bytes(bytes))
+    }
+
+    /// Returns whether an interrupted resize left its snapshot.
+    pub fn has_snapshot(&self) -> bool {
+        self.seen.lvs.contains_key(&record::safety_name(self.record.id.key()))
+    }
+}
+
+/// The node of a device-mapper device that devtmpfs keeps; never a link that may be stale.
+pub(super) fn device_node(number: DeviceNumber) -> PathBuf {
+    PathBuf::from(format!("/dev/dm-{}", number.minor))
+}

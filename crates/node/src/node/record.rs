@@ -1,0 +1,377 @@
+//! The tags of a logical volume: the state of a volume, and its only store.
+
+use std::fmt;
+
+use crate::bytes::Bytes;
+use crate::lvm::{Group, Lv, tags};
+use crate::node::settings::NodeSettings;
+use crate::volume::{
+    Class, Fence, MkfsOptions, Mode, NewVolume, NodeKey, Safety, VolumeId, VolumeKey, Wipe,
+};
+
+/// Begins the names of our logical volumes.
+const PREFIX: &str = "pliant-";
+
+/// Key of the tag with the node of a volume group.
+pub const NODE: &str = "node";
+const STATE: &str = "state";
+const FENCE: &str = "fence";
+const LIMIT: &str = "max-size";
+/// Key of the tag with the progress of a volume's last wipe.
+pub const WIPED: &str = "wiped-bytes";
+
+/// State of a volume; the part of [`crate::volume::State`] that LVM stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Life {
+    /// Never shown to a workload, so that whatever its extents hold is worth nothing. It is wiped, and formatted,
+    /// before it is.
+    New,
+    /// Shown to a workload at least once, or about to be: it may hold data. A file system was made on it, durably.
+    Shown,
+    /// To be wiped and removed.
+    Deleting,
+}
+
+impl Life {
+    const ALL: [Life; 3] = [Life::New, Life::Shown, Life::Deleting];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Life::New => "new",
+            Life::Shown => "shown",
+            Life::Deleting => "deleting",
+        }
+    }
+}
+
+/// A volume as its tags describe it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Id of the volume.
+    pub id: VolumeId,
+    /// The caller's name for it.
+    pub name: String,
+    /// Volume mode, and file system type.
+    pub mode: Mode,
+    /// State of the volume.
+    pub life: Life,
+    /// The size that its creator asked for; `None` if its tag cannot be read.
+    pub requested: Option<Bytes>,
+    /// Method of the wipe when it is deleted.
+    pub wipe: Wipe,
+    /// Whether an offline resize needs a snapshot.
+    pub safety: Safety,
+    /// Options for making its file system.
+    pub mkfs: MkfsOptions,
+    /// Progress of the wipe before its first use, or of the one at its deletion, when it was last
+    /// saved; `None` if it cannot be read.
+    pub wiped: Option<Bytes>,
+    /// Allowed use of the volume.
+    pub fence: Fence,
+    /// The size beyond which it does not grow: that to which it is, or was, shrunk.
+    pub limit: Option<Bytes>,
+}
+
+/// The name of the logical volume of a key.
+pub fn lv_name(key: &VolumeKey) -> String {
+    format!("{PREFIX}{}", key.as_str())
+}
+
+/// The name of the safety snapshot of a volume.
+pub fn safety_name(key: &VolumeKey) -> String {
+    format!("{PREFIX}{}.resize", key.as_str())
+}
+
+/// The name of the logical volume that holds extents while they are wiped before they join a volume.
+pub fn more_name(key: &VolumeKey) -> String {
+    format!("{PREFIX}{}.extend", key.as_str())
+}
+
+impl Record {
+    /// Returns the record of a volume about to be created on this node.
+    pub fn new(node: &NodeKey, want: &NewVolume) -> Self {
+        let Class { wipe, safety, ref mkfs_options, .. } = want.class;
+        Record {
+            id: VolumeId::new(node.clone(), want.key()),
+            name: want.name.clone(),
+            mode: want.mode,
+            life: Life::New,
+            requested: Some(want.size.at_least),
+            wipe,
+            safety,
+            mkfs: mkfs_options.clone(),
+            wiped: Some(Bytes::ZERO),
+            fence: Fence::default(),
+            limit: None,
+        }
+    }
+
+    /// Reads the record of a logical volume; `None` if it is not a volume of this driver.
+    pub fn read(lv: &Lv) -> Option<Record> {
+        let value = |key| tags::value(&lv.tags, key);
+        let id: VolumeId = value("id")?.parse().ok()?;
+        if lv.name != lv_name(id.key()) {
+            return None;
+        }
+        let mode: Mode = value("fstype")?.parse().ok()?;
+        let word = |key, known: &[&str]| {
+            let word = value(key)?;
+            known.iter().position(|known| *known == word)
+        };
+        // Tags can be edited by hand: options are checked again before they reach a command line.
+        let mkfs = match (mode, tags::find(&lv.tags, "mkfs")) {
+            (Mode::Filesystem(kind), Some(_)) => MkfsOptions::parse(kind, &value("mkfs")?).ok()?,
+            _ => MkfsOptions::default(),
+        };
+        // What cannot be read may forbid the use of it.
+        let fence = match tags::find(&lv.tags, FENCE) {
+            Some(_) => value(FENCE)?.parse().ok()?,
+            None => Fence::default(),
+        };
+        let limit = match find_limit_tag(lv) {
+            Some(_) => Some(bytes(value(LIMIT))?),
+            None => None,
+        };
+        let safety = match word("resize-snapshot", &Safety::ALL.map(Safety::tag_value)) {
+            Some(at) => Safety::ALL[at],
+            // What cannot be read may want one.
+            None if tags::find(&lv.tags, "resize-snapshot").is_some() => Safety::Required,
+            None => Safety::BestEffort,
+        };
+        let wiped = match tags::find(&lv.tags, WIPED) {
+            Some(_) => bytes(value(WIPED)),
+            None => Some(Bytes::ZERO),
+        };
+        Some(Record {
+            name: value("name")?,
+            mode,
+            life: Life::ALL[word(STATE, &Life::ALL.map(Life::as_str))?],
+            requested: bytes(value("requested-bytes")),
+            wipe: word("wipe", &Wipe::ALL.map(Wipe::tag_value))
+                .map_or(Wipe::Zero, |at| Wipe::ALL[at]),
+            safety,
+            mkfs,
+            wiped,
+            fence,
+            limit,
+            id,
+        })
+    }
+
+    /// The tags that write it down.
+    pub fn tags(&self) -> Vec<String> {
+        let mut tags = vec![
+            tags::tag("id", &self.id.to_string()),
+            tags::tag("name", &self.name),
+            tags::tag("fstype", &self.mode.to_string()),
+            tags::tag("wipe", self.wipe.tag_value()),
+            tags::tag("resize-snapshot", self.safety.tag_value()),
+            self.life.tag(),
+        ];
+        tags.extend(
+            self.requested.map(|size| tags::tag("requested-bytes", &size.get().to_string())),
+        );
+        if !self.mkfs.words().is_empty() {
+            tags.push(tags::tag("mkfs", &self.mkfs.words().join(" ")));
+        }
+        tags
+    }
+
+    /// The name of its logical volume.
+    pub fn lv_name(&self) -> String {
+        lv_name(self.id.key())
+    }
+
+    /// Returns whether it was never published to a workload.
+    pub fn is_new(&self) -> bool {
+        self.life == Life::New
+    }
+}
+
+impl Life {
+    /// Returns its tag.
+    pub fn tag(self) -> String {
+        tags::tag(STATE, self.as_str())
+    }
+}
+
+/// Returns the tag with the fence of the volume.
+pub fn fence_tag(fence: Fence) -> String {
+    tags::tag(FENCE, &fence.to_string())
+}
+
+/// Returns its present fence tag; `None` on a volume that was never swapped.
+pub fn find_fence_tag(lv: &Lv) -> Option<&str> {
+    tags::find(&lv.tags, FENCE)
+}
+
+/// Returns the tag with the maximum size of the volume.
+pub fn limit_tag(limit: Bytes) -> String {
+    tags::tag(LIMIT, &limit.get().to_string())
+}
+
+/// Returns its present maximum-size tag; `None` on a volume that was not shrunk.
+pub fn find_limit_tag(lv: &Lv) -> Option<&str> {
+    tags::find(&lv.tags, LIMIT)
+}
+
+/// Returns the tag with the progress of a wipe.
+pub fn wiped_tag(wiped: Bytes) -> String {
+    tags::tag(WIPED, &wiped.get().to_string())
+}
+
+/// A number of bytes; one that cannot be read is none, and not 0.
+fn bytes(text: Option<String>) -> Option<Bytes> {
+    text?.parse().ok().map(Bytes::new)
+}
+
+/// The volumes of ours in a group.
+pub fn volumes(group: &Group) -> impl Iterator<Item = (&Lv, Record)> {
+    group.lvs.values().filter_map(|lv| Record::read(lv).map(|record| (lv, record)))
+}
+
+/// A node other than this one, as far as a volume group identifies it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OtherNode {
+    /// By the tag of the volume group.
+    Named(String),
+    /// By the ids of its volumes.
+    Keyed(NodeKey),
+    /// Its tag cannot be read, or it has several.
+    Unreadable,
+}
+
+impl fmt::Display for OtherNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OtherNode::Named(name) => f.write_str(name),
+            OtherNode::Keyed(key) => {
+                write!(f, "{} (the hash in the ids of its volumes)", key.as_str())
+            }
+            OtherNode::Unreadable => {
+                f.write_str("unknown (its pliant.node= tags do not give a single name)")
+            }
+        }
+    }
+}
+
+/// The other node that has a group; `None` if this one may use it. Its tag decides, and where it has none
+/// the volumes in it.
+pub fn other_node(group: &Group, here: &NodeSettings) -> Option<OtherNode> {
+    match tags::value(&group.tags, NODE) {
+        Some(name) if name == here.name => None,
+        Some(name) => Some(OtherNode::Named(name)),
+        // Two nodes would each take it for their own.
+        None if tags::find(&group.tags, NODE).is_some() => Some(OtherNode::Unreadable),
+        None => {
+            let mut keys = volumes(group).map(|(_, record)| record.id.node().clone());
+            keys.find(|key| *key != here.key).map(OtherNode::Keyed)
+        }
+    }
+}
+
+/// Returns whether a volume in a volume group belongs to this node.
+pub fn is_here(group: &Group, record: &Record, here: &NodeSettings) -> bool {
+    *record.id.node() == here.key
+        || tags::value(&group.tags, NODE).is_some_and(|name| name == here.name)
+}
+
+/// Returns the logical volumes of this driver that cannot be identified, since their tags were
+/// changed by hand. What a growth creates for itself is not among them.
+pub fn unreadable(group: &Group) -> impl Iterator<Item = &Lv> {
+    let volumes = group.lvs.values().filter(|lv| lv.name.starts_with(PREFIX) && is_marked(lv));
+    volumes.filter(|lv| !lv.name.contains('.') && Record::read(lv).is_none())
+}
+
+/// Returns whether a volume of this driver is in a volume group, or may be: one whose tags cannot
+/// be read counts.
+pub fn holds_volumes(group: &Group) -> bool {
+    group.lvs.values().any(is_marked)
+}
+
+/// Returns whether a logical volume has a tag of this driver.
+pub fn is_marked(lv: &Lv) -> bool {
+    lv.tags.iter().any(|tag| tag.starts_with("pliant."))
+}
+
+/// The message for a logical volume of this driver whose tags do not identify it.
+pub fn says_nothing(group: &str, lv: &Lv) -> String {
+    format!(
+        "the tags of logical volume {group}/{} do not identify it; see `lvs -o+lv_tags`, and \
+         restore the tags that were changed, or rename it if it is not a volume of this driver",
+        lv.name
+    )
+}
+
+/// Returns the logical volumes of this driver whose live table an interrupted command may have left
+/// partly changed. A resize snapshot is not among them: its table is not its own metadata, and the
+/// repair of its origin creates it.
+pub fn healable(group: &Group) -> impl Iterator<Item = &Lv> {
+    let ours = group.lvs.values().filter(|lv| lv.name.starts_with(PREFIX));
+    ours.filter(|lv| !group.is_snapshot(lv))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lvm::Words;
+    use crate::volume::FsKind;
+    use crate::volume::Wanted;
+
+    #[test]
+    fn a_record_comes_back_from_its_tags() {
+        let want = NewVolume {
+            name: "pvc-1 with, any “name”".to_owned(),
+            size: Wanted { at_least: Bytes::gib(3), at_most: None },
+            mode: Mode::Filesystem(FsKind::Xfs),
+            class: Class { wipe: Wipe::Discard, safety: Safety::Required, ..Class::default() },
+            nodes: Vec::new(),
+        };
+        let record = Record::new(&NodeKey::of("alpha"), &want);
+        let lv = Lv {
+            name: record.lv_name(),
+            uuid: String::new(),
+            flags: Words::default(),
+            tags: record.tags().into_iter().collect(),
+            segments: Vec::new(),
+        };
+        assert_eq!(Record::read(&lv), Some(record.clone()));
+
+        let by_hand = |tag: &str| {
+            let mut lv = lv.clone();
+            lv.tags.extend([tag]);
+            Record::read(&lv)
+        };
+        for doubt in [
+            "state=shown",
+            "fstype=block",
+            "name=other",
+            "mkfs=-F",
+            "mkfs=!zz",
+            "fence=",
+            "fence=x:1",
+            "max-size=",
+            "max-size=small",
+        ] {
+            assert_eq!(by_hand(&format!("pliant.{doubt}")), None, "{doubt}");
+        }
+        // What cannot be read is not 0.
+        let requested = |tag: &str| by_hand(&format!("pliant.{tag}")).map(|one| one.requested);
+        assert_eq!(requested("requested-bytes=small"), Some(None));
+        let wiped = |tag: &str| by_hand(&format!("pliant.{tag}")).map(|one| one.wiped);
+        assert_eq!(wiped("other=1"), Some(Some(Bytes::ZERO)));
+        assert_eq!(wiped("wiped-bytes=4096"), Some(Some(Bytes::new(4096))));
+        for far in ["wiped-bytes=", "wiped-bytes=most", "wiped-bytes=-1", "wiped-bytes=!zz"] {
+            assert_eq!(wiped(far), Some(None), "{far}");
+        }
+        let safety = by_hand("pliant.resize-snapshot=best-effort").map(|one| one.safety);
+        assert_eq!(safety, Some(Safety::Required), "one of both may be what was wanted");
+
+        let foreign = Lv { name: "data".to_owned(), ..lv };
+        assert_eq!(
+            Record::read(&foreign),
+            None,
+            "the tags of a renamed volume do not make it ours"
+        );
+    }
+}

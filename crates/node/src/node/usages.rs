@@ -1,0 +1,87 @@
+//! Usage of the mounted file systems: sampled periodically, and remembered.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::node::pools::served;
+use crate::node::{Node, record};
+use crate::volume::{Mode, Usage, VolumeError, VolumeId};
+
+/// How many file systems are asked at once.
+const AT_ONCE: usize = 64;
+
+/// How long one of them may take: it answers from memory, and one that hangs keeps the others waiting.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// A mounted file system of ours.
+struct Mounted {
+    id: VolumeId,
+    dm_uuid: String,
+    at: PathBuf,
+}
+
+impl Node {
+    /// Samples the usage of each mounted file system, without a process or a disk, and remembers
+    /// the results. One that does not respond in time is left out, and so is one that is suspended.
+    ///
+    /// # Errors
+    /// [`VolumeError::Failed`] if the kernel does not report its mounts or devices.
+    pub async fn sample_usages(self: &Arc<Self>) -> Result<BTreeMap<VolumeId, Usage>, VolumeError> {
+        let (turns, mut asked) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
+        for mounted in self.mounted().await? {
+            let (node, turns) = (self.clone(), turns.clone());
+            asked.spawn(async move {
+                let _turn = turns.acquire().await;
+                timeout(ANSWER, node.usage_of(mounted)).await.ok().flatten()
+            });
+        }
+        let mut usages = BTreeMap::new();
+        while let Some(answered) = asked.join_next().await {
+            // What one of them stumbles over is its own silence; the log says where.
+            usages.extend(answered.ok().flatten());
+        }
+        self.usages.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&usages);
+        Ok(usages)
+    }
+
+    /// Returns the usage of the file systems that responded to the last sampling.
+    pub fn remembered_usages(&self) -> BTreeMap<VolumeId, Usage> {
+        self.usages.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn mounted(&self) -> Result<Vec<Mounted>, VolumeError> {
+        let look = self.look().await?;
+        let mut all = Vec::new();
+        for (_, group) in served(&self.pools()) {
+            let Some(seen) = group.remembered() else { continue };
+            for (lv, record) in record::volumes(&seen).filter(|(_, one)| one.mode != Mode::Block) {
+                let dm_uuid = seen.dm_uuid(lv);
+                let Some(number) = look.live.get(&dm_uuid) else { continue };
+                let Some(mount) = self.shown(&look.table, *number).first().copied() else {
+                    continue;
+                };
+                all.push(Mounted { id: record.id, dm_uuid, at: mount.target.clone() });
+            }
+        }
+        Ok(all)
+    }
+
+    async fn usage_of(&self, mounted: Mounted) -> Option<(VolumeId, Usage)> {
+        let Mounted { id, dm_uuid, at } = mounted;
+        let info = self.host.dm_info(&dm_uuid).await.ok()??;
+        let usage = self.usage_unless_suspended(&at, &info, &mut Vec::new()).await;
+        match usage {
+            Ok(usage) => Some((id, usage?)),
+            Err(error) => {
+                tracing::debug!(volume = %id, %error, "failed to read volume usage");
+                None
+            }
+        }
+    }
+}
