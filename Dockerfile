@@ -16,6 +16,7 @@ COPY proto proto
 COPY src/order.ld src/
 COPY crates/copy/Cargo.toml crates/copy/
 COPY crates/csi/Cargo.toml crates/csi/build.rs crates/csi/
+COPY crates/fake-apiserver/Cargo.toml crates/fake-apiserver/
 COPY crates/fake-host/Cargo.toml crates/fake-host/
 COPY crates/lvm/Cargo.toml crates/lvm/
 COPY crates/node/Cargo.toml crates/node/

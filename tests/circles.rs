@@ -12,8 +12,14 @@ use std::path::Path;
 use repository::files;
 
 /// The crates whose files form no circle.
-const CRATES: &[&str] =
-    &["crates/copy", "crates/csi", "crates/lvm", "crates/node", "crates/volume"];
+const CRATES: &[&str] = &[
+    "crates/copy",
+    "crates/csi",
+    "crates/fake-apiserver",
+    "crates/lvm",
+    "crates/node",
+    "crates/volume",
+];
 
 /// The place of a module: the words of its path, none for the crate itself.
 type Module = Vec<String>;

@@ -44,7 +44,12 @@ const ROOMS: &[(&str, &[&str])] = &[
 const SEE_ALL: &[&str] = &["run", "testing", "lib"];
 
 /// The crates that are one room, by its name. Cargo holds their arrows.
-const ONE_ROOM: &[(&str, &str)] = &[("csi", "csi"), ("volume", "volume"), ("fake-host", "testing")];
+const ONE_ROOM: &[(&str, &str)] = &[
+    ("csi", "csi"),
+    ("volume", "volume"),
+    ("fake-apiserver", "testing"),
+    ("fake-host", "testing"),
+];
 
 /// Words that stand for a crate, and the rooms that may say them.
 const CRATES: &[(&str, &[&str])] = &[

@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use pliant::admission::{Clock, LIFE, Pair, Shown, Workload, covers};
-use pliant::testing::{FakeApi, Side};
+use pliant::testing::{FakeApi, Lost};
 use rustls::ServerConfig;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -92,17 +92,17 @@ async fn replicas_that_start_at_once_show_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_lost_is_made_up_for() {
-    for (n, side) in (1..=4).flat_map(|n| [(n, Side::Before), (n, Side::After)]) {
+    for (n, lost) in (1..=4).flat_map(|n| Lost::BOTH.map(|lost| (n, lost))) {
         let (api, clock) = (shop(), clock());
-        api.fail_at(n, side);
+        api.fail_at(n, lost);
         let replicas = [(); 2].map(|()| Replica::start(&api, LIFE, clock.clone()));
         asked(&api).await;
         sleep(Duration::from_secs(60)).await;
         for replica in &replicas {
             let met = meet(&replica.shown, &trusted(&api), clock()).await;
-            met.unwrap_or_else(|error| panic!("{n} {side:?}: {error}"));
+            met.unwrap_or_else(|error| panic!("{n} {lost:?}: {error}"));
         }
-        assert_eq!(trusted(&api), pairs(&api).unwrap().authorities(), "{n} {side:?}");
+        assert_eq!(trusted(&api), pairs(&api).unwrap().authorities(), "{n} {lost:?}");
     }
 }
 

@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use pliant::admission::{Clock, Keeper, Naming, Pairs, Service, Shown, serve};
 use pliant::api::PvcAutoscaler;
 use pliant::cluster::{StatefulSetVersion, Watched, every};
-use pliant::testing::FakeApi;
+use pliant::testing::{FakeApi, fake_api};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
@@ -41,7 +41,7 @@ pub fn service() -> Service {
 
 /// A cluster in memory as the chart leaves it: an empty Secret and an empty configuration.
 pub fn cluster() -> FakeApi {
-    let api = FakeApi::new();
+    let api = fake_api();
     api.put(&object::<Secret>(json!({"metadata": {"name": NAME, "namespace": "pliant-system"}})));
     api.put(&object::<MutatingWebhookConfiguration>(json!({"metadata": {"name": NAME}})));
     api

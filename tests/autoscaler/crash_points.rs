@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pliant::api::{AutoscalerPhase, PvcAutoscaler};
 use pliant::bytes::Bytes;
-use pliant::testing::Side;
+use pliant::testing::Lost;
 use serde_json::{Value, json};
 
 use crate::block_on;
@@ -103,8 +103,8 @@ impl Case {
 
     /// Whether a victim is taken where not all are: on a sixth of the sides of its requests, where it is alone, and
     /// else on a quarter of them one of three.
-    fn has_its_turn(self, victim: usize, n: usize, side: Side) -> bool {
-        let turn = n + usize::from(side == Side::After);
+    fn has_its_turn(self, victim: usize, n: usize, lost: Lost) -> bool {
+        let turn = n + usize::from(lost == Lost::Answer);
         match self.victims().len() {
             1 => turn.is_multiple_of(6),
             all => turn % (4 * all) == 4 * victim,
@@ -246,13 +246,13 @@ impl Case {
         })
     }
 
-    async fn lose(self, reference: &End, n: usize, side: Side, victim: Victim) -> Verdict {
+    async fn lose(self, reference: &End, n: usize, lost: Lost, victim: Victim) -> Verdict {
         let (world, operator) = World::with_an_operator();
         let mut operators = vec![operator];
         if victim == Victim::OneOfTwo {
             operators.push(world.operator());
         }
-        world.api.fail_at(n, side);
+        world.api.fail_at(n, lost);
         let mut live = std::pin::pin!(self.live(&world));
         let is_lost = async {
             while world.api.writes().len() < n {
@@ -328,17 +328,17 @@ fn every_lost_request_of_the_operator_and_its_death_are_survived() {
     let told = told.into_inner().unwrap();
     let mut all = Vec::new();
     for (case, reference, writes) in &told {
-        for (n, side) in points(*writes) {
+        for (n, lost) in points(*writes, Lost::BOTH) {
             for (at, victim) in case.victims().iter().enumerate() {
-                if exhaustive() || case.has_its_turn(at, n, side) {
-                    all.push((*case, reference, n, side, *victim));
+                if exhaustive() || case.has_its_turn(at, n, lost) {
+                    all.push((*case, reference, n, lost, *victim));
                 }
             }
         }
     }
-    for_each(&all, |(case, reference, n, side, victim)| {
-        let named = || format!("{case:?}: {victim:?} at request {n} {side:?}");
-        tally.take(named, case.lose(reference, *n, *side, *victim));
+    for_each(&all, |(case, reference, n, lost, victim)| {
+        let named = || format!("{case:?}: {victim:?} at request {n}, {lost:?} lost");
+        tally.take(named, case.lose(reference, *n, *lost, *victim));
     });
     let (points, survived) =
         (tally.cuts.load(Ordering::Relaxed), tally.survived.load(Ordering::Relaxed));

@@ -19,7 +19,7 @@ use pliant::api::{
 use pliant::autoscaler::{Coverage, Keeper, Webhook};
 use pliant::cluster::{Asks, EXCHANGE};
 use pliant::populators::{Populator, Settings, Tally, Watches};
-use pliant::testing::FakeApi;
+use pliant::testing::{FakeApi, fake_api};
 use pliant::volume::{DRIVER, Use};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -119,7 +119,7 @@ impl World {
     /// A node and four classes: `hdd` and `ssd` wait for a pod and can grow, `fixed` cannot grow, and `now`
     /// does not wait.
     pub fn new() -> World {
-        let api = FakeApi::new();
+        let api = fake_api();
         let labels = json!({"kubernetes.io/hostname": "alpha"});
         let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
         api.put(&object::<Node>(

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use pliant::api::{NodeStorageStatus, StoragePool, VolumeState};
 use pliant::bytes::Bytes;
-use pliant::testing::{FakeApi, FakeHost, MachineState, Side};
+use pliant::testing::{FakeApi, FakeHost, Lost, MachineState, Side};
 use pliant::volume::{Fence, Mode, NewVolume, NodeVolumes, Standing, VolumeError, Volumes};
 
 use crate::block_on;
@@ -119,10 +119,10 @@ impl Case {
     }
 
     /// Lose one request, and whom it takes along.
-    async fn lose(self, reference: &Reference, n: usize, side: Side, victim: Victim) -> Verdict {
+    async fn lose(self, reference: &Reference, n: usize, lost: Lost, victim: Victim) -> Verdict {
         let (world, mut cluster, mut alpha) = cluster_of(&reference.base.after_crash()).await;
         world.api.forget_writes();
-        world.api.fail_at(n, side);
+        world.api.fail_at(n, lost);
         let lost = world.api.until("it is lost", |api: &FakeApi| api.writes().len() >= n);
         // Whatever is answered: it is asked again. The requests of the cleaner come last.
         let asked = async { (self.ask(&cluster).await, world.cleaned().await) };
@@ -222,13 +222,13 @@ fn every_lost_request_and_every_death_is_survived() {
     let tally = Tally::default();
     for_each(&cases(), |case| {
         let reference = case.reference();
-        for (n, side) in points(reference.writes) {
+        for (n, lost) in points(reference.writes, Lost::BOTH) {
             for victim in [Victim::Sender, Victim::NodePlugin, Victim::Controller] {
-                let named = || format!("{case:?}: {victim:?} at request {n} {side:?}");
-                tally.take(named, case.lose(&reference, n, side, victim));
+                let named = || format!("{case:?}: {victim:?} at request {n}, {lost:?} lost");
+                tally.take(named, case.lose(&reference, n, lost, victim));
             }
         }
-        for (n, side) in points(reference.effects) {
+        for (n, side) in points(reference.effects, Side::BOTH) {
             let named = || format!("{case:?}: the node plugin dies at effect {n} {side:?}");
             tally.take(named, case.kill(&reference, n, side));
         }

@@ -6,7 +6,7 @@ use pliant::api::{
     Expand, NodeStorage, Operation, Phase, Quantity, VolumeRequest, VolumeRequestSpec,
 };
 use pliant::bytes::Bytes;
-use pliant::testing::{FakeApi, Side};
+use pliant::testing::{FakeApi, Lost};
 use pliant::volume::{Reason, Volumes};
 
 use crate::world::{Machine, World, growth, id, refused, want};
@@ -188,7 +188,7 @@ async fn after_a_lost_answer_the_same_volume_is_returned() {
     let (world, cluster, machines) = World::with_two_nodes().await;
     let want = want("pvc-1", 100, &[]);
     world.api.forget_writes();
-    world.api.fail_at(1, Side::After);
+    world.api.fail_at(1, Lost::Answer);
     let said = refused(cluster.ensure(&want).await, Reason::Unavailable);
     assert!(said.contains("through the API server"), "{said}");
     world.phase(Phase::Succeeded).await;

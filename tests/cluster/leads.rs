@@ -8,7 +8,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use pliant::cluster::Candidate;
-use pliant::testing::FakeApi;
+use pliant::testing::{FakeApi, fake_api};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -83,7 +83,7 @@ async fn two(api: &FakeApi, stage: &Arc<Stage>) -> [Replica; 2] {
 }
 
 fn stage() -> (FakeApi, Arc<Stage>) {
-    (FakeApi::new(), Arc::default())
+    (fake_api(), Arc::default())
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,11 +211,11 @@ async fn who_waits_asks_for_nothing() {
 /// An answer that was lost is no other holder.
 #[tokio::test(start_paused = true)]
 async fn whose_answer_was_lost_leads() {
-    for side in [pliant::testing::Side::Before, pliant::testing::Side::After] {
+    for lost in pliant::testing::Lost::BOTH {
         let (api, stage) = stage();
-        api.fail_at(1, side);
+        api.fail_at(1, lost);
         let _first = replica(&api, &stage, "first");
         sleep(Duration::from_secs(5)).await;
-        assert_eq!(stage.leads(), ["first"], "{side:?}");
+        assert_eq!(stage.leads(), ["first"], "{lost:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! The volumes of a cluster: a controller, node plugins on machines in memory, and an API server in memory
 //! between them.
 
+mod api_server;
 mod bad_objects;
 mod bad_watches;
 mod bounds;

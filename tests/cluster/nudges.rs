@@ -7,7 +7,7 @@ use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
 use pliant::controllers::nudge::wake_resizer;
 use pliant::populators::Watches;
-use pliant::testing::FakeApi;
+use pliant::testing::{FakeApi, fake_api};
 use pliant::volume::DRIVER;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -55,7 +55,7 @@ fn two_operators(api: &FakeApi, stop: &CancellationToken) {
 
 #[tokio::test(start_paused = true)]
 async fn the_resizer_is_woken_once_for_an_edit_that_nobody_takes_up() {
-    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    let (api, stop) = (fake_api(), CancellationToken::new());
     claim(&api, "1Gi", DRIVER, &json!({}));
     two_operators(&api, &stop);
     assert_eq!(woken(&api).await, (None, 0));
@@ -71,7 +71,7 @@ async fn the_resizer_is_woken_once_for_an_edit_that_nobody_takes_up() {
 /// A backup brings it back as it was, and the resizer of then has heard of the size.
 #[tokio::test(start_paused = true)]
 async fn what_a_restored_claim_says_of_the_resizer_is_not_believed() {
-    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    let (api, stop) = (fake_api(), CancellationToken::new());
     claim(&api, "2Gi", DRIVER, &json!({}));
     let mut restored: PersistentVolumeClaim = api.get("shop/data").unwrap();
     restored.annotations_mut().insert(WOKEN_FOR.to_owned(), "2Gi".to_owned());
@@ -93,7 +93,7 @@ async fn what_was_refused_is_no_word_of_what_is_asked_for_since() {
                "allocatedResourceStatuses": {"storage": "ControllerResizeInfeasible"}})
     };
     for (refused, woken_for) in [(refused("2Gi"), None), (refused("8Gi"), Some("2Gi"))] {
-        let (api, stop) = (FakeApi::new(), CancellationToken::new());
+        let (api, stop) = (fake_api(), CancellationToken::new());
         two_operators(&api, &stop);
         claim(&api, "2Gi", DRIVER, &refused);
         assert_eq!(woken(&api).await.0.as_deref(), woken_for);
@@ -103,7 +103,7 @@ async fn what_was_refused_is_no_word_of_what_is_asked_for_since() {
 
 #[tokio::test(start_paused = true)]
 async fn a_size_is_read_as_the_api_server_stores_it() {
-    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    let (api, stop) = (fake_api(), CancellationToken::new());
     claim(&api, "1181116006400m", DRIVER, &json!({}));
     two_operators(&api, &stop);
     assert_eq!(woken(&api).await.0.as_deref(), Some("1181116007"));
@@ -113,7 +113,7 @@ async fn a_size_is_read_as_the_api_server_stores_it() {
 #[tokio::test(start_paused = true)]
 async fn a_size_that_cannot_be_read_wakes_nobody_and_is_reported_once() {
     for (driver, reports) in [(DRIVER, 1), ("other.example.com", 0)] {
-        let (api, stop) = (FakeApi::new(), CancellationToken::new());
+        let (api, stop) = (fake_api(), CancellationToken::new());
         claim(&api, "1e50", driver, &json!({}));
         two_operators(&api, &stop);
         assert_eq!(woken(&api).await.0, None);
@@ -137,7 +137,7 @@ async fn whoever_is_at_it_is_let_be() {
         ("2Gi", DRIVER, json!({"capacity": {"storage": "2Gi"}})),
         ("2Gi", "other.example.com", json!({})),
     ] {
-        let (api, stop) = (FakeApi::new(), CancellationToken::new());
+        let (api, stop) = (fake_api(), CancellationToken::new());
         two_operators(&api, &stop);
         claim(&api, asks, driver, &more);
         assert_eq!(woken(&api).await, (None, 0), "{driver} {more}");
@@ -148,7 +148,7 @@ async fn whoever_is_at_it_is_let_be() {
 /// Those of a namespace whose calls hang wait for themselves alone, and so do sizes of it that cannot be read.
 #[tokio::test(start_paused = true)]
 async fn claims_whose_calls_hang_hold_up_none_of_another_namespace() {
-    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    let (api, stop) = (fake_api(), CancellationToken::new());
     api.slow_down("hung", Duration::from_hours(24));
     for at in 0..20 {
         claim_in(&api, &format!("hung/data{at}"), "2Gi", DRIVER, &json!({}));

@@ -12,7 +12,7 @@ use pliant::cluster::Cluster;
 use pliant::controllers::{cleaner, nodes, nudge, pools};
 use pliant::panics::panics;
 use pliant::populators::Watches;
-use pliant::testing::{FakeApi, Lines};
+use pliant::testing::{FakeApi, Lines, fake_api};
 use pliant::volume::DRIVER;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -56,7 +56,7 @@ fn put_all(api: &FakeApi, name: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_line_of_the_work_for_an_object_says_whose_it_is() {
-    let (lines, api, stop) = (Lines::begin(), FakeApi::new(), CancellationToken::new());
+    let (lines, api, stop) = (Lines::begin(), fake_api(), CancellationToken::new());
     put_all(&api, "bad");
     api.panic_at(Some("/bad"));
     let running = run(&api, &stop);
@@ -89,7 +89,7 @@ fn is_done(api: &FakeApi, name: &str) -> [bool; 4] {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_the_work_for_one_object_keeps_no_other_one_waiting() {
-    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    let (api, stop) = (fake_api(), CancellationToken::new());
     put_all(&api, "bad");
     put_all(&api, "good");
     api.panic_at(Some("/bad"));

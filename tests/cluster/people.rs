@@ -13,7 +13,7 @@ use pliant::ask::explain::{About, Explanation, State, Verdict};
 use pliant::ask::{self, TableOptions};
 use pliant::bytes::Bytes;
 use pliant::doctor::Severity;
-use pliant::testing::FakeApi;
+use pliant::testing::{FakeApi, fake_api};
 use pliant::volume::{DRIVER, NodeKey, TOPOLOGY, Volumes};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -528,7 +528,7 @@ async fn a_persistent_volume_that_is_retained_without_its_claim_is_named() {
 /// An upgrade writes them; an older program leaves newer ones as they are.
 #[tokio::test]
 async fn definitions_are_written_over_older_ones_and_not_over_newer_ones() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let names = ask::apply_definitions(&api.client()).await.unwrap();
     assert_eq!(names.len(), 6);
     let of = |name: &str| api.get::<CustomResourceDefinition>(name).unwrap();

@@ -7,7 +7,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 use pliant::controllers::topology::{self, TOPOLOGY_KEY_UNKNOWN};
 use pliant::populators::Watches;
-use pliant::testing::FakeApi;
+use pliant::testing::{FakeApi, fake_api};
 use pliant::volume::{DRIVER, TOPOLOGY};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -35,7 +35,7 @@ fn claim_in(api: &FakeApi, namespace: &str, name: &str, class: &str, phase: &str
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_class_names_keys_of_others_is_told_once_which_key_there_is() {
-    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    let (api, stop) = (fake_api(), CancellationToken::new());
     class(&api, "hostname", DRIVER, "kubernetes.io/hostname");
     class(&api, "ours", DRIVER, TOPOLOGY);
     class(&api, "other", "csi.example.com", "kubernetes.io/hostname");
@@ -90,7 +90,7 @@ async fn a_claim_whose_class_names_keys_of_others_is_told_once_which_key_there_i
 
 #[tokio::test(start_paused = true)]
 async fn claims_whose_calls_hang_hold_up_none_of_another_namespace() {
-    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    let (api, stop) = (fake_api(), CancellationToken::new());
     class(&api, "hostname", DRIVER, "kubernetes.io/hostname");
     api.slow_down("hung", Duration::from_hours(24));
     for at in 0..20 {

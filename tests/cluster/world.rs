@@ -19,7 +19,7 @@ use pliant::controllers::storage::{Found, Prerequisites, StorageRecord};
 use pliant::controllers::{cleaner, events, nodes, pools};
 use pliant::host::Host;
 use pliant::node::{Node, NodeSettings};
-use pliant::testing::{FakeApi, FakeHost};
+use pliant::testing::{FakeApi, FakeHost, fake_api};
 use pliant::volume::{
     Access, Class, DRIVER, FsKind, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Reason, Stage,
     VolumeError, VolumeId, VolumeKey, Wanted,
@@ -111,7 +111,7 @@ impl World {
     }
 
     pub fn without_pools() -> World {
-        World { api: FakeApi::new(), lacks: Lacks::default() }
+        World { api: fake_api(), lacks: Lacks::default() }
     }
 
     /// Start a controller and two nodes, each with 900 MiB in the pool `fast`.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::Api;
 use pliant::cluster::{ClaimSummary, PodVersion, Watched, every, pods};
-use pliant::testing::FakeApi;
+use pliant::testing::fake_api;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -71,7 +71,7 @@ fn ten_thousand_claims_and_pods_take_less_than_40_mib() {
 }
 
 async fn measure_claims_and_pods() {
-    let (api, stop) = (FakeApi::new(), CancellationToken::new());
+    let (api, stop) = (fake_api(), CancellationToken::new());
     let fat = "x".repeat(4 << 10);
     for at in 0..MANY {
         api.put_json::<PersistentVolumeClaim>(claim(at, &fat));

@@ -16,7 +16,7 @@ use pliant::cluster::{Asks, Watched, every};
 use pliant::controllers::{nudge, topology};
 use pliant::populators::validator::Mode;
 use pliant::populators::{Populator, Settings, Watches, registry, validator};
-use pliant::testing::FakeApi;
+use pliant::testing::{FakeApi, fake_api};
 use pliant::volume::DRIVER;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -164,7 +164,7 @@ impl pliant::autoscaler::Tally for Nobody {
 
 /// How many bytes a running operator takes beside such objects, once it has seen all of them.
 pub fn kept(put: impl Fn(&FakeApi)) -> usize {
-    let api = FakeApi::new();
+    let api = fake_api();
     put(&api);
     // The first one writes what there is to write, which is kept by the API server.
     run(&api, || 0);

@@ -13,7 +13,7 @@ fn every_crash_is_survived() {
     let tally = Tally::default();
     for_all(|case| {
         let reference = case.reference();
-        for (n, side) in points(reference.effects) {
+        for (n, side) in points(reference.effects, Side::BOTH) {
             let named = || format!("{} at {side:?} {n}", case.named());
             tally.take(named, attempt(case, &reference, n, side));
         }

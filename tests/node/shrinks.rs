@@ -8,7 +8,7 @@ use pliant::bytes::Bytes;
 use pliant::host::Host;
 use pliant::node::NodeSettings;
 use pliant::node::record::lv_name;
-use pliant::testing::{Failing, FakeHost};
+use pliant::testing::{Failing, FakeHost, Side};
 use pliant::volume::{
     Fence, FsKind, Mode, NodeVolumes, Reason, State, VolumeError, VolumeKey, Volumes,
 };
@@ -267,7 +267,7 @@ fn a_shrink_that_nobody_asks_for_again_is_finished_or_given_up() {
             Op::Shrink(LESS).ask(&host, &node).await.expect("without a fault");
             (base, setup, host.effects().len())
         });
-        for (n, side) in points(effects) {
+        for (n, side) in points(effects, Side::BOTH) {
             block_on(async {
                 let host = base.after_crash();
                 let node = setup.start(&host).await;

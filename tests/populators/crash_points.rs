@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use pliant::api::{ArchivePopulator, FillingPhase, PvcSourcePopulator};
-use pliant::testing::{FakeApi, Side};
+use pliant::testing::{FakeApi, Lost};
 use serde_json::json;
 
 use crate::block_on;
@@ -186,7 +186,7 @@ impl Case {
         })
     }
 
-    async fn lose(self, reference: &End, n: usize, side: Side, victim: Victim) -> Verdict {
+    async fn lose(self, reference: &End, n: usize, lost: Lost, victim: Victim) -> Verdict {
         let (world, operator) = World::with_an_operator().await;
         self.begin(&world).await;
         let mut operators = vec![operator];
@@ -194,7 +194,7 @@ impl Case {
             operators.push(world.operator().await);
         }
         world.api.forget_writes();
-        world.api.fail_at(n, side);
+        world.api.fail_at(n, lost);
         let (end, ()) = tokio::join!(self.live(&world), async {
             if victim == Victim::Operator {
                 world.api.until("it is lost", |api: &FakeApi| api.writes().len() >= n).await;
@@ -236,19 +236,19 @@ fn every_lost_request_of_the_operator_and_its_death_are_survived() {
     let told = told.into_inner().unwrap();
     let mut all = Vec::new();
     for (case, reference, writes) in &told {
-        for (n, side) in points(*writes) {
+        for (n, lost) in points(*writes, Lost::BOTH) {
             let victims = [Victim::Sender, Victim::OneOfTwo, Victim::Operator];
             for (at, victim) in victims.into_iter().enumerate() {
                 // Where not all are taken, each side of each request has one of them.
-                if exhaustive() || (n + usize::from(side == Side::After)) % 3 == at {
-                    all.push((*case, reference, n, side, victim));
+                if exhaustive() || (n + usize::from(lost == Lost::Answer)) % 3 == at {
+                    all.push((*case, reference, n, lost, victim));
                 }
             }
         }
     }
-    for_each(&all, |(case, reference, n, side, victim)| {
-        let named = || format!("{case:?}: {victim:?} at request {n} {side:?}");
-        tally.take(named, case.lose(reference, *n, *side, *victim));
+    for_each(&all, |(case, reference, n, lost, victim)| {
+        let named = || format!("{case:?}: {victim:?} at request {n}, {lost:?} lost");
+        tally.take(named, case.lose(reference, *n, *lost, *victim));
     });
     let (points, survived) =
         (tally.cuts.load(Ordering::Relaxed), tally.survived.load(Ordering::Relaxed));

@@ -15,7 +15,7 @@ use pliant::api::{ArchivePopulator, Filling, PvcSourcePopulator};
 use pliant::cluster::Asks;
 use pliant::populators::validator::Mode;
 use pliant::populators::{Populator, Settings, Tally, Watches, registry, validator};
-use pliant::testing::FakeApi;
+use pliant::testing::{FakeApi, fake_api};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -72,7 +72,7 @@ impl World {
     /// Two nodes, and a class of each binding mode: `fast` waits for a pod, `now` does not; `fixed` is another
     /// driver's.
     pub fn new() -> World {
-        let api = FakeApi::new();
+        let api = fake_api();
         for node in ["alpha", "beta"] {
             let labels = json!({"kubernetes.io/hostname": node});
             api.put(&object::<Node>(json!({"metadata": {"name": node, "labels": labels}})));

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use pliant::testing::{MachineState, Side};
+use pliant::testing::MachineState;
 
 use crate::block_on;
 
@@ -62,9 +62,9 @@ pub fn for_each<T: Sync>(all: &[T], attempt: impl Fn(&T) + Sync) {
     });
 }
 
-/// Both sides of each effect.
-pub fn points(effects: usize) -> impl Iterator<Item = (usize, Side)> {
-    (1..=effects).flat_map(|n| [(n, Side::Before), (n, Side::After)])
+/// These sides of each effect: those of a machine, or of an API server.
+pub fn points<S: Copy>(effects: usize, sides: [S; 2]) -> impl Iterator<Item = (usize, S)> {
+    (1..=effects).flat_map(move |n| sides.map(|side| (n, side)))
 }
 
 /// The lines by which two states differ.

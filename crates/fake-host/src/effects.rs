@@ -15,6 +15,11 @@ pub enum Side {
     After,
 }
 
+impl Side {
+    /// Both of them.
+    pub const BOTH: [Side; 2] = [Side::Before, Side::After];
+}
+
 /// What has happened so far, and where to stop.
 #[derive(Clone, Default)]
 pub(super) struct Effects {

@@ -34,7 +34,7 @@ async fn label(api: &FakeApi, name: &str, value: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_tells_what_happens_after_its_version() {
-    let api = FakeApi::new();
+    let api = fake_api();
     create(&api, "a", "one").await;
     create(&api, "b", "one").await;
     let mut events = pin!(requests(&api).watch(&WatchParams::default(), "1").await.unwrap());
@@ -48,7 +48,7 @@ async fn a_watch_tells_what_happens_after_its_version() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_without_a_version_tells_first_what_there_is() {
-    let api = FakeApi::new();
+    let api = fake_api();
     create(&api, "a", "one").await;
     for start in ["", "0"] {
         let mut events = pin!(requests(&api).watch(&WatchParams::default(), start).await.unwrap());
@@ -59,7 +59,7 @@ async fn a_watch_without_a_version_tells_first_what_there_is() {
 
 #[tokio::test(start_paused = true)]
 async fn what_stops_to_match_is_deleted_for_its_watch() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let fields = WatchParams::default().fields("spec.nodeName=one");
     let labels = WatchParams::default().labels("for=me");
     let mut of_node = pin!(requests(&api).watch(&fields, "0").await.unwrap());
@@ -79,7 +79,7 @@ async fn what_stops_to_match_is_deleted_for_its_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bookmark_tells_how_far_a_watch_is() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let params = WatchParams::default().fields("spec.nodeName=one");
     let mut events = pin!(requests(&api).watch(&params, "0").await.unwrap());
     let without = params.clone().disable_bookmarks();
@@ -92,7 +92,7 @@ async fn a_bookmark_tells_how_far_a_watch_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_ends_when_its_time_is_over() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let mut events =
         pin!(requests(&api).watch(&WatchParams::default().timeout(20), "0").await.unwrap());
     assert_eq!(told(&mut events).await, None);
@@ -104,7 +104,7 @@ async fn a_watch_ends_when_its_time_is_over() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cut_watch_ends() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let mut events = pin!(requests(&api).watch(&WatchParams::default(), "0").await.unwrap());
     assert_eq!(api.watches(), 1);
     create(&api, "a", "one").await;
@@ -116,7 +116,7 @@ async fn a_cut_watch_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forgotten_version_is_an_error_event() {
-    let api = FakeApi::new();
+    let api = fake_api();
     create(&api, "a", "one").await;
     let params = WatchParams::default();
     let mut quiet = pin!(requests(&api).watch(&params, "1").await.unwrap());
@@ -135,7 +135,7 @@ async fn a_forgotten_version_is_an_error_event() {
 
 #[tokio::test(start_paused = true)]
 async fn a_running_watch_that_is_late_ends_with_the_compaction() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let mut events = pin!(requests(&api).watch(&WatchParams::default(), "0").await.unwrap());
     api.hold_events();
     create(&api, "a", "one").await;
@@ -147,7 +147,7 @@ async fn a_running_watch_that_is_late_ends_with_the_compaction() {
 
 #[tokio::test(start_paused = true)]
 async fn events_come_late_and_twice_if_a_test_says_so() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let mut events = pin!(requests(&api).watch(&WatchParams::default(), "0").await.unwrap());
     api.duplicate_events(true);
     create(&api, "a", "one").await;
@@ -167,7 +167,7 @@ async fn events_come_late_and_twice_if_a_test_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_as_a_watch_is_refused() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let result = requests(&api).watch(&WatchParams::default().initial_events(), "0").await;
     assert_eq!(refusal(result.map(drop)), refused(422, "Invalid"));
 }
@@ -197,7 +197,7 @@ macro_rules! says {
 
 #[tokio::test(start_paused = true)]
 async fn a_watcher_goes_on_after_a_cut() {
-    let api = FakeApi::new();
+    let api = fake_api();
     create(&api, "a", "one").await;
     let mut stream = pin!(watcher(requests(&api), watcher::Config::default()));
     says!(stream, "init", "init a", "init done");
@@ -211,7 +211,7 @@ async fn a_watcher_goes_on_after_a_cut() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watcher_lists_anew_after_a_compaction() {
-    let api = FakeApi::new();
+    let api = fake_api();
     create(&api, "a", "one").await;
     let mut stream = pin!(watcher(requests(&api), watcher::Config::default()));
     says!(stream, "init", "init a", "init done");
@@ -227,7 +227,7 @@ async fn a_watcher_lists_anew_after_a_compaction() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watcher_lives_through_an_outage() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let mut stream = pin!(watcher(requests(&api), watcher::Config::default()));
     says!(stream, "init", "init done");
     create(&api, "a", "one").await;
@@ -243,7 +243,7 @@ async fn a_watcher_lives_through_an_outage() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watcher_sees_late_what_was_held() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let mut stream = pin!(watcher(requests(&api), watcher::Config::default().page_size(1)));
     create(&api, "a", "one").await;
     create(&api, "b", "one").await;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::Value;
 
-use super::FakeApi;
-use super::server::{Guard, Outage};
-use crate::testing::Side;
+use crate::FakeApi;
+use crate::Lost;
+use crate::server::{Guard, Outage};
 
 /// How long [`FakeApi::until`] waits: far longer than any test that passes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,8 +37,8 @@ impl FakeApi {
 
     /// Break the connection of the `n`-th changing request, counted from 1: before it is carried
     /// out, or after, so that its answer is lost.
-    pub fn fail_at(&self, n: usize, side: Side) {
-        self.lock().fault = Some((n, side));
+    pub fn fail_at(&self, n: usize, lost: Lost) {
+        self.lock().fault = Some((n, lost));
     }
 
     /// Find what is applied invalid from now on, or no longer; other patches are taken.

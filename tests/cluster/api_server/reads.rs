@@ -22,7 +22,7 @@ async fn three(api: &FakeApi) {
 
 #[tokio::test]
 async fn a_list_is_what_its_selectors_say() {
-    let api = FakeApi::new();
+    let api = fake_api();
     three(&api).await;
     let all = ListParams::default;
     for (params, expected) in [
@@ -46,7 +46,7 @@ async fn a_list_is_what_its_selectors_say() {
 
 #[tokio::test]
 async fn a_list_comes_in_pages_of_one_version() {
-    let api = FakeApi::new();
+    let api = fake_api();
     three(&api).await;
     let first = requests(&api).list(&ListParams::default().limit(2)).await.unwrap();
     let token = first.metadata.continue_.unwrap();
@@ -64,7 +64,7 @@ async fn a_list_comes_in_pages_of_one_version() {
 
 #[tokio::test]
 async fn a_list_can_be_asked_for_a_version() {
-    let api = FakeApi::new();
+    let api = fake_api();
     three(&api).await;
     let at = |version: &str, how| ListParams::default().at(version).matching(how);
     assert_eq!(names(&api, at("2", VersionMatch::Exact)).await, ["a", "c"]);
@@ -78,7 +78,7 @@ async fn a_list_can_be_asked_for_a_version() {
 
 #[tokio::test]
 async fn a_read_of_any_version_can_be_late() {
-    let api = FakeApi::new();
+    let api = fake_api();
     api.hold_events();
     create(&api, "a", "one").await;
     assert!(names(&api, ListParams::default().match_any()).await.is_empty());
@@ -91,7 +91,7 @@ async fn a_read_of_any_version_can_be_late() {
 
 #[tokio::test]
 async fn namespaces_are_apart() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let lease = Lease { metadata: named("l"), ..Lease::default() };
     for namespace in ["one", "two"] {
         let leases = Api::<Lease>::namespaced(api.client(), namespace);

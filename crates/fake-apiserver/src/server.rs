@@ -10,22 +10,22 @@ use k8s_openapi::jiff::fmt::rfc2822::DateTimePrinter;
 use serde_json::Value;
 use tower::BoxError;
 
-use super::call::{APPLY, Call};
-use super::refusal::Refusal;
-use super::store::Store;
-use super::watches::Lines;
-use crate::testing::Side;
+use crate::Lost;
+use crate::call::{APPLY, Call};
+use crate::refusal::Refusal;
+use crate::store::Store;
+use crate::watch::Lines;
 
 /// The server behind all clients.
 #[derive(Debug, Default)]
-pub(super) struct Server {
+pub(crate) struct Server {
     pub store: Store,
     /// How many requests came, also in an outage.
     pub calls: usize,
     /// The changing requests that were not lost before they came.
     pub writes: Vec<String>,
     pub outage: Option<Outage>,
-    pub fault: Option<(usize, Side)>,
+    pub fault: Option<(usize, Lost)>,
     /// The kinds that a user may not even read, by their plurals.
     pub forbidden: BTreeMap<String, Vec<String>>,
     /// Whether what is applied is found invalid.
@@ -45,10 +45,10 @@ pub(super) struct Server {
 }
 
 /// Says why a new object is refused, if it is; what is there of its kind in its namespace stands beside it.
-pub(super) struct Guard(pub Box<Judge>);
+pub(crate) struct Guard(pub Box<Judge>);
 
 /// What a [`Guard`] calls.
-pub(super) type Judge = dyn Fn(&Value, &[Value]) -> Option<String> + Send;
+pub(crate) type Judge = dyn Fn(&Value, &[Value]) -> Option<String> + Send;
 
 impl std::fmt::Debug for Guard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Guard {
 
 /// How the server is away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outage {
+pub(crate) enum Outage {
     /// No connection comes about.
     Unreachable,
     /// Every request gets this code.
@@ -82,7 +82,7 @@ impl Server {
         }
         let forbidden = self.forbidden.get(call.user());
         if forbidden.is_some_and(|all| all.contains(&call.resource.plural)) {
-            return Ok(self.say(Err(Refusal::forbidden(call))));
+            return Ok(self.say(Err(call.forbidden())));
         }
         if !call.changes_something() {
             let read = self.read(call);
@@ -94,12 +94,12 @@ impl Server {
         }
         self.writes.push(call.line());
         let number = self.writes.len();
-        let side = self.fault.take_if(|(n, _)| *n == number).map(|(_, side)| side);
-        if side == Some(Side::Before) {
+        let lost = self.fault.take_if(|(n, _)| *n == number).map(|(_, lost)| lost);
+        if lost == Some(Lost::Request) {
             return Err(broken(io::ErrorKind::ConnectionReset));
         }
         let answer = self.write(call);
-        if side == Some(Side::After) {
+        if lost == Some(Lost::Answer) {
             return Err(broken(io::ErrorKind::ConnectionReset));
         }
         Ok(self.say(answer))

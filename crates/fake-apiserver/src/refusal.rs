@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::call::Call;
-use super::resources::Resource;
+use crate::resources::Resource;
 
 /// An error of the server: the `Status` object that a client gets.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     pub code: u16,
     reason: &'static str,
     message: String,
@@ -26,7 +25,7 @@ impl Refusal {
         })
     }
 
-    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Refusal {
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Refusal {
         Refusal { code, reason, message: message.into() }
     }
 
@@ -92,24 +91,6 @@ impl Refusal {
 
     pub fn internal(message: &str) -> Refusal {
         Refusal::new(500, "InternalError", message)
-    }
-
-    /// What an authoriser says to a user who may not do this.
-    pub fn forbidden(call: &Call) -> Refusal {
-        let Call { resource, namespace, name, .. } = call;
-        let (what, user, verb) = (resource.full_name(), call.user(), call.verb());
-        let named = if name.is_empty() { what } else { format!("{what} \"{name}\"") };
-        let place = if namespace.is_empty() {
-            "at the cluster scope".to_owned()
-        } else {
-            format!("in the namespace \"{namespace}\"")
-        };
-        let (plural, group) = (&resource.plural, &resource.group);
-        let message = format!(
-            "{named} is forbidden: User \"{user}\" cannot {verb} resource \"{plural}\" in API group \
-             \"{group}\" {place}"
-        );
-        Refusal::new(403, "Forbidden", message)
     }
 
     /// What a switch of the test makes the server say.

@@ -8,18 +8,18 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::Value;
 
-use super::apply::Manager;
-use super::refusal::Refusal;
-use super::resources::Resource;
-use super::selector::Selector;
-use super::store::Key;
+use crate::apply::Manager;
+use crate::history::Key;
+use crate::refusal::Refusal;
+use crate::resources::Resource;
+use crate::selector::Selector;
 
 /// The content type of a server-side apply.
-pub(super) const APPLY: &str = "application/apply-patch+yaml";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 /// A request for objects of one kind.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(crate) struct Call {
     pub method: Method,
     pub resource: Arc<Resource>,
     /// Empty for all namespaces, and for kinds without.
@@ -90,6 +90,24 @@ impl Call {
 
     pub fn changes_something(&self) -> bool {
         self.method != Method::GET
+    }
+
+    /// What an authoriser says to a user who may not do this.
+    pub fn forbidden(&self) -> Refusal {
+        let Call { resource, namespace, name, .. } = self;
+        let (what, user, verb) = (resource.full_name(), self.user(), self.verb());
+        let named = if name.is_empty() { what } else { format!("{what} \"{name}\"") };
+        let place = if namespace.is_empty() {
+            "at the cluster scope".to_owned()
+        } else {
+            format!("in the namespace \"{namespace}\"")
+        };
+        let (plural, group) = (&resource.plural, &resource.group);
+        let message = format!(
+            "{named} is forbidden: User \"{user}\" cannot {verb} resource \"{plural}\" in API group \
+             \"{group}\" {place}"
+        );
+        Refusal::new(403, "Forbidden", message)
     }
 
     /// The line of the log: `PATCH storagepools/nvme/status by pliant`.

@@ -3,11 +3,11 @@
 use kube::api::{Api, PostParams};
 use kube::core::ObjectMeta;
 
-use super::FakeApi;
-use crate::api::{
+use pliant::api::{
     Expand, Operation, Phase, Quantity, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
 };
-use crate::bytes::Bytes;
+use pliant::bytes::Bytes;
+use pliant::testing::{FakeApi, fake_api};
 
 mod apply;
 mod clients;

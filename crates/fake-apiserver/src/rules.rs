@@ -2,27 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::call::Call;
-use super::refusal::Refusal;
-use super::resources::Resource;
-
-/// What of the metadata is the server's.
-pub(super) const OF_THE_SERVER: [&str; 10] = [
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "generation",
-    "managedFields",
-    "name",
-    "namespace",
-    "resourceVersion",
-    "selfLink",
-    "uid",
-];
+use crate::apply::OF_THE_SERVER;
+use crate::call::Call;
+use crate::refusal::Refusal;
+use crate::resources::Resource;
 
 /// What is kept of a write: each part changes only through its own path, and the server's own fields
 /// through none.
-pub(super) fn settle(call: &Call, old: &Value, new: Value) -> Value {
+pub(crate) fn settle(call: &Call, old: &Value, new: Value) -> Value {
     if call.status {
         let mut result = old.clone();
         copy(&mut result, &new, "status");
@@ -45,12 +32,12 @@ pub(super) fn settle(call: &Call, old: &Value, new: Value) -> Value {
     new
 }
 
-pub(super) fn next_generation(object: &Value) -> Value {
+pub(crate) fn next_generation(object: &Value) -> Value {
     json!(object["metadata"]["generation"].as_u64().unwrap_or(0) + 1)
 }
 
 /// What `metadata.generation` counts the changes of.
-pub(super) fn wish(resource: &Resource, object: &Value) -> Value {
+pub(crate) fn wish(resource: &Resource, object: &Value) -> Value {
     let mut wish = object.clone();
     copy(&mut wish, &Value::Null, "metadata");
     if resource.status {
@@ -60,7 +47,7 @@ pub(super) fn wish(resource: &Resource, object: &Value) -> Value {
 }
 
 /// Refuse a body that is of another kind or place than the path says.
-pub(super) fn check_type(call: &Call, object: &Value) -> Result<(), Refusal> {
+pub(crate) fn check_type(call: &Call, object: &Value) -> Result<(), Refusal> {
     let (kind, version) = (text(object, "/kind"), text(object, "/apiVersion"));
     if (kind, version) != (&call.resource.kind, &call.resource.api_version()) {
         let why = format!("{version:?} {kind:?} is sent as {:?}", call.resource.full_name());
@@ -80,7 +67,7 @@ pub(super) fn check_type(call: &Call, object: &Value) -> Result<(), Refusal> {
 }
 
 /// Refuse what was made of another version, or of another object of this name.
-pub(super) fn check_unchanged(call: &Call, old: &Value, new: &Value) -> Result<(), Refusal> {
+pub(crate) fn check_unchanged(call: &Call, old: &Value, new: &Value) -> Result<(), Refusal> {
     let differs = |at: &str| ![text(old, at), ""].contains(&text(new, at));
     if differs("/metadata/uid") {
         let why = "Precondition failed: UID in precondition is not that of the object";
@@ -93,7 +80,7 @@ pub(super) fn check_unchanged(call: &Call, old: &Value, new: &Value) -> Result<(
 }
 
 /// Refuse changes of fields that never change, and finalizers on what is being deleted.
-pub(super) fn check_fixed(
+pub(crate) fn check_fixed(
     resource: &Resource,
     name: &str,
     old: &Value,
@@ -116,7 +103,7 @@ pub(super) fn check_fixed(
 }
 
 /// Refuse lists and texts that are longer than the schema lets them be.
-pub(super) fn check_longest(resource: &Resource, name: &str, new: &Value) -> Result<(), Refusal> {
+pub(crate) fn check_longest(resource: &Resource, name: &str, new: &Value) -> Result<(), Refusal> {
     for (path, most) in &resource.longest {
         if let Some(what) = too_long(new, path, *most) {
             let why = format!("{}: {what}", path.join("."));
@@ -142,20 +129,20 @@ fn too_long(value: &Value, path: &[String], most: usize) -> Option<String> {
     }
 }
 
-pub(super) fn finalizers(object: &Value) -> &[Value] {
+pub(crate) fn finalizers(object: &Value) -> &[Value] {
     object["metadata"]["finalizers"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-pub(super) fn has_finalizers(object: &Value) -> bool {
+pub(crate) fn has_finalizers(object: &Value) -> bool {
     !finalizers(object).is_empty()
 }
 
-pub(super) fn is_marked(object: &Value) -> bool {
+pub(crate) fn is_marked(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
 
 /// Make a field what it is elsewhere, also if it is not there.
-pub(super) fn copy(to: &mut Value, from: &Value, field: &str) {
+pub(crate) fn copy(to: &mut Value, from: &Value, field: &str) {
     match from.get(field) {
         Some(value) => to[field] = value.clone(),
         None => drop(to.as_object_mut().and_then(|fields| fields.remove(field))),
@@ -163,18 +150,18 @@ pub(super) fn copy(to: &mut Value, from: &Value, field: &str) {
 }
 
 /// Metadata has no empty fields: for the server `labels: {}` is no labels.
-pub(super) fn drop_empty(metadata: &mut Value) {
+pub(crate) fn drop_empty(metadata: &mut Value) {
     if let Some(fields) = metadata.as_object_mut() {
         let empty = |value: &Value| [Value::Null, json!({}), json!([])].contains(value);
         fields.retain(|_, value| !empty(value));
     }
 }
 
-pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(super) fn is_subdomain(name: &str) -> bool {
+pub(crate) fn is_subdomain(name: &str) -> bool {
     let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
     let label = |part: &str| {
         part.bytes().all(|c| plain(c) || c == b'-')
@@ -185,7 +172,7 @@ pub(super) fn is_subdomain(name: &str) -> bool {
 }
 
 /// Whether a strategic merge patch is a merge patch: without lists and without directives.
-pub(super) fn is_plain(patch: &Value) -> bool {
+pub(crate) fn is_plain(patch: &Value) -> bool {
     match patch {
         Value::Array(_) => false,
         Value::Object(fields) => {

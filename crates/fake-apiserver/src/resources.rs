@@ -1,6 +1,6 @@
 //! What the server serves.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
@@ -21,7 +21,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 
 /// A kind, and how its objects are written.
 #[derive(Debug, Default)]
-pub(super) struct Resource {
+pub(crate) struct Resource {
     pub group: String,
     pub version: String,
     pub plural: String,
@@ -96,7 +96,7 @@ impl Resource {
         Resource { selectable: fields.iter().map(|field| (*field).to_owned()).collect(), ..self }
     }
 
-    /// A kind of ours.
+    /// A kind of a CustomResourceDefinition.
     fn defined(definition: &CustomResourceDefinition) -> Resource {
         let (spec, version) = (&definition.spec, &definition.spec.versions[0]);
         let (mut fixed, mut longest) = (Vec::new(), Vec::new());
@@ -146,14 +146,22 @@ fn find_longest(schema: &JSONSchemaProps, at: &[String], found: &mut Vec<(Vec<St
     }
 }
 
-/// All that is served. Schemas are long in the making, and each test and each crash point has its own server.
-pub(super) fn resources() -> Arc<[Arc<Resource>]> {
-    static ALL: LazyLock<Arc<[Arc<Resource>]>> = LazyLock::new(|| find_resources().into());
-    ALL.clone()
+/// The kinds that servers serve; clones are the same kinds.
+///
+/// Schemas are long in the making, and each test and each crash point has its own server: make them once.
+#[derive(Debug, Clone)]
+pub struct Kinds(pub(crate) Arc<[Arc<Resource>]>);
+
+impl Kinds {
+    /// Some kinds of Kubernetes, and those of these definitions.
+    pub fn with(definitions: &[CustomResourceDefinition]) -> Kinds {
+        let defined = definitions.iter().map(Resource::defined);
+        Kinds(of_kubernetes().into_iter().chain(defined).map(Arc::new).collect())
+    }
 }
 
-fn find_resources() -> Vec<Arc<Resource>> {
-    let core = [
+fn of_kubernetes() -> Vec<Resource> {
+    vec![
         Resource::core::<Node>().with_status().with_fields(&["spec.unschedulable"]),
         Resource::core::<Namespace>().with_status(),
         Resource::core::<ConfigMap>().in_namespaces(),
@@ -188,8 +196,5 @@ fn find_resources() -> Vec<Arc<Resource>> {
         Resource::core::<CSIDriver>(),
         Resource::core::<CSINode>(),
         Resource::core::<CustomResourceDefinition>(),
-    ];
-    let mut definitions = crate::api::definitions();
-    definitions.push(crate::api::VolumePopulator::definition());
-    core.into_iter().chain(definitions.iter().map(Resource::defined)).map(Arc::new).collect()
+    ]
 }

@@ -9,9 +9,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::FakeApi;
-use super::resources::Resource;
-use super::store::Key;
+use crate::FakeApi;
+use crate::history::Key;
+use crate::resources::Resource;
 
 impl FakeApi {
     /// Put an object there as it is given, with its status, as if others had written it; returns it

@@ -6,7 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::rules::OF_THE_SERVER;
+/// What of the metadata is the server's.
+pub(crate) const OF_THE_SERVER: [&str; 10] = [
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "name",
+    "namespace",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
 
 /// The keys from the root to a leaf.
 type Path = Vec<String>;
@@ -14,14 +26,14 @@ type Path = Vec<String>;
 /// Who writes, and how: the server keeps apart what one name applies, what it writes otherwise, and
 /// what it writes to `status`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Manager {
+pub(crate) struct Manager {
     pub name: String,
     pub applies: bool,
     pub status: bool,
 }
 
 /// What each manager wrote last.
-pub(super) type Owners = BTreeMap<Manager, BTreeSet<Path>>;
+pub(crate) type Owners = BTreeMap<Manager, BTreeSet<Path>>;
 
 /// The leaves of an object that can be owned: not what names it, and not what the server writes.
 fn leaves(object: &Value) -> BTreeMap<Path, Value> {
@@ -48,7 +60,7 @@ fn leaves(object: &Value) -> BTreeMap<Path, Value> {
 /// Lay what a manager applies over an object: set what it sends, and remove what it sent before and
 /// nobody else owns. Without `force` it is refused what others own and want otherwise: the owner and
 /// the field.
-pub(super) fn apply(
+pub(crate) fn apply(
     object: &Value,
     sent: &Value,
     owners: &mut Owners,
@@ -87,7 +99,7 @@ fn is_met(found: Option<&Value>, wanted: &Value) -> bool {
 }
 
 /// Note a write that is no apply: what it changes is its manager's, and nobody else's.
-pub(super) fn own_changed(owners: &mut Owners, manager: Manager, before: &Value, after: &Value) {
+pub(crate) fn own_changed(owners: &mut Owners, manager: Manager, before: &Value, after: &Value) {
     for owned in owners.values_mut() {
         owned.retain(|path| at(before, path) == at(after, path));
     }

@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::refusal::Refusal;
-use super::resources::Resource;
+use crate::refusal::Refusal;
+use crate::resources::Resource;
 
 /// Terms that must all hold.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Selector {
+pub(crate) struct Selector {
     labels: Vec<Term>,
     fields: Vec<Term>,
 }

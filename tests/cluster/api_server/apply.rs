@@ -18,7 +18,7 @@ fn spec(gib: u64) -> Value {
 
 #[tokio::test]
 async fn an_apply_creates_and_then_changes_nothing() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let all = requests(&api);
     let params = PatchParams::apply("node-plugin");
     let mut sent = spec(1);
@@ -33,7 +33,7 @@ async fn an_apply_creates_and_then_changes_nothing() {
 
 #[tokio::test]
 async fn an_applied_status_needs_its_object() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let all = requests(&api);
     let params = PatchParams::apply("node-plugin");
     let told = |status: Value| applied(&json!({ "metadata": {}, "status": status }));
@@ -51,7 +51,7 @@ async fn an_applied_status_needs_its_object() {
 
 #[tokio::test]
 async fn an_apply_removes_only_its_own() {
-    let api = FakeApi::new();
+    let api = fake_api();
     create(&api, "a", "one").await;
     let labels = |labels: Value| applied(&json!({ "metadata": { "labels": labels } }));
     let apply = async |manager: &str, set: Value, force: bool| {
@@ -76,7 +76,7 @@ async fn an_apply_removes_only_its_own() {
 
 #[tokio::test]
 async fn who_writes_otherwise_takes_a_field_from_who_applied_it() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let all = requests(&api);
     let params = PatchParams::apply("one");
     let mut sent = spec(1);
@@ -96,7 +96,7 @@ async fn who_writes_otherwise_takes_a_field_from_who_applied_it() {
 
 #[tokio::test]
 async fn an_apply_tells_who_and_of_which_version() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let all = requests(&api);
     create(&api, "a", "one").await;
     let nobody = all.patch("a", &PatchParams::default(), &applied(&spec(1))).await;

@@ -1,53 +1,16 @@
-//! Those who watch, and what they are told.
+//! Begins, tells and ends the watches of a store.
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::Sleep;
-use tokio_stream::Stream;
+use serde_json::json;
+use tokio::sync::mpsc::unbounded_channel;
 
-use super::call::Call;
-use super::refusal::Refusal;
-use super::resources::Resource;
-use super::selector::Selector;
-use super::store::{Change, Store, version};
-
-/// A running watch.
-#[derive(Debug)]
-pub(super) struct Watch {
-    resource: Arc<Resource>,
-    namespace: String,
-    selector: Selector,
-    bookmarks: bool,
-    /// The version up to which it was told.
-    position: u64,
-    lines: UnboundedSender<String>,
-}
-
-/// What a watch sends, one event a line, until it is cut or its time is over.
-pub(super) struct Lines {
-    lines: UnboundedReceiver<String>,
-    end: Option<Pin<Box<Sleep>>>,
-}
-
-impl Stream for Lines {
-    type Item = Result<String, Infallible>;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if let Poll::Ready(line) = self.lines.poll_recv(context) {
-            return Poll::Ready(line.map(Ok));
-        }
-        match self.end.as_mut().map(|end| end.as_mut().poll(context)) {
-            Some(Poll::Ready(())) => Poll::Ready(None),
-            _ => Poll::Pending,
-        }
-    }
-}
+use crate::call::Call;
+use crate::history::version;
+use crate::refusal::Refusal;
+use crate::store::Store;
+use crate::watch::{Lines, Watch};
 
 impl Store {
     /// Begin a watch. What is wrong with its version is told as its first event, as a real server
@@ -138,32 +101,5 @@ impl Store {
 
     pub fn drop_ended_watches(&mut self) {
         self.watches.retain(|watch| !watch.lines.is_closed());
-    }
-}
-
-impl Watch {
-    /// Tell of a change as it looks through the selector: what stops to match is deleted.
-    fn tell(&self, change: &Change) {
-        if !change.key.is_in(&self.resource, &self.namespace) {
-            return;
-        }
-        let selected = |object: &&Value| self.selector.matches(object);
-        let before = change.before.as_ref().filter(selected);
-        let after = change.after.as_ref().filter(selected);
-        match (before, after) {
-            (None, Some(after)) => self.send("ADDED", after),
-            (Some(_), Some(after)) => self.send("MODIFIED", after),
-            (Some(before), None) => {
-                let mut last = before.clone();
-                last["metadata"]["resourceVersion"] = json!(change.revision.to_string());
-                self.send("DELETED", &last);
-            }
-            (None, None) => {}
-        }
-    }
-
-    fn send(&self, kind: &str, object: &Value) {
-        // A client that has hung up is told nothing.
-        let _ = self.lines.send(format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"));
     }
 }

@@ -16,7 +16,7 @@ async fn json_patch(api: &FakeApi, name: &str, patch: Value) -> kube::Result<Vol
 
 #[tokio::test]
 async fn a_new_object_gets_what_the_server_adds() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let mut sent = request("a", "one");
     sent.status = Some(running());
     let made = requests(&api).create(&PostParams::default(), &sent).await.unwrap();
@@ -33,7 +33,7 @@ async fn a_new_object_gets_what_the_server_adds() {
 
 #[tokio::test]
 async fn what_cannot_be_created_is_refused() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let made = create(&api, "a", "one").await;
     let (all, params) = (requests(&api), PostParams::default());
     let again = all.create(&params, &request("a", "two")).await;
@@ -48,7 +48,7 @@ async fn what_cannot_be_created_is_refused() {
 
 #[tokio::test]
 async fn names_are_generated() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let mut sent = request("", "one");
     sent.metadata = ObjectMeta { generate_name: Some("work-".to_owned()), ..sent.metadata };
     sent.metadata.name = None;
@@ -60,7 +60,7 @@ async fn names_are_generated() {
 
 #[tokio::test]
 async fn a_stale_put_is_a_conflict() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let (all, params) = (requests(&api), PostParams::default());
     let first = create(&api, "a", "one").await;
     let mut newer = first.clone();
@@ -83,7 +83,7 @@ async fn a_stale_put_is_a_conflict() {
 
 #[tokio::test]
 async fn status_and_spec_are_written_apart() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let all = requests(&api);
     let mut wished = create(&api, "a", "one").await;
     wished.status = Some(running());
@@ -107,7 +107,7 @@ async fn status_and_spec_are_written_apart() {
 
 #[tokio::test]
 async fn a_write_that_changes_nothing_is_no_new_version() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let made = create(&api, "a", "one").await;
     let all = requests(&api);
     let same = all.replace("a", &PostParams::default(), &made).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_write_that_changes_nothing_is_no_new_version() {
 
 #[tokio::test]
 async fn a_merge_patch_sets_and_removes() {
-    let api = FakeApi::new();
+    let api = fake_api();
     create(&api, "a", "one").await;
     let all = requests(&api);
     let patch = |status: Value| Patch::Merge(json!({ "status": status }));
@@ -143,7 +143,7 @@ async fn a_merge_patch_sets_and_removes() {
 
 #[tokio::test]
 async fn a_json_patch_is_done_if_its_tests_hold() {
-    let api = FakeApi::new();
+    let api = fake_api();
     create(&api, "a", "one").await;
     let size = ["", "spec", "operation", "expand", "minSize"].join("/");
     let patch = |tested: &str| {
@@ -160,7 +160,7 @@ async fn a_json_patch_is_done_if_its_tests_hold() {
 
 #[tokio::test]
 async fn fixed_fields_do_not_change() {
-    let api = FakeApi::new();
+    let api = fake_api();
     create(&api, "a", "one").await;
     for spec in [json!({ "nodeName": "two" }), json!({ "volumeHandle": "another" })] {
         let moved = merge(&api, "a", json!({ "spec": spec })).await;
@@ -170,7 +170,7 @@ async fn fixed_fields_do_not_change() {
 
 #[tokio::test]
 async fn a_deletion_can_be_bound_to_what_was_seen() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let (all, made) = (requests(&api), create(&api, "a", "one").await);
     let bound = |uid: Option<&str>, version: Option<&str>| DeleteParams {
         preconditions: Some(Preconditions {
@@ -190,7 +190,7 @@ async fn a_deletion_can_be_bound_to_what_was_seen() {
 
 #[tokio::test]
 async fn a_finalizer_keeps_what_is_deleted() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let mut sent = request("a", "one");
     sent.metadata.finalizers = Some(vec!["pliant.io/work".to_owned()]);
     let (all, params) = (requests(&api), DeleteParams::default());
@@ -208,7 +208,7 @@ async fn a_finalizer_keeps_what_is_deleted() {
 
 #[tokio::test]
 async fn a_collection_is_deleted_by_selector() {
-    let api = FakeApi::new();
+    let api = fake_api();
     for (name, node) in [("a", "one"), ("b", "two"), ("c", "one")] {
         create(&api, name, node).await;
     }
@@ -222,7 +222,7 @@ async fn a_collection_is_deleted_by_selector() {
 
 #[tokio::test]
 async fn a_test_writes_and_reads_past_the_clients() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let mut object = request("a", "one");
     object.status = Some(running());
     let made = api.put(&object);
@@ -253,6 +253,6 @@ async fn a_test_writes_and_reads_past_the_clients() {
 #[should_panic(expected = "FakeApi does not serve GET /api/v1/serviceaccounts")]
 async fn what_is_not_served_is_a_panic() {
     use k8s_openapi::api::core::v1::ServiceAccount;
-    let api = FakeApi::new();
+    let api = fake_api();
     let _ = Api::<ServiceAccount>::all(api.client()).list(&ListParams::default()).await;
 }

@@ -1,7 +1,7 @@
 //! An API server in memory, behind a real `kube::Client`.
 //!
-//! It knows no kinds, only what is served: ours from [`definitions`](crate::api::definitions), and a
-//! few of Kubernetes. What it does with JSON objects is what a real server does; a path that it does
+//! It knows no kinds, only what is served: those of the CustomResourceDefinitions that it is made with, and some of
+//! Kubernetes ([`Kinds`]). What it does with JSON objects is what a real server does; a path that it does
 //! not serve is a panic that names it.
 //!
 //! What bites in a cluster is switched on by the test: a history that is forgotten
@@ -18,10 +18,12 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyExt;
 use kube::Client;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::watch::Sender;
 
 mod apply;
 mod call;
+mod history;
+mod lost;
 mod objects;
 mod refusal;
 mod resources;
@@ -30,6 +32,7 @@ mod selector;
 mod server;
 mod store;
 mod switches;
+mod watch;
 mod watches;
 mod write;
 
@@ -37,18 +40,15 @@ use call::Call;
 use resources::Resource;
 use server::Server;
 
+pub use lost::Lost;
+pub use resources::Kinds;
+
 /// A handle to an API server in memory; clones are handles to the same server.
 #[derive(Clone)]
 pub struct FakeApi {
     server: Arc<Mutex<Server>>,
     resources: Arc<[Arc<Resource>]>,
-    moved: watch::Sender<u64>,
-}
-
-impl Default for FakeApi {
-    fn default() -> Self {
-        FakeApi::new()
-    }
+    moved: Sender<u64>,
 }
 
 impl std::fmt::Debug for FakeApi {
@@ -67,13 +67,9 @@ fn acted_as(headers: &HeaderMap) -> Option<(String, Vec<String>)> {
 }
 
 impl FakeApi {
-    /// Make a server without objects.
-    pub fn new() -> Self {
-        FakeApi {
-            server: Arc::default(),
-            resources: resources::resources(),
-            moved: watch::Sender::default(),
-        }
+    /// Make a server of these kinds, without objects.
+    pub fn new(kinds: &Kinds) -> Self {
+        FakeApi { server: Arc::default(), resources: kinds.0.clone(), moved: Sender::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Server> {
@@ -151,6 +147,3 @@ impl FakeApi {
         Ok(address)
     }
 }
-
-#[cfg(test)]
-mod tests;

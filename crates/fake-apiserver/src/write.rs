@@ -2,15 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::apply::{Owners, apply, own_changed};
-use super::call::Call;
-use super::refusal::Refusal;
-use super::resources::Resource;
-use super::rules::{
-    OF_THE_SERVER, check_fixed, check_longest, check_type, check_unchanged, copy, drop_empty,
-    has_finalizers, is_marked, is_plain, is_subdomain, next_generation, settle, text, wish,
+use crate::apply::{OF_THE_SERVER, Owners, apply, own_changed};
+use crate::call::Call;
+use crate::history::Key;
+use crate::refusal::Refusal;
+use crate::resources::Resource;
+use crate::rules::{
+    check_fixed, check_longest, check_type, check_unchanged, copy, drop_empty, has_finalizers,
+    is_marked, is_plain, is_subdomain, next_generation, settle, text, wish,
 };
-use super::store::{Key, Store, list};
+use crate::store::{Store, list};
 
 impl Store {
     pub fn create(&mut self, call: &Call) -> Result<Value, Refusal> {

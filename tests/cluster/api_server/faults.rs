@@ -2,7 +2,7 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::*;
-use crate::testing::Side;
+use pliant::testing::Lost;
 
 fn is_broken<T>(result: &kube::Result<T>) -> bool {
     matches!(result, Err(kube::Error::Service(_)))
@@ -10,7 +10,7 @@ fn is_broken<T>(result: &kube::Result<T>) -> bool {
 
 #[tokio::test]
 async fn the_log_tells_who_wrote_what() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let all = Api::<VolumeRequest>::all(api.client_of("controller/1"));
     all.create(&PostParams::default(), &request("a", "one")).await.unwrap();
     all.get("a").await.unwrap();
@@ -34,9 +34,9 @@ async fn the_log_tells_who_wrote_what() {
 
 #[tokio::test]
 async fn a_request_is_lost_before_or_its_answer_after() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let all = requests(&api);
-    for (name, side, is_there) in [("a", Side::Before, false), ("b", Side::After, true)] {
+    for (name, side, is_there) in [("a", Lost::Request, false), ("b", Lost::Answer, true)] {
         api.forget_writes();
         create(&api, &format!("{name}1"), "one").await;
         api.fail_at(2, side);
@@ -50,7 +50,7 @@ async fn a_request_is_lost_before_or_its_answer_after() {
 
 #[tokio::test]
 async fn a_server_that_is_away_answers_nothing() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let all = requests(&api);
     api.go_down();
     assert!(is_broken(&all.list(&ListParams::default()).await));
@@ -65,7 +65,7 @@ async fn a_server_that_is_away_answers_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_test_waits_for_what_is_to_come() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let writer = api.clone();
     let task = tokio::spawn(async move { create(&writer, "a", "one").await });
     api.until("it is there", |api| api.get::<VolumeRequest>("a").is_some()).await;
@@ -78,6 +78,6 @@ async fn a_test_waits_for_what_is_to_come() {
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "waited in vain until it is there")]
 async fn a_test_does_not_wait_for_ever() {
-    let api = FakeApi::new();
+    let api = fake_api();
     api.until("it is there", |api| api.get::<VolumeRequest>("a").is_some()).await;
 }

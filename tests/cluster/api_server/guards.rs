@@ -3,11 +3,11 @@
 use kube::api::PostParams;
 
 use super::{create, refusal, refused, request, requests};
-use crate::testing::FakeApi;
+use pliant::testing::fake_api;
 
 #[tokio::test]
 async fn who_guards_a_kind_refuses_new_objects_and_sees_those_that_are_there() {
-    let api = FakeApi::new();
+    let api = fake_api();
     api.guard("volumerequests", |object, others| {
         let is_full = others.len() == 1;
         is_full.then(|| format!("no place for {}", object["metadata"]["name"]))
@@ -25,7 +25,7 @@ async fn who_guards_a_kind_refuses_new_objects_and_sees_those_that_are_there() {
 
 #[tokio::test]
 async fn a_dry_run_says_what_would_be_and_keeps_nothing() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let dry = PostParams { dry_run: true, ..PostParams::default() };
     requests(&api).create(&dry, &request("first", "alpha")).await.unwrap();
     assert_eq!((requests(&api).get_opt("first").await.unwrap(), api.writes()), (None, vec![]));

@@ -11,7 +11,7 @@ use super::*;
 
 #[tokio::test]
 async fn an_event_is_written_once_and_then_counted() {
-    let api = FakeApi::new();
+    let api = fake_api();
     let recorder = Recorder::new(api.client(), "pliant".into());
     let event = Event {
         type_: EventType::Warning,
@@ -32,7 +32,7 @@ async fn an_event_is_written_once_and_then_counted() {
 #[tokio::test]
 #[should_panic(expected = "FakeApi does not merge lists: PATCH nodes/n")]
 async fn a_strategic_merge_of_lists_is_a_panic() {
-    let api = FakeApi::new();
+    let api = fake_api();
     api.put(&Node { metadata: named("n"), ..Node::default() });
     let patch = Patch::Strategic(json!({ "spec": { "taints": [] } }));
     let _ = Api::<Node>::all(api.client()).patch("n", &PatchParams::default(), &patch).await;

@@ -5,53 +5,31 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use super::apply::Owners;
-use super::call::Call;
-use super::refusal::Refusal;
-use super::resources::Resource;
-use super::watches::Watch;
-use crate::cluster::Clock;
+use crate::apply::Owners;
+use crate::call::Call;
+use crate::history::{Change, Key, version};
+use crate::refusal::Refusal;
+use crate::resources::Resource;
+use crate::watch::Watch;
 
-/// Where an object is; in the order of a list.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub api_version: String,
-    pub plural: String,
-    pub namespace: String,
-    pub name: String,
-}
-
-impl Key {
-    pub fn new(resource: &Resource, namespace: &str, name: &str) -> Key {
-        Key {
-            api_version: resource.api_version(),
-            plural: resource.plural.clone(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        }
-    }
-
-    /// Whether it lies in this collection.
-    pub fn is_in(&self, resource: &Resource, namespace: &str) -> bool {
-        self.plural == resource.plural
-            && resource.is_of(&self.api_version)
-            && (namespace.is_empty() || self.namespace == namespace)
-    }
-}
-
-/// One step of the history.
+/// When the server began: by this machine, and by the time of its runtime, which a test may have advanced already.
 #[derive(Debug)]
-pub(super) struct Change {
-    pub revision: u64,
-    pub key: Key,
-    pub before: Option<Value>,
-    pub after: Option<Value>,
+struct Begun {
+    hour: Timestamp,
+    since: Instant,
+}
+
+impl Default for Begun {
+    fn default() -> Begun {
+        Begun { hour: Timestamp::now(), since: Instant::from_std(std::time::Instant::now()) }
+    }
 }
 
 /// What the server keeps.
 #[derive(Debug, Default)]
-pub(super) struct Store {
+pub(crate) struct Store {
     pub objects: BTreeMap<Key, Value>,
     pub owners: BTreeMap<Key, Owners>,
     pub history: Vec<Change>,
@@ -63,8 +41,8 @@ pub(super) struct Store {
     /// The version up to which watches and caches may see; all if `None`.
     pub held: Option<u64>,
     pub twice: bool,
-    /// The hour of this machine, and by how much its own is ahead of that.
-    clock: Clock,
+    begun: Begun,
+    /// By how much its hour is ahead of that of this machine.
     pub ahead: SignedDuration,
     uids: u64,
 }
@@ -72,7 +50,8 @@ pub(super) struct Store {
 impl Store {
     /// The hour as the server has it.
     pub fn hour(&self) -> Timestamp {
-        self.clock.now() + self.ahead
+        let passed = SignedDuration::try_from(self.begun.since.elapsed()).unwrap_or_default();
+        self.begun.hour + passed + self.ahead
     }
 
     /// The hour as the server writes it.
@@ -219,13 +198,8 @@ impl Store {
     }
 }
 
-/// Read a resourceVersion.
-pub(super) fn version(text: &str) -> Result<u64, Refusal> {
-    text.parse().map_err(|_| Refusal::bad_request(format!("Invalid resource version {text:?}")))
-}
-
 /// A list as the server sends it. Each item is written from where it is: lists are most of what a server says.
-pub(super) fn list(resource: &Resource, metadata: &Value, items: &[&Value]) -> String {
+pub(crate) fn list(resource: &Resource, metadata: &Value, items: &[&Value]) -> String {
     let (kind, api_version) = (format!("{}List", resource.kind), resource.api_version());
     let items: Vec<String> = items.iter().map(ToString::to_string).collect();
     let items = items.join(",");
