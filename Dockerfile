@@ -18,6 +18,7 @@ COPY crates/copy/Cargo.toml crates/copy/
 COPY crates/csi/Cargo.toml crates/csi/build.rs crates/csi/
 COPY crates/fake-apiserver/Cargo.toml crates/fake-apiserver/
 COPY crates/fake-host/Cargo.toml crates/fake-host/
+COPY crates/k8s/Cargo.toml crates/k8s/
 COPY crates/lvm/Cargo.toml crates/lvm/
 COPY crates/node/Cargo.toml crates/node/
 COPY crates/volume/Cargo.toml crates/volume/

@@ -4,12 +4,9 @@
 //! `csi` → (`node` | `cluster`) and `controllers` → `lvm`, `fs`, `mount` → `host`
 
 pub mod admission; // gives pods their claims as they are made
-pub mod api; // the records in Kubernetes, one file a kind
 pub mod ask; // what people ask of a cluster
 pub mod autoscaler; // keeps the claims of workloads as their templates have them
-pub mod causes; // an error and its causes in one line
 pub mod cli; // subcommands are roles
-pub mod cluster; // volumes of a whole cluster, through requests to its nodes
 pub mod config; // the settings file and the flags, checked
 pub mod controllers; // the loops: each observes, plans, applies
 pub mod metrics; // names, units, help
@@ -22,6 +19,7 @@ pub mod trial; // what `pliant self-test` does, as a client of the driver
 // The crates, under the names that the modules here call them by.
 pub use pliant_copy::{archive, certificates, copy, wire};
 pub use pliant_csi as csi;
+pub use pliant_k8s::{api, causes, cluster};
 pub use pliant_lvm::{fs, host, lvm, mount};
 pub use pliant_node::{doctor, node};
 pub use pliant_volume as volume;

@@ -552,7 +552,9 @@ fn every_command_of_ours_that_is_advised_is_one() {
     let cli = Cli::command();
     let called = ["kubectl pliant ", "{program} ", "\"{} "];
     let mut advised = BTreeSet::new();
-    for code in ["src/ask", "src/autoscaler", "src/populators", "src/cluster"].map(Path::new) {
+    for code in
+        ["src/ask", "src/autoscaler", "src/populators", "crates/k8s/src/cluster"].map(Path::new)
+    {
         for code in sources(code) {
             for called in called {
                 for (at, _) in code.match_indices(called) {

@@ -2,7 +2,7 @@
 
 mod repository;
 
-use repository::{files, product};
+use repository::product;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -256,13 +256,14 @@ fn crates_stay_in_their_rooms() {
 }
 
 /// Where objects are decoded one by one, and whoever may name what decodes them as a whole.
-const DECODERS: &[&str] = &["src/cluster/decode.rs", "src/cluster/watched/follow.rs"];
+const DECODERS: &[&str] =
+    &["crates/k8s/src/cluster/decode.rs", "crates/k8s/src/cluster/watched/follow.rs"];
 
 /// kube decodes a list, or what a watch begins with, as a whole: one bad object would hide all others.
 #[test]
 fn lists_and_watches_decode_object_by_object() {
     let mut wrong = Vec::new();
-    for file in files("src", "rs") {
+    for file in product() {
         let (room, code, shown) = (room(&file), code(&file), file.display().to_string());
         let has_kube =
             CRATES.iter().any(|(word, rooms)| *word == "kube::" && rooms.contains(&&*room));
@@ -283,7 +284,7 @@ fn lists_and_watches_decode_object_by_object() {
             bare.iter().filter(|word| says(&code, word)).map(|word| format!("{shown}: `{word}`")),
         );
     }
-    assert_eq!(wrong, Vec::<String>::new(), "see src/cluster/decode.rs");
+    assert_eq!(wrong, Vec::<String>::new(), "see crates/k8s/src/cluster/decode.rs");
 }
 
 /// Predicates whose signature a trait of another crate sets: this one is `Transport` of ureq.

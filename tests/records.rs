@@ -39,7 +39,7 @@ fn page(definition: &Value) -> String {
     let spoken = [vec![text(&names["plural"])], words(&names["shortNames"])].concat();
     let head = format!(
         "# {kind}\n\n<!-- Written by `docs/records` from what `pliant crds` prints, whose words are those of \
-         src/api. -->\n\n{}\n\n{scope}, `{}/{}`; for kubectl `{}`, and in the category `{}`. What these fields do \
+         crates/k8s/src/api. -->\n\n{}\n\n{scope}, `{}/{}`; for kubectl `{}`, and in the category `{}`. What these fields do \
          together is in the [API reference](../api.md#{}).\n",
         text(&root["description"]),
         text(&spec["group"]),

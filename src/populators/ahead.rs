@@ -14,25 +14,23 @@ const MOST_PASSES: i32 = 8;
 /// Size that is small enough to be left to the final copy.
 const LITTLE: Bytes = Bytes::mib(64);
 
-impl PreCopy {
-    /// Returns the state after one more pass.
-    fn after(before: Option<&PreCopy>, round: Round, pod: &str) -> PreCopy {
-        PreCopy {
-            passes: before.map_or(0, |before| before.passes) + 1,
-            written_bytes: counted(round.bytes),
-            changed_files: counted(round.changing),
-            duration_seconds: counted(round.seconds),
-            pod_uid: pod.to_owned(),
-        }
+/// Returns the state of a pre-copy after one more pass.
+fn after(before: Option<&PreCopy>, round: Round, pod: &str) -> PreCopy {
+    PreCopy {
+        passes: before.map_or(0, |before| before.passes) + 1,
+        written_bytes: counted(round.bytes),
+        changed_files: counted(round.changing),
+        duration_seconds: counted(round.seconds),
+        pod_uid: pod.to_owned(),
     }
+}
 
-    /// Returns true if a further pass would hardly reduce the final copy: this one wrote little, or at
-    /// least half of the one before, because as much is written meanwhile.
-    fn is_enough(&self, before: Option<&PreCopy>) -> bool {
-        self.passes >= MOST_PASSES
-            || self.written_bytes <= counted(LITTLE.get())
-            || before.is_some_and(|before| self.written_bytes >= before.written_bytes / 2)
-    }
+/// Returns true if a further pass would hardly reduce the final copy: this one wrote little, or at
+/// least half of the one before, because as much is written meanwhile.
+fn is_enough(now: &PreCopy, before: Option<&PreCopy>) -> bool {
+    now.passes >= MOST_PASSES
+        || now.written_bytes <= counted(LITTLE.get())
+        || before.is_some_and(|before| now.written_bytes >= before.written_bytes / 2)
 }
 
 impl Seen {
@@ -42,9 +40,9 @@ impl Seen {
         if before.is_some_and(|before| before.pod_uid == pod) {
             return Vec::new();
         }
-        let ahead = PreCopy::after(before, round, pod);
+        let ahead = after(before, round, pod);
         let waits = self.fill().and_then(|fill| fill.ahead_of.as_ref());
-        let waits = waits.filter(|_| ahead.is_enough(before));
+        let waits = waits.filter(|_| is_enough(&ahead, before));
         let phase =
             if waits.is_some() { FillingPhase::PreCopied } else { FillingPhase::Populating };
         let filling = self.filling(phase);
@@ -99,7 +97,7 @@ mod tests {
             (8, 65, Some(1000), true),
         ] {
             let before = before.map(|mib| ahead(passes - 1, mib));
-            let enough = ahead(passes, mib).is_enough(before.as_ref());
+            let enough = is_enough(&ahead(passes, mib), before.as_ref());
             assert_eq!(enough, expected, "pass {passes} with {mib} MiB");
         }
     }

@@ -22,7 +22,7 @@ const FILES: [(&str, &str); 5] = [
 const OF_NODES: &str = "src/controllers/storage.rs";
 
 /// Names of the types of conditions stand in these files too.
-const TYPES: [&str; 2] = ["src/api/condition.rs", "src/api/node_storage.rs"];
+const TYPES: [&str; 2] = ["crates/k8s/src/api/condition.rs", "crates/k8s/src/api/node_storage.rs"];
 
 /// Types of the conditions of each kind, with the reasons that the code spells out.
 pub type Conditions = BTreeMap<(String, String), BTreeSet<String>>;

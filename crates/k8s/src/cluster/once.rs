@@ -18,7 +18,7 @@ use crate::volume::DRIVER;
 pub const EVENT_KEY: &str = "pliant.io/event-key";
 
 /// Namespace for events of cluster-scoped objects.
-pub(crate) const NO_NAMESPACE: &str = "default";
+pub const NO_NAMESPACE: &str = "default";
 
 /// The longest name of an object that an event is named for, in bytes; names end at 253.
 const LONGEST_NAME: usize = 200;
@@ -98,7 +98,7 @@ impl OnceEvent {
     }
 
     /// The object that is written.
-    pub(crate) fn event(&self, namespace: &str, writer: &str) -> Event {
+    pub fn event(&self, namespace: &str, writer: &str) -> Event {
         let kind = if self.is_warning { "Warning" } else { "Normal" };
         let mut event = Event {
             action: Some("Watch".to_owned()),

@@ -99,7 +99,7 @@ impl Subscribers {
 
 /// Objects with changed answers since a subscriber's last take: each once.
 #[derive(Debug)]
-pub(crate) struct Answers {
+pub struct Answers {
     subscribers: Arc<Mutex<Subscribers>>,
     number: u64,
     told: watch::Receiver<()>,
@@ -153,12 +153,12 @@ impl Asks {
     }
 
     /// Returns the cluster through which nodes are asked.
-    pub(crate) fn cluster(&self) -> &Arc<Cluster> {
+    pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
     /// Subscribes to changed answers.
-    pub(crate) fn subscribe(&self) -> Answers {
+    pub fn subscribe(&self) -> Answers {
         let told = self.answers.subscribe();
         let mut subscribers = locked(&self.subscribers);
         subscribers.subscribed += 1;
@@ -168,7 +168,7 @@ impl Asks {
     }
 
     /// Returns the number of answers for `of`, by volume: it changes with each answer.
-    pub(crate) fn versions(&self, of: &str) -> Vec<String> {
+    pub fn versions(&self, of: &str) -> Vec<String> {
         let asked = self.asked();
         let ours = asked.volumes.get(of).into_iter().flatten();
         let ours = ours.filter_map(|id| Some((id, asked.by_volume.get(id)?)));
@@ -179,7 +179,7 @@ impl Asks {
     }
 
     /// Returns the known state of a volume; of the requests, only those for `of`.
-    pub(crate) fn see(&self, of: &str, id: VolumeId) -> VolumeSeen {
+    pub fn see(&self, of: &str, id: VolumeId) -> VolumeSeen {
         let asked = self.asked().by_volume.get(&id).filter(|ask| ask.of == of).map(Ask::seen);
         let node = self.cluster.nodes().record_of(&id);
         let told = told_of(node.iter().map(AsRef::as_ref), &id);
@@ -188,7 +188,7 @@ impl Asks {
 
     /// Has a node apply an operation to a volume and inspect it, for `of`. Does nothing while another
     /// request for the volume is running.
-    pub(crate) fn ask(self: &Arc<Self>, of: &str, id: VolumeId, wish: Wish) {
+    pub fn ask(self: &Arc<Self>, of: &str, id: VolumeId, wish: Wish) {
         let now = Instant::now();
         let mut asked = self.asked();
         asked.sweep(now).iter().for_each(|of| locked(&self.subscribers).note(of));

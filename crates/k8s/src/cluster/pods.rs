@@ -54,7 +54,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::testing::fake_api;
+    use pliant_fake_apiserver::{FakeApi, Kinds};
 
     /// A pod of about 1 MB, most of which nobody here asks for.
     fn fat(name: &str) -> Value {
@@ -79,7 +79,7 @@ mod tests {
 
     #[tokio::test]
     async fn of_fat_pods_only_what_uses_claims_is_kept_and_a_page_is_read_at_a_time() {
-        let api = fake_api();
+        let api = FakeApi::new(&Kinds::with(&crate::api::definitions()));
         for at in 0..60 {
             api.put_json::<Pod>(fat(&format!("db-{at:02}")));
         }
@@ -97,7 +97,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_pod_that_cannot_be_decoded_is_no_pod_that_is_not_there() {
-        let api = fake_api();
+        let api = FakeApi::new(&Kinds::with(&crate::api::definitions()));
         api.put_json::<Pod>(json!({"metadata": {"name": "a", "namespace": "shop"}, "spec": 7}));
         let all = pods(&api.client(), "shop").await;
         assert!(all.unwrap_err().to_string().contains("Pod shop/a cannot be decoded"));

@@ -76,7 +76,7 @@ fn uid(request: &VolumeRequest) -> &str {
 
 /// Last observed nodes whose node plugins do not respond, and the time of the next check.
 #[derive(Debug)]
-pub(crate) struct AwaySeen {
+pub struct AwaySeen {
     requests: Changes<VolumeRequest>,
     nodes: BTreeSet<String>,
     /// Time at which the next one may be added.

@@ -33,7 +33,7 @@ impl Nodes {
     }
 
     /// Returns the ids of the volumes that only a copy may read, or whose size is limited.
-    pub(crate) fn restricted(&self) -> BTreeSet<String> {
+    pub fn restricted(&self) -> BTreeSet<String> {
         let nodes = self.watched.with_key(RESTRICTED);
         let volumes = nodes.iter().filter_map(|node| node.status.as_ref());
         let volumes = volumes.flat_map(|status| &status.volumes);
@@ -44,12 +44,12 @@ impl Nodes {
     }
 
     /// Returns true if there are restricted volumes.
-    pub(crate) fn has_restricted(&self) -> bool {
+    pub fn has_restricted(&self) -> bool {
         self.watched.has_key(RESTRICTED)
     }
 
     /// Returns true if a volume is restricted.
-    pub(crate) fn tells_restricted(&self, volume: &str) -> bool {
+    pub fn tells_restricted(&self, volume: &str) -> bool {
         self.watched.has_key(&restricted(volume))
     }
 
@@ -112,7 +112,7 @@ impl Nodes {
     }
 
     /// Returns true if a node may have a volume that its NodeStorage neither lists nor names as unlisted.
-    pub(crate) fn may_leave_unnamed(&self, id: &VolumeId) -> bool {
+    pub fn may_leave_unnamed(&self, id: &VolumeId) -> bool {
         let record = self.record_of(id);
         let status = record.as_ref().and_then(|record| record.status.as_ref());
         status.is_some_and(|status| {
@@ -123,7 +123,7 @@ impl Nodes {
     }
 
     /// Returns true if a node may have volumes that its NodeStorage neither lists nor names.
-    pub(crate) fn has_unnamed(&self) -> bool {
+    pub fn has_unnamed(&self) -> bool {
         self.watched.has_key(UNNAMED)
     }
 
@@ -154,11 +154,7 @@ impl Nodes {
 
     /// Returns the node of a volume, and the largest volume that fits next to it; `None` without a pool
     /// for it. `None` too for a node that reports no pools.
-    pub(crate) fn beside(
-        &self,
-        id: &VolumeId,
-        query: &CapacityQuery,
-    ) -> Option<(String, Option<Bytes>)> {
+    pub fn beside(&self, id: &VolumeId, query: &CapacityQuery) -> Option<(String, Option<Bytes>)> {
         let node = self.record_of(id)?;
         let status = node.status.as_ref().filter(|status| !status.pools.is_empty())?;
         let largest = capacity_on(status, query).map(|capacity| capacity.largest);
@@ -167,7 +163,7 @@ impl Nodes {
 
     /// Returns the nodes with a pool for such volumes, and the largest volume that fits on each; the node
     /// with the most free space first.
-    pub(crate) fn with_room(&self, query: &CapacityQuery) -> Vec<(String, Bytes)> {
+    pub fn with_room(&self, query: &CapacityQuery) -> Vec<(String, Bytes)> {
         let all = self.watched.all();
         let of = |node: &NodeStorage| {
             let capacity = capacity_on(node.status.as_ref()?, query)?;
@@ -179,12 +175,12 @@ impl Nodes {
     }
 
     /// Returns the NodeStorage of the node of a volume.
-    pub(crate) fn record_of(&self, id: &VolumeId) -> Option<Arc<NodeStorage>> {
+    pub fn record_of(&self, id: &VolumeId) -> Option<Arc<NodeStorage>> {
         self.record_by(id.node())
     }
 
     /// Returns the NodeStorage with this node hash.
-    pub(crate) fn record_by(&self, node: &NodeKey) -> Option<Arc<NodeStorage>> {
+    pub fn record_by(&self, node: &NodeKey) -> Option<Arc<NodeStorage>> {
         self.watched.with_key(&format!("node {}", node.as_str())).into_iter().next()
     }
 
@@ -297,17 +293,17 @@ fn keys(record: &NodeStorage) -> Vec<String> {
 }
 
 /// Returns true if a NodeStorage leaves out unnamed volumes.
-pub(crate) fn leaves_unnamed(record: &NodeStorage) -> bool {
+pub fn leaves_unnamed(record: &NodeStorage) -> bool {
     record.status.as_ref().is_some_and(NodeStorageStatus::leaves_unnamed)
 }
 
 /// Returns true if only a copy may read a volume, or its size is limited.
-pub(crate) fn is_restricted(volume: &VolumeOnNode) -> bool {
+pub fn is_restricted(volume: &VolumeOnNode) -> bool {
     volume.max_size.is_some() || is_being_copied(volume)
 }
 
 /// Returns true if only a copy may read a volume.
-pub(crate) fn is_being_copied(volume: &VolumeOnNode) -> bool {
+pub fn is_being_copied(volume: &VolumeOnNode) -> bool {
     volume.fence.as_ref().is_some_and(|fence| Fence::from(fence).lets() == Use::Read)
 }
 
@@ -316,7 +312,7 @@ pub(crate) fn is_being_copied(volume: &VolumeOnNode) -> bool {
 /// its NodeStorage, which must not expand, shrink or hide a volume of another node. A fence number that no swap
 /// reaches is left out too: the next one must be higher, and is planned together with those of volumes on other
 /// nodes.
-pub(crate) fn believe(record: &mut NodeStorage) {
+pub fn believe(record: &mut NodeStorage) {
     let node = key(record);
     let is_own = |id: &str| id.parse::<VolumeId>().is_ok_and(|id| *id.node() == node);
     let Some(status) = &mut record.status else { return };
@@ -333,7 +329,7 @@ pub(crate) fn believe(record: &mut NodeStorage) {
 }
 
 /// Returns the entry of a volume in the NodeStorages.
-pub(crate) fn told_of<'a>(
+pub fn told_of<'a>(
     nodes: impl IntoIterator<Item = &'a NodeStorage>,
     id: &VolumeId,
 ) -> Option<&'a VolumeOnNode> {
@@ -346,12 +342,12 @@ pub(crate) fn told_of<'a>(
 ///
 /// A node plugin writes the node hash into its NodeStorage itself, so its token could be used to
 /// write that of another node; the name is fixed.
-pub(crate) fn is_on(record: &NodeStorage, id: &VolumeId) -> bool {
+pub fn is_on(record: &NodeStorage, id: &VolumeId) -> bool {
     key(record) == *id.node()
 }
 
 /// Returns the node hash of a NodeStorage, by its name: see [`is_on`].
-pub(crate) fn key(record: &NodeStorage) -> NodeKey {
+pub fn key(record: &NodeStorage) -> NodeKey {
     NodeKey::of(name(record))
 }
 
@@ -406,7 +402,7 @@ pub fn pool_of<'a>(status: &'a NodeStorageStatus, class: &Class) -> Option<&'a P
 }
 
 /// Description of the pool of a node for classes that name none.
-pub(crate) const DEFAULT_POOL: &str =
+pub const DEFAULT_POOL: &str =
     "the one named default, else the oldest, of those that have a volume group there";
 
 /// Returns the largest volume that fits into a pool now.

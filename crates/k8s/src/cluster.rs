@@ -48,9 +48,9 @@ mod words;
 mod works;
 pub mod writes;
 
-pub(crate) use asks::Answers;
+pub use asks::Answers;
 pub use asks::Asks;
-pub(crate) use away::AwaySeen;
+pub use away::AwaySeen;
 pub use caught::{
     INTERNAL_ERROR, LONGEST_WORK, Unfinished, begun_again, caught_in_time, reconcile, report_panic,
     report_unfinished,
@@ -70,17 +70,17 @@ pub use fair::{Due, Queue, Slots};
 pub use kept::{Differences, Kept};
 pub use lasting::Lasting;
 pub use lead::Candidate;
-pub(crate) use nodes::DEFAULT_POOL;
+pub use nodes::DEFAULT_POOL;
 pub use nodes::{Nodes, largest, pool_of};
-pub(crate) use nodes::{believe, is_being_copied, is_on, is_restricted, leaves_unnamed, told_of};
-pub(crate) use once::NO_NAMESPACE;
+pub use nodes::{believe, is_being_copied, is_on, is_restricted, leaves_unnamed, told_of};
+pub use once::NO_NAMESPACE;
 pub use once::{EVENT_KEY, OnceEvent};
 pub use pods::pods;
-pub(crate) use pv::volume_of;
+pub use pv::volume_of;
 pub use pv::{ClaimRef, Driver, Pv, PvSpec, PvStatus, Source};
 pub use record::{Identity, Names, Namespaces, Record};
 pub use requests::Requests;
-pub(crate) use requests::may_have_made;
+pub use requests::may_have_made;
 pub use seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 pub use summary::{
     AffinitySummary, ClaimSummary, DataSource, DeploymentVersion, Ephemeral, HeldBy,

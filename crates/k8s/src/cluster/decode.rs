@@ -346,11 +346,11 @@ mod tests {
 
     use super::*;
     use crate::api::StoragePool;
-    use crate::testing::fake_api;
+    use pliant_fake_apiserver::{FakeApi, Kinds};
 
     #[tokio::test]
     async fn a_list_leaves_out_what_cannot_be_decoded_and_says_so() {
-        let api = fake_api();
+        let api = FakeApi::new(&Kinds::with(&crate::api::definitions()));
         for at in 0..u64::from(PAGE) * 2 {
             let spec = if at == 7 { json!({"disks": "all"}) } else { json!({"disks": []}) };
             api.put_json::<StoragePool>(

@@ -15,11 +15,12 @@ use crate::cluster::summary::weight;
 use crate::cluster::watched::changes::MOST_CHANGES;
 use crate::cluster::watched::follow::RELIST;
 use crate::cluster::{NAMESPACE_TOO_LARGE, unreadable_by_kind};
-use crate::testing::{FakeApi, fake_api};
+use pliant_fake_apiserver::{FakeApi, Kinds};
 
 #[tokio::test(start_paused = true)]
 async fn all_who_wait_for_the_first_list_are_told() {
-    let (api, stop) = (fake_api(), CancellationToken::new());
+    let (api, stop) =
+        (FakeApi::new(&Kinds::with(&crate::api::definitions())), CancellationToken::new());
     let watched: Watched<StoragePool> = Watched::start(Api::all(api.client()), every(), &stop);
     let waited = async { tokio::join!(watched.known(), watched.known(), watched.known()) };
     assert!(!watched.is_known());
@@ -52,7 +53,8 @@ fn taken(changes: &mut Changes<ConfigMap>) -> Vec<(String, Option<String>, Optio
 
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_takes_each_record_once_as_it_was_and_as_it_is() {
-    let (api, stop) = (fake_api(), CancellationToken::new());
+    let (api, stop) =
+        (FakeApi::new(&Kinds::with(&crate::api::definitions())), CancellationToken::new());
     let put = |name: &str, team: &str| api.put_json::<ConfigMap>(labelled(name, team));
     let text = |text: &str| Some(text.to_owned());
     let keys = |one: &ConfigMap| one.labels().get("team").cloned().into_iter().collect();
@@ -103,7 +105,8 @@ async fn a_subscriber_takes_each_record_once_as_it_was_and_as_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_a_subscriber_is_bounded_and_wakes_it() {
-    let (api, stop) = (fake_api(), CancellationToken::new());
+    let (api, stop) =
+        (FakeApi::new(&Kinds::with(&crate::api::definitions())), CancellationToken::new());
     let watched: Watched<ConfigMap> = Watched::start(Api::all(api.client()), every(), &stop);
     tokio::time::timeout(Duration::from_secs(60), watched.known()).await.expect("it is known");
     let mut changes = watched.subscribe();
@@ -122,7 +125,8 @@ async fn what_waits_for_a_subscriber_is_bounded_and_wakes_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_record_that_cannot_be_decoded_hides_no_other_one() {
-    let (api, stop) = (fake_api(), CancellationToken::new());
+    let (api, stop) =
+        (FakeApi::new(&Kinds::with(&crate::api::definitions())), CancellationToken::new());
     let pool =
         |name: &str, disks: Value| json!({"metadata": {"name": name}, "spec": {"disks": disks}});
     api.put_json::<StoragePool>(pool("bad", json!("all")));
@@ -181,7 +185,8 @@ fn cut_fragile(one: &mut Fragile) {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_over_one_record_is_that_record_unreadable_and_not_the_end_of_the_watch() {
-    let (api, stop) = (fake_api(), CancellationToken::new());
+    let (api, stop) =
+        (FakeApi::new(&Kinds::with(&crate::api::definitions())), CancellationToken::new());
     let put = |name: &str| {
         let metadata = json!({"name": name, "namespace": "shop", "uid": name});
         api.put_json::<LimitRange>(json!({"metadata": metadata}));
@@ -205,7 +210,8 @@ async fn a_panic_over_one_record_is_that_record_unreadable_and_not_the_end_of_th
 // The figure is of the whole process: what two tests leave out is of different kinds.
 #[tokio::test(start_paused = true)]
 async fn a_namespace_takes_its_share_and_no_more() {
-    let (api, stop) = (fake_api(), CancellationToken::new());
+    let (api, stop) =
+        (FakeApi::new(&Kinds::with(&crate::api::definitions())), CancellationToken::new());
     let text = "x".repeat(1 << 20);
     let put = |namespace: &str, name: &str| {
         let metadata = json!({"name": name, "namespace": namespace, "uid": name,
@@ -246,7 +252,8 @@ async fn a_namespace_takes_its_share_and_no_more() {
 #[tokio::test(start_paused = true)]
 async fn small_namespaces_fit_however_many_large_ones_there_are() {
     const KIB: usize = 1 << 10;
-    let (api, stop) = (fake_api(), CancellationToken::new());
+    let (api, stop) =
+        (FakeApi::new(&Kinds::with(&crate::api::definitions())), CancellationToken::new());
     let put = |namespace: &str, name: &str, size: usize| {
         let metadata = json!({"name": name, "namespace": namespace,
                               "uid": format!("{namespace}/{name}"),

@@ -54,7 +54,7 @@ impl Kept {
     }
 
     /// Returns the PersistentVolumes of a node's volumes.
-    pub(crate) fn of_volumes_on(&self, node: &NodeKey) -> Vec<Arc<Pv>> {
+    pub fn of_volumes_on(&self, node: &NodeKey) -> Vec<Arc<Pv>> {
         self.watched.with_key(node.as_str())
     }
 
@@ -73,7 +73,7 @@ impl Kept {
     }
 
     /// Returns the differences to the volumes of a node; none until everything is known.
-    pub(crate) fn differences_on(&self, cluster: &Cluster, node: &NodeKey) -> Differences {
+    pub fn differences_on(&self, cluster: &Cluster, node: &NodeKey) -> Differences {
         let Some(record) = cluster.nodes().record_by(node).filter(|_| self.watched.is_known())
         else {
             return Differences::default();

@@ -101,7 +101,7 @@ impl From<Driver> for String {
 }
 
 /// The volume that a PersistentVolume names, if that is one of this driver.
-pub(crate) fn volume_of(pv: &PersistentVolume) -> Option<VolumeId> {
+pub fn volume_of(pv: &PersistentVolume) -> Option<VolumeId> {
     let csi = pv.spec.as_ref()?.csi.as_ref().filter(|csi| csi.driver == DRIVER)?;
     csi.volume_handle.parse().ok()
 }
@@ -126,7 +126,7 @@ impl Pv {
 
     /// Reduces it to its volume, its claim, its retention and these annotations; that of another driver to its name
     /// and these annotations.
-    pub(crate) fn cut(&mut self, notes: &[&str]) {
+    pub fn cut(&mut self, notes: &[&str]) {
         let metadata = std::mem::take(&mut self.metadata);
         self.metadata = ObjectMeta {
             name: metadata.name,

@@ -104,18 +104,18 @@ impl Requests {
     }
 
     /// Returns the requests to the node plugin of a node.
-    pub(crate) fn on(&self, node: &str) -> Vec<Arc<VolumeRequest>> {
+    pub fn on(&self, node: &str) -> Vec<Arc<VolumeRequest>> {
         self.watched.with_key(&on_node(node))
     }
 
     /// The requests for the volumes of a node.
-    pub(crate) fn of_volumes_on(&self, node: &NodeKey) -> Vec<Arc<VolumeRequest>> {
+    pub fn of_volumes_on(&self, node: &NodeKey) -> Vec<Arc<VolumeRequest>> {
         self.watched.with_key(&of_volumes_on(node))
     }
 
     /// Returns true if a request that has ended in this phase was renewed: a renewed expansion shows its
     /// earlier end until its node plugin reports.
-    pub(crate) fn has_renewed(&self, phase: Phase) -> bool {
+    pub fn has_renewed(&self, phase: Phase) -> bool {
         self.watched.has_key(&renewed(phase))
     }
 
@@ -478,7 +478,7 @@ fn name_of_create(key: &VolumeKey) -> String {
 }
 
 /// Returns true if a request has ended and its node may have the volume since.
-pub(crate) fn may_have_made(request: &VolumeRequest) -> bool {
+pub fn may_have_made(request: &VolumeRequest) -> bool {
     // These are reported before anything is created.
     const NOTHING_MADE: [Reason; 4] = [
         Reason::InvalidArgument,

@@ -10,7 +10,7 @@ use std::sync::{Arc, LazyLock};
 
 /// Maximum size of the objects of one namespace in one watch, in bytes. It fits some ten thousand
 /// claims.
-pub(crate) const SHARE: usize = 16 << 20;
+pub const SHARE: usize = 16 << 20;
 
 /// Maximum size of the objects of all namespaces in all watches of a process, in bytes: some sixty thousand claims.
 /// The chart gives the operator 256 MiB, and a list that is read again is in memory twice for a while.
@@ -21,14 +21,14 @@ const WATCHES: usize = 8;
 
 /// Memory of all watches of a process.
 #[derive(Debug)]
-pub(crate) struct Whole {
+pub struct Whole {
     limit: usize,
     taken: AtomicUsize,
 }
 
 /// Memory of each namespace in one watch, in bytes. Cluster-scoped objects do not belong to a tenant.
 #[derive(Debug)]
-pub(crate) struct Shares {
+pub struct Shares {
     of: HashMap<String, usize>,
     sum: usize,
     whole: Arc<Whole>,
@@ -38,7 +38,7 @@ pub(crate) struct Shares {
 
 /// Result of a reservation.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub enum Found {
     /// Reserved.
     Taken,
     /// Rejected: the namespace has its share, or is the largest when everything is in use.
@@ -48,20 +48,20 @@ pub(crate) enum Found {
 }
 
 /// Reason for a namespace that exceeds its share.
-pub(crate) const BEYOND_SHARE: &str = "16 MiB of memory, the share of a namespace";
+pub const BEYOND_SHARE: &str = "16 MiB of memory, the share of a namespace";
 
 /// Reason for a namespace when everything is in use.
-pub(crate) const BEYOND_WHOLE: &str =
+pub const BEYOND_WHOLE: &str =
     "most other namespaces, and all of them together use up the memory for them";
 
 impl Whole {
     /// Returns that of this process.
-    pub(crate) fn of_process() -> Arc<Whole> {
+    pub fn of_process() -> Arc<Whole> {
         static OF_PROCESS: LazyLock<Arc<Whole>> = LazyLock::new(|| Arc::new(Whole::of(WHOLE)));
         OF_PROCESS.clone()
     }
 
-    pub(crate) fn of(limit: usize) -> Whole {
+    pub fn of(limit: usize) -> Whole {
         Whole { limit, taken: AtomicUsize::new(0) }
     }
 
@@ -74,7 +74,7 @@ impl Whole {
 }
 
 impl Shares {
-    pub(crate) fn new(whole: Arc<Whole>) -> Shares {
+    pub fn new(whole: Arc<Whole>) -> Shares {
         Shares::none(whole, true)
     }
 
@@ -83,12 +83,12 @@ impl Shares {
     }
 
     /// Creates an empty count for a list that is about to be read; see [`Shares::replace`].
-    pub(crate) fn of_list(&self) -> Shares {
+    pub fn of_list(&self) -> Shares {
         Shares::none(self.whole.clone(), false)
     }
 
     /// Replaces the count by that of the list.
-    pub(crate) fn replace(&mut self, list: &mut Shares) {
+    pub fn replace(&mut self, list: &mut Shares) {
         self.whole.taken.fetch_add(list.sum, Ordering::Relaxed);
         self.whole.taken.fetch_sub(self.sum, Ordering::Relaxed);
         (self.of, self.sum) = (std::mem::take(&mut list.of), std::mem::take(&mut list.sum));
@@ -96,7 +96,7 @@ impl Shares {
 
     /// Reserves memory in place of what an object of a namespace used `before`. While a list is read, what it
     /// replaces uses `listed_over`.
-    pub(crate) fn take(
+    pub fn take(
         &mut self,
         namespace: &str,
         before: usize,
@@ -127,20 +127,20 @@ impl Shares {
         Found::Taken
     }
 
-    pub(crate) fn give_back(&mut self, namespace: &str, weight: usize) {
+    pub fn give_back(&mut self, namespace: &str, weight: usize) {
         self.set(namespace, self.taken_by(namespace).saturating_sub(weight));
     }
 
-    pub(crate) fn taken_by(&self, namespace: &str) -> usize {
+    pub fn taken_by(&self, namespace: &str) -> usize {
         self.of.get(namespace).copied().unwrap_or_default()
     }
 
-    pub(crate) fn sum(&self) -> usize {
+    pub fn sum(&self) -> usize {
         self.sum
     }
 
     /// Returns true if a namespace uses so little that its objects fit again.
-    pub(crate) fn has_space(&self, namespace: &str) -> bool {
+    pub fn has_space(&self, namespace: &str) -> bool {
         let left = self.whole.left_for(self.sum, self.is_counted, 0);
         self.taken_by(namespace) < SHARE / 4 * 3 && self.sum < left / 4 * 3
     }

@@ -3,15 +3,18 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// All that it stands for is as it is wanted: what `kubectl wait --for=condition=Ready` waits for.
-pub(crate) const READY: &str = "Ready";
+pub const READY: &str = "Ready";
 
 /// How long a message is at most, in characters.
 const LONGEST_MESSAGE: usize = 1024;
 
 /// Whether something is so, in one word for machines and a sentence for people.
-pub(crate) struct Judged {
+pub struct Judged {
+    /// True if the condition holds.
     pub is_so: bool,
+    /// Reason in one CamelCase word, for programs.
     pub reason: String,
+    /// Reason in a sentence, for people.
     pub message: String,
 }
 

@@ -27,7 +27,7 @@ use crate::cluster::{Names, Record};
 const LONGEST: usize = 254;
 
 /// The most that a pod may take of what is read: its labels, volumes, tolerations and node selectors.
-pub(crate) const LARGEST_POD: usize = 64 << 10;
+pub const LARGEST_POD: usize = 64 << 10;
 
 /// A claim without all that no loop reads.
 #[derive(Debug, Clone, PartialEq)]
@@ -379,7 +379,7 @@ impl PodSummary {
     }
 
     /// True if it has a claim, or is one of those that a StatefulSet makes: no other pod is asked for.
-    pub(crate) fn is_read(&self) -> bool {
+    pub fn is_read(&self) -> bool {
         let mut volumes = self.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
         volumes.next().is_some() || api::controlling_stateful_set(self).is_some()
     }
@@ -408,7 +408,7 @@ fn kept(text: &str) -> Box<str> {
 
 /// Returns about how many bytes of memory an object takes: the length of what `Debug` writes. That names each field,
 /// also one that is empty, so it grows with the memory and not only with the text.
-pub(crate) fn weight(object: &impl Debug) -> usize {
+pub fn weight(object: &impl Debug) -> usize {
     struct Count(usize);
     impl Write for Count {
         fn write_str(&mut self, text: &str) -> fmt::Result {

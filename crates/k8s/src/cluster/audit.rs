@@ -111,14 +111,14 @@ impl Difference {
 }
 
 /// Returns the volumes with a request to create or delete them.
-pub(crate) fn changing<R: Borrow<VolumeRequest>>(requests: &[R]) -> HashSet<&str> {
+pub fn changing<R: Borrow<VolumeRequest>>(requests: &[R]) -> HashSet<&str> {
     requests.iter().filter_map(|one| changes(one.borrow())).collect()
 }
 
 /// The PersistentVolumes by the volume that they name. They are sorted once: there may be a hundred thousand,
 /// and a thousand nodes that ask for theirs.
 #[derive(Debug)]
-pub(crate) struct Named<'a> {
+pub struct Named<'a> {
     by_volume: HashMap<&'a str, &'a Pv>,
     by_node: HashMap<NodeKey, Vec<&'a str>>,
 }
@@ -194,7 +194,7 @@ fn without_volume(
 }
 
 /// The PersistentVolumes of a node whose volume it does not list, save those that are being deleted.
-pub(crate) fn not_listed<'a>(
+pub fn not_listed<'a>(
     node: &NodeStorage,
     status: &NodeStorageStatus,
     named: &Named<'a>,
@@ -209,7 +209,7 @@ pub(crate) fn not_listed<'a>(
 
 /// Returns true if an unlisted volume does not exist: everything could be read, and nothing is
 /// missing.
-pub(crate) fn is_complete(status: &NodeStorageStatus) -> bool {
+pub fn is_complete(status: &NodeStorageStatus) -> bool {
     let pools = status.pools.iter().filter(|pool| !pool.only_plans()).map(|pool| pool.health);
     let groups = status.volume_groups.iter().map(|group| group.health);
     status.inventory_gap().is_none()

@@ -50,7 +50,7 @@ pub use claim_template::{
     ClaimTemplate, Refused, TemplateMetadata, TemplateRequests, TemplateResources, TemplateSpec,
     VolumeMode,
 };
-pub(crate) use condition::{Judged, READY};
+pub use condition::{Judged, READY};
 pub use dns_name::{DnsName, NoDnsName};
 pub use elder::Rival;
 pub use filling::{Filling, FillingPhase, PopulatorStatus, PreCopy};
