@@ -69,9 +69,6 @@ pub trait Tally: Send + Sync + 'static {
     fn paused(&self, away: Duration);
 }
 
-/// Name of the field manager for the API server.
-const WRITER: &str = "pliant-operator";
-
 pub(crate) use crate::cluster::KEPT_BY;
 
 /// Label of a claim: the ordinal of its pod.

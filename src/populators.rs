@@ -51,9 +51,6 @@ pub use reason::PopulatorReason;
 pub use source::{Far, Fill, Sight, Source};
 pub use watches::Watches;
 
-/// Name of the field manager for the API server.
-const WRITER: &str = "pliant-operator";
-
 // On a claim and its source while it is populated.
 use crate::cluster::HELD_BY_POPULATOR as FINALIZER;
 

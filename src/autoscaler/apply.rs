@@ -15,7 +15,8 @@ use crate::api::{PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantit
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{Seen, uid};
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::{AutoscalerReason, KEPT_BY, SUPERSEDED_BY, WRITER, make};
+use crate::autoscaler::{AutoscalerReason, KEPT_BY, SUPERSEDED_BY, make};
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::{OnceEvent, refusal, requested, writes};
 use crate::populators;
 
@@ -31,8 +32,10 @@ impl Keeper {
             "metadata": {"resourceVersion": metadata.resource_version},
             "status": whole(status),
         });
-        let params =
-            kube::api::PatchParams { field_manager: Some(WRITER.to_owned()), ..Default::default() };
+        let params = kube::api::PatchParams {
+            field_manager: Some(OPERATOR.to_owned()),
+            ..Default::default()
+        };
         let api = self.of::<PvcAutoscaler>(metadata.namespace.as_deref().unwrap_or_default());
         let name = autoscaler.name_any();
         api.patch_status(&name, &params, &Patch::Merge(patch)).await.map(drop)
@@ -50,7 +53,7 @@ impl Keeper {
         match step {
             Step::MakeClaim { ordinal, claim, size } => {
                 let claim = make::claim(autoscaler, ordinal, &claim, size);
-                writes::make(&claims, &claim, WRITER).await
+                writes::make(&claims, &claim, OPERATOR).await
             }
             Step::MakeCopy { ordinal, claim, size, from, node } => {
                 let node = match node {
@@ -58,7 +61,7 @@ impl Keeper {
                     None => self.only_node_of(seen, &from).await?,
                 };
                 let claim = make::copy(autoscaler, ordinal, &claim, size, node.as_deref());
-                writes::make(&claims, &claim, WRITER).await
+                writes::make(&claims, &claim, OPERATOR).await
             }
             Step::Adopt { ordinal, claim } => {
                 let labels: Value = make::labels_of(autoscaler, ordinal).into_iter().collect();
@@ -83,7 +86,7 @@ impl Keeper {
                 let by = autoscaler.name_any();
                 let is_own = |there: &PvcSourcePopulator| there.labels().get(KEPT_BY) == Some(&by);
                 let api = self.of::<PvcSourcePopulator>(&namespace);
-                writes::make_own(&api, &source, WRITER, is_own).await
+                writes::make_own(&api, &source, OPERATOR, is_own).await
             }
             Step::EndRounds { claim } => {
                 let spec = json!({"preCopy": false, "probe": false});
@@ -178,7 +181,7 @@ impl Keeper {
         let mut patch = patch;
         patch["metadata"]["uid"] = json!(claim.metadata.uid);
         let api = self.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
-        writes::patch(&api, name, &Patch::Merge(patch), WRITER).await
+        writes::patch(&api, name, &Patch::Merge(patch), OPERATOR).await
     }
 
     /// Sets or removes the annotation of a claim that names its replacement; only on the observed version: a
@@ -207,7 +210,7 @@ impl Keeper {
         let Some(source) = seen.sources.get(claim) else { return Ok(()) };
         let patch = json!({"metadata": {"uid": source.metadata.uid}, "spec": spec});
         let api = self.of::<PvcSourcePopulator>(&source.namespace().unwrap_or_default());
-        writes::patch(&api, claim, &Patch::Merge(patch), WRITER).await
+        writes::patch(&api, claim, &Patch::Merge(patch), OPERATOR).await
     }
 
     /// Evicts a pod. The API server checks its PodDisruptionBudgets.
@@ -226,7 +229,7 @@ impl Keeper {
                 ..DeleteParams::default()
             }),
             post_options: PostParams {
-                field_manager: Some(WRITER.to_owned()),
+                field_manager: Some(OPERATOR.to_owned()),
                 ..PostParams::default()
             },
         };
@@ -248,7 +251,7 @@ impl Keeper {
     ) -> Result<(), kube::Error> {
         let reason = (reason, reason.is_warning());
         let event = OnceEvent::of(&seen.autoscaler, reason, subject, text);
-        event.write(&self.client, WRITER).await.map(drop)
+        event.write(&self.client, OPERATOR).await.map(drop)
     }
 }
 

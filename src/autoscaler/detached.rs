@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use kube::api::Patch;
 use serde_json::json;
 
+use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::exchange::owner;
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::left::is_made_for;
@@ -16,7 +17,7 @@ use crate::autoscaler::plan::is_copy;
 use crate::autoscaler::seen::{Seen, is_bound, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
-use crate::autoscaler::{AutoscalerReason, WRITER};
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::{DETACHED_FOR, OnceEvent, writes};
 use crate::populators::POPULATES;
 
@@ -93,7 +94,7 @@ impl Keeper {
         let patch = json!({"metadata": {
             "uid": pv.metadata.uid, "resourceVersion": version, "annotations": { DETACHED_FOR: copy },
         }});
-        writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
+        writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), OPERATOR).await
     }
 
     /// Notes on the PersistentVolume of a new claim that it has replaced the old one.
@@ -172,7 +173,7 @@ impl Keeper {
         );
         let reason = AutoscalerReason::AmbiguousClaimName;
         let event = OnceEvent::of(pod, (reason, reason.is_warning()), &name, &text);
-        event.write(&self.client, WRITER).await?;
+        event.write(&self.client, OPERATOR).await?;
         Ok(true)
     }
 }

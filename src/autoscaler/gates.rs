@@ -7,10 +7,10 @@ use kube::api::{ListParams, Patch};
 use serde_json::json;
 
 use crate::api::{GATE, PvcAutoscaler, controlling_stateful_set, is_gated};
-use crate::autoscaler::WRITER;
 use crate::autoscaler::exchange::record;
 use crate::autoscaler::keeper::Keeper;
 use crate::causes;
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
     PodVersion, caught_in_time, lacks_claim, list, report_unfinished, volume_of, writes,
 };
@@ -30,7 +30,7 @@ impl Keeper {
                 true
             }
             Err(why) => {
-                report_unfinished(&self.client, WRITER, &*seen, &why).await;
+                report_unfinished(&self.client, OPERATOR, &*seen, &why).await;
                 true
             }
         }
@@ -68,7 +68,7 @@ impl Keeper {
                          "labels": { GATE: null }},
             "spec": {"schedulingGates": gates},
         });
-        writes::patch(&api, &pod.name_any(), &Patch::Merge(patch), WRITER).await?;
+        writes::patch(&api, &pod.name_any(), &Patch::Merge(patch), OPERATOR).await?;
         Ok(false)
     }
 

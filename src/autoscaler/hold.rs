@@ -18,8 +18,9 @@ use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{is_ending, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
-use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY, WRITER};
+use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
 use crate::causes;
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
     ClaimSummary, HELD_BY_SWAP as SWAP, OnceEvent, PodSummary, caught_in_time, list,
     report_unfinished, writes,
@@ -200,7 +201,7 @@ impl Keeper {
         let reason = AutoscalerReason::VolumeRetained;
         tracing::warn!(claim = name, volume, "retained the volume of a deleted claim");
         let event = OnceEvent::of(claim, (reason, reason.is_warning()), &volume, &text);
-        event.write(&self.client, WRITER).await.map(drop)
+        event.write(&self.client, OPERATOR).await.map(drop)
     }
 
     /// Returns true if a namespace is being deleted: no user is left for its volumes.
@@ -235,7 +236,7 @@ impl Keeper {
         if let Some(policy) = policy {
             patch["spec"] = json!({ "persistentVolumeReclaimPolicy": policy });
         }
-        writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
+        writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), OPERATOR).await
     }
 
     /// Writes metadata to an observed claim.
@@ -248,7 +249,7 @@ impl Keeper {
         metadata["resourceVersion"] = json!(claim.metadata.resource_version);
         let patch = json!({ "metadata": metadata });
         let api = self.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
-        writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), WRITER).await
+        writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), OPERATOR).await
     }
 
     /// Releases a claim that no PvcAutoscaler refers to: its own was deleted midway. Returns true if it may still
@@ -264,7 +265,7 @@ impl Keeper {
                 true
             }
             Err(why) => {
-                report_unfinished(&self.client, WRITER, &*claim, &why).await;
+                report_unfinished(&self.client, OPERATOR, &*claim, &why).await;
                 true
             }
         }

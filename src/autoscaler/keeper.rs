@@ -26,8 +26,9 @@ use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, uid};
 use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::summary::AutoscalerSummary;
-use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, WRITER, concerned};
+use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, concerned};
 use crate::causes;
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
     Asks, Clock, ClockSkew, Cluster, DeploymentVersion, Names, PodVersion, StatefulSetVersion,
     Unreadable, Watched, begun_again, every, writes,
@@ -363,7 +364,7 @@ impl Keeper {
     async fn tell_unknown(&self, seen: &Seen) -> Result<(), kube::Error> {
         let why = "it has a value of another version; check spec and status, and that all replicas of the \
                    operator have the same version";
-        Unreadable::of_record(&seen.autoscaler, why).event().write(&self.client, WRITER).await?;
+        Unreadable::of_record(&seen.autoscaler, why).event().write(&self.client, OPERATOR).await?;
         Ok(())
     }
 

@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::api::{self, Rival};
-use crate::autoscaler::WRITER;
 use crate::autoscaler::concerned::News;
 use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper};
 use crate::autoscaler::seen::Refusal;
 use crate::autoscaler::summary::AutoscalerSummary;
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
     Changed, ClaimSummary, Due, Names, Queue, Slots, Timers, Turnover, Unfinished, caught_in_time,
     reconcile, report_unfinished, until,
@@ -230,7 +230,7 @@ async fn look(
     let look = caught_in_time(LOOP, keeper.attend(&autoscaler, &mut refusal));
     let looked = Box::pin(look).await;
     if let Err(why) = &looked {
-        report_unfinished(&keeper.client, WRITER, &*autoscaler, why).await;
+        report_unfinished(&keeper.client, OPERATOR, &*autoscaler, why).await;
     }
     let (after, unfinished) = match looked {
         Ok(after) => (after, None),

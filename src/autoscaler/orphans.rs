@@ -15,8 +15,9 @@ use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::plan::is_copy;
 use crate::autoscaler::seen::{has_ended, is_bound, is_ending, uid, uses};
 use crate::autoscaler::swap::is_fillable;
-use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY, WRITER};
+use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY};
 use crate::causes;
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::{ClaimSummary, Place, PodSummary, caught_in_time, list, pods, writes};
 use crate::populators;
 
@@ -227,7 +228,7 @@ impl Keeper {
                     "uid": from.metadata.uid, "resourceVersion": from.metadata.resource_version,
                     "annotations": { SUPERSEDED_BY: name },
                 }});
-                writes::patch(&claims, &from.name_any(), &Patch::Merge(patch), WRITER).await?;
+                writes::patch(&claims, &from.name_any(), &Patch::Merge(patch), OPERATOR).await?;
             }
             _ => {}
         }

@@ -9,13 +9,13 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use crate::api::{PvcAutoscaler, Swap, SwapPhase};
-use crate::autoscaler::WRITER;
 use crate::autoscaler::exchange::{
     Exchange, Half, Pair, Record, Side, Stage, Wanted, handle, owner, record, written,
 };
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{Seen, uid};
 use crate::causes;
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::{CLASS, EXCHANGE, Pv, VOLUME, caught_in_time, list, pods, writes};
 use crate::populators;
 
@@ -163,7 +163,7 @@ impl Keeper {
             },
             Stage::Free(side) => self.free(pair.half(side)).await,
             Stage::Make(side) => {
-                writes::make(&self.pvs(), &known.of(side).made(&known), WRITER).await
+                writes::make(&self.pvs(), &known.of(side).made(&known), OPERATOR).await
             }
             Stage::Nudge(side) => self.nudge(pair.half(side), &known, side).await,
             Stage::Finish(side) => self.finish(pair.half(side), &known).await,
@@ -178,7 +178,7 @@ impl Keeper {
                          "annotations": { EXCHANGE: written(known) }},
             "spec": {"persistentVolumeReclaimPolicy": "Retain"},
         });
-        writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
+        writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), OPERATOR).await
     }
 
     /// Removes the finalizers of a deleted PersistentVolume: they would hold it for as long as its claim
@@ -191,7 +191,7 @@ impl Keeper {
             {"op": "test", "path": "/spec/persistentVolumeReclaimPolicy", "value": "Retain"},
             {"op": "remove", "path": "/metadata/finalizers"},
         ]);
-        writes::patch(&self.pvs(), &pv.name_any(), &writes::by_json(patch), WRITER).await
+        writes::patch(&self.pvs(), &pv.name_any(), &writes::by_json(patch), OPERATOR).await
     }
 
     /// Updates a claim to trigger its controller, which resyncs every 15 s otherwise.
@@ -201,14 +201,14 @@ impl Keeper {
         let notes = json!({ VOLUME: wanted.volume, CLASS: wanted.class });
         let patch = json!({"metadata": {"uid": claim.metadata.uid, "annotations": notes}});
         let api = self.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
-        writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), WRITER).await?;
+        writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), OPERATOR).await?;
         if !wanted.tells_size(side, claim) {
             return Ok(());
         }
         let patch = json!({"metadata": {"uid": claim.metadata.uid},
                            "status": {"capacity": {"storage": wanted.size()}}});
         let params =
-            PatchParams { field_manager: Some(WRITER.to_owned()), ..PatchParams::default() };
+            PatchParams { field_manager: Some(OPERATOR.to_owned()), ..PatchParams::default() };
         api.patch_status(&claim.name_any(), &params, &Patch::Merge(patch)).await.map(drop)
     }
 
@@ -223,7 +223,7 @@ impl Keeper {
                          "annotations": { EXCHANGE: null }},
             "spec": {"persistentVolumeReclaimPolicy": policy},
         });
-        writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), WRITER).await
+        writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), OPERATOR).await
     }
 
     /// Completes exchanges of a namespace that no swap refers to; returns true if there are any.

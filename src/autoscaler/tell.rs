@@ -12,10 +12,10 @@ use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::api::Quantity;
-use crate::autoscaler::WRITER;
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::uid;
 use crate::bytes::Bytes;
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::{capacity, writes};
 
 impl Keeper {
@@ -34,7 +34,7 @@ impl Keeper {
             "metadata": {"resourceVersion": claim.metadata.resource_version},
             "spec": {"resources": {"requests": {"storage": to}}},
         });
-        writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), WRITER).await
+        writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), OPERATOR).await
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn lower(
         {"op": "test", "path": "/spec/claimRef/uid", "value": uid(&claim.metadata)},
         {"op": "replace", "path": "/spec/capacity/storage", "value": less},
     ]);
-    writes::patch(&pvs, &pv.name_any(), &writes::by_json(patch), WRITER).await?;
+    writes::patch(&pvs, &pv.name_any(), &writes::by_json(patch), OPERATOR).await?;
     let status = claim.status.clone().unwrap_or_default();
     let began = [
         ("allocatedResources", status.allocated_resources.is_some()),
@@ -86,7 +86,7 @@ pub(super) async fn lower(
         json!({"op": "replace", "path": "/status/capacity/storage", "value": less}),
     ];
     patch.extend(gone);
-    let params = PatchParams { field_manager: Some(WRITER.to_owned()), ..PatchParams::default() };
+    let params = PatchParams { field_manager: Some(OPERATOR.to_owned()), ..PatchParams::default() };
     let patch = writes::by_json(Value::Array(patch));
     api.patch_status(&claim.name_any(), &params, &patch).await
 }

@@ -18,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{NodeStorage, VolumeRequest};
 use crate::causes;
+use crate::cluster::writes::CONTROLLER;
 use crate::cluster::{AwaySeen, Changes, Cluster, Kept, Pv, Timers, begun_again, caught_in_time};
 use crate::controllers::events::fact::{Fact, Seen, Sights, Sizes, differences, facts};
 use crate::controllers::events::history::History;
 use crate::controllers::events::told::{Key, Step, Told};
-use crate::controllers::pools::WRITER;
 use crate::controllers::until;
 use crate::panics::{caught, caught_now};
 use crate::volume::{NodeKey, VolumeId};
@@ -322,7 +322,7 @@ async fn write_all(client: &Client, history: &History, steps: Vec<(NodeKey, Step
             continue;
         };
         let event = telling.event();
-        match timeout(LONGEST_WRITE, caught(LOOP, event.write(client, WRITER))).await {
+        match timeout(LONGEST_WRITE, caught(LOOP, event.write(client, CONTROLLER))).await {
             Ok(Ok(Ok(_))) => {
                 written.done.push((node, step));
                 continue;

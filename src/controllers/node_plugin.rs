@@ -21,13 +21,11 @@ use crate::api::{
 };
 use crate::busy::{Busy, BusyError};
 use crate::causes;
+use crate::cluster::writes::NODE_PLUGIN;
 use crate::cluster::{self, Guarded, Record as _, every, guarded, note_readable, note_unreadable};
 use crate::controllers::storage::StorageRecord;
 use crate::panics::caught;
 use crate::volume::{Fence, Growth, NodeKey, State, Use, VolumeError, VolumeId, Volumes};
-
-/// Field manager of the status, for the API server.
-pub(super) const WRITER: &str = "pliant-node-plugin";
 
 /// What panics and spans of it are under.
 const LOOP: &str = "volumerequests";
@@ -260,7 +258,7 @@ impl NodePlugin {
             "metadata": {"resourceVersion": record.version},
             "status": status,
         });
-        let params = PatchParams::apply(WRITER).force();
+        let params = PatchParams::apply(NODE_PLUGIN).force();
         match self.requests.patch_status(&record.name, &params, &Patch::Apply(patch)).await {
             Err(kube::Error::Api(answer)) if answer.is_not_found() => Ok(()),
             written => {

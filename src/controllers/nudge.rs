@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::Quantity;
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
     Binding, ClaimSummary, Lasting, Names, Pv, RESIZER_WOKEN_FOR, Unreadable, Watched, Works,
     begun_again, writes,
@@ -23,9 +24,6 @@ use crate::controllers::{is_done, until};
 
 /// What panics are counted under.
 const LOOP: &str = "resizes";
-
-/// Who writes, for the API server.
-const WRITER: &str = "pliant-operator";
 
 /// How long a claim asks for more than it has, and no one says that he is at it, before he is
 /// woken.
@@ -179,7 +177,7 @@ async fn report(client: &Client, claim: &ClaimSummary, why: &str) -> Result<(), 
         return Ok(());
     }
     tracing::warn!(namespace = &*claim.names.namespace, error = why, "failed to read a size");
-    Unreadable::of_record(claim, why).event().write(client, WRITER).await.map(drop)
+    Unreadable::of_record(claim, why).event().write(client, OPERATOR).await.map(drop)
 }
 
 /// Changes something of the claim, if its volume is of this driver. That it says so already, as one that was restored,
@@ -205,7 +203,7 @@ async fn wake(client: &Client, claim: &ClaimSummary) -> Result<(), kube::Error> 
         "annotations": { RESIZER_WOKEN_FOR: note },
     }});
     let api = Api::<PersistentVolumeClaim>::namespaced(client.clone(), namespace);
-    match writes::patch(&api, name, &Patch::Merge(patch), WRITER).await {
+    match writes::patch(&api, name, &Patch::Merge(patch), OPERATOR).await {
         // As it is now it is another one, and is looked at again.
         Err(kube::Error::Api(status)) if writes::is_stale(&status) => Ok(()),
         woken => woken,

@@ -19,6 +19,7 @@ use crate::api::{
 };
 use crate::bytes::Bytes;
 use crate::causes;
+use crate::cluster::writes::CONTROLLER;
 use crate::cluster::{Changed, Nodes, Watched, begun_again, every};
 use crate::controllers::is_done;
 use crate::controllers::node_plugin::AFTER_PANIC;
@@ -26,9 +27,6 @@ use crate::controllers::storage::StorageRecord;
 use crate::node::{GroupSource, NewDisk, Node as Machine, PoolPlan};
 use crate::panics::{caught, caught_now};
 use crate::volume::PoolName;
-
-/// Field manager of the status of pools and reporter of events, for the API server.
-pub(super) const WRITER: &str = "pliant-controller";
 
 /// What panics are counted under.
 const LOOP: &str = "storagepools";
@@ -129,7 +127,7 @@ async fn write(
 ) -> Result<(), kube::Error> {
     let patch =
         json!({"apiVersion": "pliant.io/v1alpha1", "kind": "StoragePool", "status": status});
-    let params = PatchParams::apply(WRITER).force();
+    let params = PatchParams::apply(CONTROLLER).force();
     match api.patch_status(name, &params, &Patch::Apply(patch)).await {
         Err(kube::Error::Api(answer)) if answer.is_not_found() => Ok(()),
         written => written.map(drop),

@@ -20,8 +20,9 @@ use crate::api::{
 };
 use crate::causes;
 use crate::cluster;
+use crate::cluster::writes::NODE_PLUGIN;
 use crate::controllers::conditions::{Lacking, conditions};
-use crate::controllers::node_plugin::{AFTER_PANIC, WRITER};
+use crate::controllers::node_plugin::AFTER_PANIC;
 use crate::controllers::usage;
 use crate::node::{Node, storage as machine};
 use crate::panics::caught;
@@ -280,7 +281,8 @@ impl StorageRecord {
     async fn make(&self) -> Result<(), kube::Error> {
         let node_hash = NodeKey::of(&self.name).as_str().to_owned();
         let record = NodeStorage::new(&self.name, NodeStorageSpec { node_hash });
-        let params = PostParams { field_manager: Some(WRITER.to_owned()), ..PostParams::default() };
+        let params =
+            PostParams { field_manager: Some(NODE_PLUGIN.to_owned()), ..PostParams::default() };
         match self.api.create(&params, &record).await {
             Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
             made => made.map(drop),
@@ -294,7 +296,7 @@ impl StorageRecord {
             "kind": "NodeStorage",
             "status": status,
         });
-        let params = PatchParams::apply(WRITER).force();
+        let params = PatchParams::apply(NODE_PLUGIN).force();
         let written = self.api.patch_status(&self.name, &params, &Patch::Apply(patch)).await?;
         Ok(written.metadata.resource_version)
     }

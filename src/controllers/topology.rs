@@ -13,6 +13,7 @@ use kube::{Api, Client, ResourceExt};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
     Binding, Change, Changed, ClaimSummary, Lasting, OnceEvent, Watched, Works, begun_again,
     topology,
@@ -25,9 +26,6 @@ pub const TOPOLOGY_KEY_UNKNOWN: &str = "UnknownTopologyKey";
 
 /// What panics are counted under.
 const LOOP: &str = "topologies";
-
-/// Who writes, for the API server.
-const WRITER: &str = "pliant-operator";
 
 /// How long a claim is unbound before its class is looked at: most are bound by then.
 const LATE: Duration = Duration::from_secs(10);
@@ -174,7 +172,7 @@ async fn judge(client: &Client, claim: &ClaimSummary) -> Result<bool, kube::Erro
     };
     if let Some(text) = unfit(&class) {
         let event = OnceEvent::of(claim, (TOPOLOGY_KEY_UNKNOWN, true), &name, &text);
-        event.write(client, WRITER).await?;
+        event.write(client, OPERATOR).await?;
     }
     Ok(true)
 }

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::{Filling, PopulatorStatus};
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::{OnceEvent, Record, list, writes};
 use crate::populators::conditions::judged;
 use crate::populators::fit::Fit;
@@ -23,7 +24,7 @@ use crate::populators::seen::{Seen, uid};
 use crate::populators::steps::Step;
 use crate::populators::{
     FINALIZER, Fill, NUDGED, POLICY, POPULATES, PopulatorReason, SELECTED_NODE, SHOWN, Source,
-    WRITER, make, sender,
+    make, sender,
 };
 use crate::wire::Keys;
 
@@ -133,7 +134,7 @@ impl<S: Source> Populator<S> {
 
     async fn make_prime(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
         let prime = make::prime(&work.seen.claim, work.seen.waits_for_consumer, work.namespace);
-        let made = writes::make_new(&self.of(&prime.metadata), &prime, WRITER).await?;
+        let made = writes::make_new(&self.of(&prime.metadata), &prime, OPERATOR).await?;
         let Some(made) = made.and_then(|made| made.metadata.uid) else { return Ok(()) };
         self.record(work, |told| told.prime_claim_uid = Some(made.clone())).await
     }
@@ -172,8 +173,8 @@ impl<S: Source> Populator<S> {
         let (Some(keys), Some(prime)) = (self.keys(work)?, &work.seen.prime) else { return Ok(()) };
         // Before the pods that it is about.
         let policy = sender::policy(&work.seen.claim, prime, work.namespace);
-        writes::make(&self.of(&policy.metadata), &policy, WRITER).await?;
-        writes::make(&self.of(&keys.metadata), &keys, WRITER).await
+        writes::make(&self.of(&policy.metadata), &policy, OPERATOR).await?;
+        writes::make(&self.of(&keys.metadata), &keys, OPERATOR).await
     }
 
     fn keys(&self, work: &Work<'_, S>) -> Result<Option<Secret>, kube::Error> {
@@ -188,7 +189,7 @@ impl<S: Source> Populator<S> {
         let Some(pod) = self.sender(work, fill).await? else { return Ok(()) };
         let second = work.seen.prime.as_ref().map(|prime| uid(&prime.metadata));
         let is_own = |there: &Pod| sender::is_ours(there, &work.seen.claim, second);
-        writes::make_own(&self.of(&pod.metadata), &pod, WRITER, is_own).await
+        writes::make_own(&self.of(&pod.metadata), &pod, OPERATOR, is_own).await
     }
 
     async fn sender(&self, work: &Work<'_, S>, fill: &Fill) -> Result<Option<Pod>, kube::Error> {
@@ -200,7 +201,7 @@ impl<S: Source> Populator<S> {
     async fn make_pod(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
         let fit = self.fit(work.namespace).await?;
         let Some(pod) = pod_now(work.seen, self.frame(work, &fit)) else { return Ok(()) };
-        let made = writes::make_new(&self.of(&pod.metadata), &pod, WRITER).await?;
+        let made = writes::make_new(&self.of(&pod.metadata), &pod, OPERATOR).await?;
         let Some(made) = made.and_then(|made| made.metadata.uid) else { return Ok(()) };
         // The status is of the previous attempt; the end of this one is counted separately.
         let its = |told: &mut Filling| {
@@ -221,7 +222,7 @@ impl<S: Source> Populator<S> {
         let generation = work.seen.source.as_ref().map_or(0, |source| source.generation);
         let fit = self.fit(work.namespace).await?;
         let pod = make::pod(&work.seen.claim, &fill, self.frame(work, &fit), generation);
-        writes::rehearse(&self.of(&pod.metadata), &pod, WRITER).await
+        writes::rehearse(&self.of(&pod.metadata), &pod, OPERATOR).await
     }
 
     /// Creates the sending pod and its keys in a dry run.
@@ -229,14 +230,14 @@ impl<S: Source> Populator<S> {
         let later = work.seen.fill().and_then(|fill| fill.rehearsal.as_deref());
         let Some(later) = later else { return Ok(()) };
         if let Some(keys) = self.keys(work)? {
-            writes::rehearse(&self.of(&keys.metadata), &keys, WRITER).await?;
+            writes::rehearse(&self.of(&keys.metadata), &keys, OPERATOR).await?;
         }
         if let Some(prime) = &work.seen.prime {
             let policy = sender::policy(&work.seen.claim, prime, work.namespace);
-            writes::rehearse(&self.of(&policy.metadata), &policy, WRITER).await?;
+            writes::rehearse(&self.of(&policy.metadata), &policy, OPERATOR).await?;
         }
         let Some(pod) = self.sender(work, later).await? else { return Ok(()) };
-        writes::rehearse(&self.of(&pod.metadata), &pod, WRITER).await
+        writes::rehearse(&self.of(&pod.metadata), &pod, OPERATOR).await
     }
 
     /// Returns the resources that pods may request in a namespace.
@@ -451,11 +452,11 @@ where
     K: Clone + DeserializeOwned + std::fmt::Debug,
     P: Serialize + std::fmt::Debug,
 {
-    writes::patch(api, name, patch, WRITER).await
+    writes::patch(api, name, patch, OPERATOR).await
 }
 
 pub(super) fn writer() -> PatchParams {
-    PatchParams { field_manager: Some(WRITER.to_owned()), ..PatchParams::default() }
+    PatchParams { field_manager: Some(OPERATOR.to_owned()), ..PatchParams::default() }
 }
 
 /// Returns a conflict as the API server reports it.
@@ -479,6 +480,6 @@ impl Events {
         text: &str,
     ) -> Result<(), kube::Error> {
         let event = OnceEvent::of(claim, (reason, reason.is_warning()), subject, text);
-        event.write(&self.client, WRITER).await.map(drop)
+        event.write(&self.client, OPERATOR).await.map(drop)
     }
 }

@@ -11,6 +11,7 @@ use tracing::Instrument;
 
 use crate::api::PopulatorStatus;
 use crate::causes;
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::writes::is_stale;
 use crate::cluster::{
     Answers, Binding, Change, Changed, Changes, ClaimSummary, Due, Place, PodVersion, Pv, Queue,
@@ -19,7 +20,7 @@ use crate::cluster::{
 use crate::panics::{caught, caught_now};
 use crate::populators::populator::{AGAIN, Populator};
 use crate::populators::seen::is_held;
-use crate::populators::{POPULATES, Source, WRITER, make, sender};
+use crate::populators::{POPULATES, Source, make, sender};
 
 /// Names for panics and spans of claims, and of updates of sources.
 const CLAIMS: &str = "claims";
@@ -431,7 +432,7 @@ impl<S: Source> Populator<S> {
         let (after, has_panicked) = match looked {
             Ok(Ok(after)) => (after, false),
             Ok(Err(panicked)) => {
-                report_panic(&self.client, WRITER, &*claim, &panicked).await;
+                report_panic(&self.client, OPERATOR, &*claim, &panicked).await;
                 (None, true)
             }
             Err(_) => {

@@ -9,9 +9,9 @@ use tracing::Instrument;
 
 use crate::api::{ArchivePopulator, PvcSourcePopulator, VolumePopulator};
 use crate::causes;
+use crate::cluster::writes::OPERATOR;
 use crate::cluster::{Watched, begun_again, caught_in_time, every, reconcile};
 use crate::panics::caught;
-use crate::populators::WRITER;
 
 /// Name for panics and spans.
 const LOOP: &str = "volumepopulators";
@@ -117,7 +117,7 @@ async fn register(
     populator: &VolumePopulator,
 ) -> Result<(), kube::Error> {
     let name = populator.metadata.name.as_deref().unwrap_or_default();
-    let params = PatchParams::apply(WRITER).force();
+    let params = PatchParams::apply(OPERATOR).force();
     api.patch(name, &params, &Patch::Apply(populator)).await.map(drop)
 }
 

@@ -14,9 +14,11 @@ mod claim_template;
 mod condition;
 mod dns_name;
 mod elder;
+mod fence_status;
 mod filling;
 mod fs_type;
 mod gate;
+mod longest;
 mod maintenance_window;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod node_storage;
@@ -33,6 +35,7 @@ mod stateful_set_name;
 mod status_bounds;
 mod swap;
 mod unknown;
+mod usage_status;
 mod volume_populator;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod volume_request;
@@ -53,6 +56,7 @@ pub use claim_template::{
 pub use condition::{Judged, READY};
 pub use dns_name::{DnsName, NoDnsName};
 pub use elder::Rival;
+pub use fence_status::{FenceState, FenceStatus};
 pub use filling::{Filling, FillingPhase, PopulatorStatus, PreCopy};
 pub use fs_type::FsType;
 pub use gate::{GATE, controlling_stateful_set, holds_at_gate, is_gated, ordinal_of};
@@ -79,10 +83,11 @@ pub use span::{Span, SpanError};
 pub use stateful_set_name::{NamesStatefulSet, StatefulSetName};
 pub use swap::{AbortReason, InPlace, InPlacePhase, LastSwap, Retained, Swap, SwapPhase};
 pub use unknown::is_understood;
+pub use usage_status::UsageStatus;
 pub use volume_populator::{SourceKind, VolumePopulator};
 pub use volume_request::{
-    Create, Delete, Expand, Failure, FenceState, FenceStatus, Inspect, InspectionStatus, Operation,
-    Phase, ShrinkTo, Unpin, UsageStatus, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
+    Create, Delete, Expand, Failure, Inspect, InspectionStatus, Operation, Phase, ShrinkTo, Unpin,
+    VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
 };
 pub use workload::{PodSelector, PodsOf, Workload};
 

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::Operation;
 use crate::bytes::Bytes;
 use crate::cluster::capacities::Capacities;
+use crate::cluster::writes::CONTROLLER;
 use crate::volume::{
     Capacity, CapacityQuery, Fence, Grown, Growth, Inspection, Listing, NewVolume, NodeKey, Page,
     Reason, Volume, VolumeError, VolumeId, VolumeStatus, Volumes,
@@ -43,6 +44,7 @@ mod share;
 mod summary;
 mod timers;
 pub mod topology;
+mod waiting;
 mod watched;
 mod words;
 mod works;
@@ -92,12 +94,6 @@ pub use watched::{Change, Changed, Changes, Pauses, Place, Turnover, Watched, ev
 pub use words::{inspection_status, new_volume, usage_status, volume_on_node};
 pub use works::Works;
 
-/// Name of the field manager for the API server.
-const WRITER: &str = "pliant-controller";
-
-/// Timeout of a call to a node, below the 60 s of its callers.
-const PATIENCE: Duration = Duration::from_secs(45);
-
 /// Maximum delay of a NodeStorage behind its node: longer than a broken watch takes to reconnect.
 /// Together with the timeout it is still below those 60 s.
 const PUBLISHED: Duration = Duration::from_secs(12);
@@ -120,7 +116,7 @@ impl Cluster {
     ///
     /// It waits while the API server does not respond, and ends with `stop`.
     pub async fn start(client: &Client, stop: &CancellationToken) -> Cluster {
-        let cluster = Cluster::watch(client, WRITER, stop);
+        let cluster = Cluster::watch(client, CONTROLLER, stop);
         cluster.known().await;
         cluster
     }
@@ -294,17 +290,3 @@ impl Volumes for Cluster {
         Ok(self.nodes.capacity(query))
     }
 }
-
-/// Converts an error of the API server, or of the way to it.
-fn not_asked(what: &str, error: &kube::Error) -> VolumeError {
-    let message = format!("failed to {what} through the API server: {error}");
-    let reason = match error {
-        kube::Error::Api(status) if status.is_invalid() => Reason::Failed,
-        _ => Reason::Unavailable,
-    };
-    VolumeError::Reported { reason, message }
-}
-
-/// Sizes of nothing, for sums.
-const NOTHING: Capacity =
-    Capacity { free: Bytes::ZERO, largest: Bytes::ZERO, smallest: Bytes::ZERO };

@@ -5,11 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::FenceStatus;
+use crate::api::longest::LONGEST_SENTENCE;
 
 /// The most claims that are listed: with more of them the oldest that are populated are left out.
 const MOST_CLAIMS: usize = 256;
-/// The longest sentence, in characters.
-const LONGEST_SENTENCE: usize = 1024;
 
 /// Status of the claims that name a populator.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]

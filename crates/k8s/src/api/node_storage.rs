@@ -8,14 +8,13 @@ use serde::{Deserialize, Serialize};
 #[cfg(any(test, feature = "testing"))]
 use crate::api::condition::Judged;
 use crate::api::condition::READY;
+use crate::api::longest::LONGEST_SENTENCE;
 use crate::api::{FenceStatus, FsType, Quantity, UsageStatus, VolumeMode, without_default};
 
 mod bounded;
 
-use bounded::MOST_UNLISTED;
-
-/// The longest sentence, in characters.
-const LONGEST_SENTENCE: usize = 1024;
+/// The most volumes that are left out and named.
+const MOST_UNLISTED: usize = 12_603;
 /// The longest name of a pool, in characters.
 pub(super) const LONGEST_POOL: usize = 63;
 /// The longest version, in characters.

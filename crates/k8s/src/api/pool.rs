@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Quantity;
+use crate::api::longest::LONGEST_SENTENCE;
 use crate::api::quantity::as_written;
-use crate::api::swap::LONGEST_SENTENCE;
 
 /// The most nodes of a pool in its status; Kubernetes supports no more.
 pub(super) const MOST_NODES: usize = 5000;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::dns_name::{DNS_NAME, UID};
-use crate::api::swap::LONGEST_SENTENCE;
+use crate::api::longest::LONGEST_SENTENCE;
 use crate::api::{
     Autoscale, ClaimTemplate, FenceStatus, InPlace, InPlacePhase, LastSwap, PodsOf, Quantity,
     Retained, Span, Swap, Verification, Workload,

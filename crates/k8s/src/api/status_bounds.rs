@@ -1,11 +1,11 @@
 //! Statuses that the API server takes: one that it refuses stops all that is done for its object.
 
 use super::pool::{MOST_LINES, MOST_NODES};
-use super::swap::LONGEST_SENTENCE;
 use super::{
     Filling, InPlace, OrdinalStatus, PvcAutoscalerStatus, StoragePoolStatus, Swap, VolumeOnNode,
     VolumeRequestStatus,
 };
+use crate::api::longest::{LONGEST_LINE, LONGEST_SENTENCE, cut_at};
 
 /// The longest sentence of why a piece of work has failed, in characters.
 const LONGEST_FAILURE: usize = 4096;
@@ -22,9 +22,6 @@ const MOST_AILMENTS: usize = 16;
 /// How many bytes the plans and refusals of all nodes may take in the status of a pool: etcd takes no object of more
 /// than 1.5 MiB, and each node has a place in it.
 const MOST_OF_NODES: usize = 256 << 10;
-
-/// The longest text of what is changed, or of how far something is, in characters: two classes can be longer.
-pub(super) const LONGEST_LINE: usize = 256;
 
 impl PvcAutoscalerStatus {
     /// Cut each text for people that is longer than the API server takes. Names are never longer.
@@ -109,11 +106,4 @@ impl StoragePoolStatus {
 
 fn cut<'a>(texts: impl IntoIterator<Item = &'a mut String>, most: usize) {
     texts.into_iter().for_each(|text| cut_at(text, most));
-}
-
-/// Leave so many characters of a text.
-pub(super) fn cut_at(text: &mut String, most: usize) {
-    if let Some((end, _)) = text.char_indices().nth(most) {
-        text.truncate(end);
-    }
 }

@@ -6,10 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api::filling::is_zero;
+use crate::api::longest::LONGEST_SENTENCE;
 use crate::api::{FenceStatus, Quantity, Span};
-
-/// The longest sentence, in characters.
-pub(super) const LONGEST_SENTENCE: usize = 1024;
 
 /// An in-place shrink of a claim.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::api::{FsType, Quantity, VolumeMode, VolumeOnNode};
+use crate::api::{FenceStatus, FsType, Quantity, UsageStatus, VolumeMode, VolumeOnNode};
 
 /// One operation on one volume of one node: written by the controller, executed by the node plugin, and
 /// deleted soon after it has ended. It describes an operation, not a volume: a volume that does not change has none.
@@ -230,51 +230,6 @@ pub struct Inspect {
     pub wait_until_unused: bool,
 }
 
-/// Fence of a volume: who can use it. The node writes it to the tags of the logical volume, where a PVC swap
-/// reads it again.
-#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct FenceStatus {
-    /// State of the volume. `Incomplete`: it is being populated, and only the populator pod can use it. `Active`: pods
-    /// can use it. `Superseded`: another volume has replaced it, and no pod can use it.
-    pub state: FenceState,
-    /// Generation of the fence, 1 or more. Each PVC swap, and each population of a volume, takes a higher one than the last.
-    /// The node rejects a lower generation than that of the volume, and with the same one an earlier state.
-    #[schemars(range(min = 1))]
-    pub generation: i64,
-    /// True while a copy is running: an incomplete volume can then be written to, and a superseded one read. Default:
-    /// false.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub copy_in_progress: bool,
-}
-
-/// What a volume is to its claim, in this order within one generation.
-#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
-pub enum FenceState {
-    /// It is being populated, and only the populator pod can use it.
-    Incomplete,
-    /// Pods can use it.
-    Active,
-    /// Another volume has replaced it, and no pod can use it.
-    Superseded,
-    /// A word of another version, which this one does not know. It is never written.
-    #[serde(other, rename = "(unknown)")]
-    #[schemars(skip)]
-    Unknown,
-}
-
-impl FenceState {
-    /// The words for it in a sentence.
-    pub const fn words(self) -> &'static str {
-        match self {
-            FenceState::Incomplete => "incomplete",
-            FenceState::Active => "active",
-            FenceState::Superseded => "superseded",
-            FenceState::Unknown => "of a state that this version does not know",
-        }
-    }
-}
-
 /// Status of the operation, written by the node plugin.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -330,24 +285,6 @@ pub struct InspectionStatus {
     /// shrink.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_size: Option<Quantity>,
-}
-
-/// Usage of a mounted file system.
-#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct UsageStatus {
-    /// Total bytes of the file system that files can occupy.
-    pub capacity: Quantity,
-    /// Bytes of the file system that files occupy.
-    pub used: Quantity,
-    /// Bytes that an ordinary user can still write.
-    pub available: Quantity,
-    /// Total number of inodes. Absent where the file system does not count them, as btrfs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub inodes: Option<i64>,
-    /// Number of inodes in use. Absent where the file system does not count them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub inodes_used: Option<i64>,
 }
 
 /// Phase of an operation.

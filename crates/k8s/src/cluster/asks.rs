@@ -16,6 +16,7 @@ use crate::causes;
 use crate::cluster::Cluster;
 use crate::cluster::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 use crate::cluster::told_of;
+use crate::cluster::writes::OPERATOR;
 use crate::panics::{Panicked, caught};
 use crate::volume::{Fence, Reason, Use, VolumeId, Volumes};
 
@@ -28,9 +29,6 @@ const RECENT: Duration = Duration::from_secs(60);
 
 /// Time for which an answer is remembered.
 const KNOWN: Duration = Duration::from_secs(600);
-
-/// Name of the field manager for the API server.
-const WRITER: &str = "pliant-operator";
 
 /// Operations that nodes were asked for.
 pub struct Asks {
@@ -144,7 +142,7 @@ impl Asks {
     /// Starts to watch the custom resources of the cluster, and to ask nodes, until `stop`.
     pub fn start(client: &Client, stop: &CancellationToken) -> Arc<Asks> {
         Arc::new(Asks {
-            cluster: Arc::new(Cluster::watch(client, WRITER, stop)),
+            cluster: Arc::new(Cluster::watch(client, OPERATOR, stop)),
             asked: Mutex::default(),
             answers: watch::Sender::new(()),
             subscribers: Arc::default(),

@@ -12,8 +12,9 @@ use tokio::time::timeout;
 use crate::api::{NodeStorage, Quantity};
 use crate::bytes::Bytes;
 use crate::causes;
+use crate::cluster::list;
 use crate::cluster::nodes::capacity_on;
-use crate::cluster::{NOTHING, WRITER, list};
+use crate::cluster::writes::CONTROLLER;
 use crate::volume::{CapacityQuery, DRIVER, FsKind, TOPOLOGY};
 
 /// Whose objects they are, by the label that the provisioner gives them.
@@ -89,7 +90,7 @@ impl Capacities {
     ) -> Result<(), kube::Error> {
         // A watch may be older than what the node has just reported.
         let status = self.nodes.get_opt(node).await?.and_then(|node| node.status);
-        let room = status.and_then(|status| capacity_on(&status, query)).unwrap_or(NOTHING);
+        let room = status.and_then(|status| capacity_on(&status, query)).unwrap_or_default();
         let now = (bytes(object.capacity.as_ref()), bytes(object.maximum_volume_size.as_ref()));
         if now == (Some(room.free), Some(room.largest)) {
             return Ok(());
@@ -99,7 +100,8 @@ impl Capacities {
             "maximumVolumeSize": Quantity(room.largest),
         });
         let name = object.metadata.name.as_deref().unwrap_or_default();
-        let params = PatchParams { field_manager: Some(WRITER.to_owned()), ..Default::default() };
+        let params =
+            PatchParams { field_manager: Some(CONTROLLER.to_owned()), ..Default::default() };
         match self.objects.patch(name, &params, &Patch::Merge(patch)).await {
             Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
             written => written.map(drop),

@@ -21,11 +21,8 @@ use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::causes;
-use crate::cluster::writes::{self, by_json, is_stale};
+use crate::cluster::writes::{self, OPERATOR, by_json, is_stale};
 use crate::cluster::{Pauses, until};
-
-/// Name of the field manager for the API server.
-const WRITER: &str = "pliant-operator";
 
 /// Time for which an unchanged Lease belongs to another holder.
 const HELD_FOR: Duration = Duration::from_secs(15);
@@ -156,7 +153,7 @@ impl Candidate {
             lease_transitions: Some(before.lease_transitions.map_or(0, |n| n.saturating_add(1))),
             ..before
         });
-        let by = PostParams { field_manager: Some(WRITER.to_owned()), ..PostParams::default() };
+        let by = PostParams { field_manager: Some(OPERATOR.to_owned()), ..PostParams::default() };
         match seen {
             Some(_) => self.leases.replace(&self.name, &by, &lease).await.map(drop),
             None => self.leases.create(&by, &lease).await.map(drop),
@@ -195,7 +192,7 @@ impl Candidate {
     async fn change(&self, what: Value) -> Result<(), kube::Error> {
         let ours = json!({"op": "test", "path": "/spec/holderIdentity", "value": self.identity});
         let patch = by_json(json!([ours, what]));
-        writes::patch(&self.leases, &self.name, &patch, WRITER).await
+        writes::patch(&self.leases, &self.name, &patch, OPERATOR).await
     }
 
     fn failed(&self, what: &str, error: &(dyn std::error::Error + 'static)) {

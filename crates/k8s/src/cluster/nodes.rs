@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{NodeStorage, NodeStorageStatus, PoolOnNode, VolumeOnNode};
 use crate::bytes::Bytes;
 use crate::cluster::placement::{Candidate, place};
-use crate::cluster::{NOTHING, Watched, every, words};
+use crate::cluster::{Watched, every, words};
 use crate::volume::{
     Capacity, CapacityQuery, Class, Fence, Layout, Mode, NewVolume, NodeKey, Page, Reason, Use,
     Volume, VolumeError, VolumeId, VolumeStatus, few,
@@ -261,7 +261,7 @@ impl Nodes {
             largest: sum.largest.max(one.largest),
             smallest: sum.smallest.min(one.smallest),
         })
-        .unwrap_or(NOTHING)
+        .unwrap_or_default()
     }
 }
 

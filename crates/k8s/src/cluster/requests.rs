@@ -14,9 +14,12 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{
     NodeStorage, Operation, Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
 };
-use crate::cluster::away::Waiting;
-use crate::cluster::{PATIENCE, Watched, every, not_asked, writes};
+use crate::cluster::waiting::Waiting;
+use crate::cluster::{Watched, every, writes};
 use crate::volume::{NodeKey, Reason, VolumeError, VolumeId, VolumeKey};
+
+/// Timeout of a call to a node, below the 60 s of its callers.
+const PATIENCE: Duration = Duration::from_secs(45);
 
 /// Time in which a responding node plugin reports about a request, or another one of its node: a queued
 /// request gets no report while another one runs.
@@ -517,6 +520,16 @@ fn verb(work: &Operation) -> &'static str {
         Operation::Inspect(_) => "inspecting",
         Operation::Unknown => "working on",
     }
+}
+
+/// Converts an error of the API server, or of the way to it.
+pub(super) fn not_asked(what: &str, error: &kube::Error) -> VolumeError {
+    let message = format!("failed to {what} through the API server: {error}");
+    let reason = match error {
+        kube::Error::Api(status) if status.is_invalid() => Reason::Failed,
+        _ => Reason::Unavailable,
+    };
+    VolumeError::Reported { reason, message }
 }
 
 #[cfg(test)]

@@ -11,6 +11,15 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+/// Field manager of what the controller plugin writes.
+pub const CONTROLLER: &str = "pliant-controller";
+
+/// Field manager of what the operator writes.
+pub const OPERATOR: &str = "pliant-operator";
+
+/// Field manager of what the node plugins write.
+pub const NODE_PLUGIN: &str = "pliant-node-plugin";
+
 /// Creates an object; an existing one of its name is that of another replica, or of an earlier
 /// attempt.
 ///

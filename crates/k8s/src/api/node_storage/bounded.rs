@@ -6,11 +6,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
 use crate::api::VolumeOnNode;
-use crate::api::status_bounds::{LONGEST_LINE, cut_at};
+use crate::api::longest::{LONGEST_LINE, LONGEST_SENTENCE, cut_at};
 
 use super::{
-    DiskState, Health, LONGEST_SENTENCE, LONGEST_VERSION, MOST_CONDITIONS, MOST_DISKS, MOST_GROUPS,
-    MOST_LINES, MOST_USAGES, MOST_VOLUMES, NodeStorageStatus,
+    DiskState, Health, LONGEST_VERSION, MOST_CONDITIONS, MOST_DISKS, MOST_GROUPS, MOST_LINES,
+    MOST_UNLISTED, MOST_USAGES, MOST_VOLUMES, NodeStorageStatus,
 };
 
 /// How many bytes of JSON a record may have without its conditions, which have some thousand. Etcd takes no object of
@@ -27,8 +27,6 @@ const OF_DISKS: usize = 192 << 10;
 const OF_OPERATIONS: usize = 64 << 10;
 /// As [`OF_POOLS`], of how full the volumes are.
 const OF_USAGES: usize = 192 << 10;
-/// The most volumes that are left out and named.
-pub(super) const MOST_UNLISTED: usize = 12_603;
 /// Left for what is said of volumes that are left out.
 const OF_WORDS: usize = 8 << 10;
 
