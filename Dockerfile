@@ -21,6 +21,7 @@ COPY crates/fake-host/Cargo.toml crates/fake-host/
 COPY crates/k8s/Cargo.toml crates/k8s/
 COPY crates/lvm/Cargo.toml crates/lvm/
 COPY crates/node/Cargo.toml crates/node/
+COPY crates/operator/Cargo.toml crates/operator/
 COPY crates/volume/Cargo.toml crates/volume/
 COPY e2e/image e2e/image
 COPY packaging/notices packaging/

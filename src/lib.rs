@@ -3,14 +3,11 @@
 //!
 //! `csi` → (`node` | `cluster`) and `controllers` → `lvm`, `fs`, `mount` → `host`
 
-pub mod admission; // gives pods their claims as they are made
 pub mod ask; // what people ask of a cluster
-pub mod autoscaler; // keeps the claims of workloads as their templates have them
 pub mod cli; // subcommands are roles
 pub mod config; // the settings file and the flags, checked
 pub mod controllers; // the loops: each observes, plans, applies
 pub mod metrics; // names, units, help
-pub mod populators; // fills claims from what they name
 pub mod run; // the wiring; sees every room
 #[cfg(any(test, feature = "testing"))]
 pub mod testing; // an API server and a host in memory
@@ -22,5 +19,6 @@ pub use pliant_csi as csi;
 pub use pliant_k8s::{api, causes, cluster};
 pub use pliant_lvm::{fs, host, lvm, mount};
 pub use pliant_node::{doctor, node};
+pub use pliant_operator::{admission, autoscaler, populators};
 pub use pliant_volume as volume;
 pub use pliant_volume::{busy, bytes, panics};

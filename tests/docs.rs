@@ -552,8 +552,13 @@ fn every_command_of_ours_that_is_advised_is_one() {
     let cli = Cli::command();
     let called = ["kubectl pliant ", "{program} ", "\"{} "];
     let mut advised = BTreeSet::new();
-    for code in
-        ["src/ask", "src/autoscaler", "src/populators", "crates/k8s/src/cluster"].map(Path::new)
+    for code in [
+        "src/ask",
+        "crates/operator/src/autoscaler",
+        "crates/operator/src/populators",
+        "crates/k8s/src/cluster",
+    ]
+    .map(Path::new)
     {
         for code in sources(code) {
             for called in called {

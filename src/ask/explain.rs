@@ -243,14 +243,15 @@ pub async fn answer(
 ) -> Result<Answer, AskError> {
     Ok(match subject {
         Subject::Volume(about) => {
-            Answer::One(Box::new(explain(client, program, namespace, about).await?))
+            let told = Box::pin(explain(client, program, namespace, about)).await?;
+            Answer::One(Box::new(told))
         }
         Subject::Claims(whose) => {
             let place = namespace.unwrap_or(client.default_namespace());
             let mut gatherer = gather::Gatherer::new(client, program);
             let mut each = Vec::new();
             for claim in workload::claims_of(client, namespace, whose).await? {
-                each.push(judge(gatherer.read_claim(place, &claim).await?));
+                each.push(judge(Box::pin(gatherer.read_claim(place, &claim)).await?));
             }
             Answer::Each(each)
         }

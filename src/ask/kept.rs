@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 
 use crate::api::{OrdinalStatus, PvcAutoscaler, Retained, Swap};
-use crate::autoscaler::{KEPT_BY, ORDINAL};
+use crate::autoscaler::ORDINAL;
+use crate::cluster::KEPT_BY;
 use crate::cluster::{ClaimRef, Pv};
 
 /// A claim that a PvcAutoscaler manages.

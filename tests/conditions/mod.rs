@@ -11,10 +11,10 @@ use crate::repository::{product, read};
 
 /// Files that judge conditions, each with the kind that has them.
 const FILES: [(&str, &str); 5] = [
-    ("ArchivePopulator", "src/populators/conditions.rs"),
+    ("ArchivePopulator", "crates/operator/src/populators/conditions.rs"),
     ("NodeStorage", "src/controllers/conditions.rs"),
-    ("PvcSourcePopulator", "src/populators/conditions.rs"),
-    ("PvcAutoscaler", "src/autoscaler/conditions.rs"),
+    ("PvcSourcePopulator", "crates/operator/src/populators/conditions.rs"),
+    ("PvcAutoscaler", "crates/operator/src/autoscaler/conditions.rs"),
     ("StoragePool", "src/controllers/pools.rs"),
 ];
 

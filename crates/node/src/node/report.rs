@@ -18,7 +18,7 @@ impl Node {
     /// Returns the storage of the node and the planned actions of its pools, from the last
     /// readings: no disk is accessed.
     ///
-    /// [`Node::set_pools`] and [`Node::storage_health`] read all volume groups; the state of disks
+    /// [`Node::set_pools`] and [`NodeVolumes::storage_health`](crate::volume::NodeVolumes::storage_health) read all volume groups; the state of disks
     /// that are in none is as old as the last plans.
     pub fn storage(&self) -> Storage {
         let mut pools = self.pools().to_vec();

@@ -116,7 +116,7 @@ impl Node {
             for group in &pool.groups {
                 match group.read().await {
                     Err(absent @ LvmError::Absent { .. }) => {
-                        reasons.push(error_chain::in_full(&absent))
+                        reasons.push(error_chain::in_full(&absent));
                     }
                     _ => return None,
                 }

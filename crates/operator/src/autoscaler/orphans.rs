@@ -10,13 +10,14 @@ use kube::{Resource, ResourceExt};
 use serde_json::json;
 
 use crate::api::{FillingPhase, PvcAutoscaler, PvcSourcePopulator, ordinal_of};
+use crate::autoscaler::SUPERSEDED_BY;
 use crate::autoscaler::exchange::record;
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::plan::is_copy;
 use crate::autoscaler::seen::{has_ended, is_bound, is_ending, uid, uses};
 use crate::autoscaler::swap::is_fillable;
-use crate::autoscaler::{KEPT_BY, SUPERSEDED_BY};
 use crate::causes;
+use crate::cluster::KEPT_BY;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{ClaimSummary, Place, PodSummary, caught_in_time, list, pods, writes};
 use crate::populators;

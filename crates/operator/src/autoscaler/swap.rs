@@ -16,7 +16,8 @@ use crate::autoscaler::plan::{bounded, is_copy, retained_from_now, size_of};
 use crate::autoscaler::seen::{ClockSeen, has_ended, is_bound, is_ending, is_unstarted, uid, uses};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
-use crate::autoscaler::{AutoscalerReason, KEPT_BY, SUPERSEDED_BY};
+use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
+use crate::cluster::KEPT_BY;
 use crate::cluster::PodSummary;
 use crate::populators::{self, PopulatorReason};
 

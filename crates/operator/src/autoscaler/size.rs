@@ -65,7 +65,7 @@ impl Decision {
 
 /// Returns the desired size: that of the template, or the later automatic size. Only a policy that says so
 /// allows less than the template.
-pub(crate) fn wanted(spec: &PvcAutoscalerSpec, grown: Option<&AutoscaledSize>) -> Quantity {
+pub fn wanted(spec: &PvcAutoscalerSpec, grown: Option<&AutoscaledSize>) -> Quantity {
     let template = spec.volume_claim_template.spec.resources.requests.storage;
     let least = spec.autoscale.as_ref().and_then(|policy| policy.shrink.as_ref()?.min_size);
     let since = grown.filter(|grown| grown.template_size == template);

@@ -16,11 +16,11 @@ use exhaustive::exhaustive;
 use serde_json::json;
 use world::{FAIR, FillingPhaseKey, HOT, Left, MOVES, Move, NOTHING, RETRIED, SAME, Source, World};
 
-#[path = "../../../tests/tally/dice.rs"]
+#[path = "../../../../../tests/tally/dice.rs"]
 mod dice;
-#[path = "../../../tests/tally/exhaustive.rs"]
+#[path = "../../../../../tests/tally/exhaustive.rs"]
 mod exhaustive;
-#[path = "../../../tests/tally/figures.rs"]
+#[path = "../../../../../tests/tally/figures.rs"]
 mod figures;
 mod keepers;
 mod kubernetes;

@@ -162,7 +162,7 @@ fn not_ahead(
 }
 
 /// Returns why a source cannot be read while a pod writes to it.
-pub(crate) fn not_readable_live(from: &PersistentVolumeClaim) -> Option<String> {
+pub fn not_readable_live(from: &PersistentVolumeClaim) -> Option<String> {
     let name = from.name_any();
     let is_of_one = modes_of(from).any(|mode| mode == "ReadWriteOncePod");
     is_of_one

@@ -10,7 +10,8 @@ use kube::api::ListParams;
 use crate::api::{PvcAutoscaler, Rival};
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::Seen;
-use crate::autoscaler::{KEPT_BY, ORDINAL, make};
+use crate::autoscaler::{ORDINAL, make};
+use crate::cluster::KEPT_BY;
 
 /// Page size for lists of claims.
 const PAGE: u32 = 200;

@@ -16,7 +16,8 @@ use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid, uses};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::is_due;
 use crate::autoscaler::taken::holds_at_our_gate;
-use crate::autoscaler::{AutoscalerReason, KEPT_BY, make};
+use crate::autoscaler::{AutoscalerReason, make};
+use crate::cluster::KEPT_BY;
 use crate::cluster::{ClaimSizes, PodSummary, UnreadableSize, requested};
 
 /// Plan for one pod.

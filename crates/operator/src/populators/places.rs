@@ -13,7 +13,7 @@ use crate::cluster::list;
 ///
 /// # Errors
 /// An error of the API server.
-pub(crate) async fn nodes_of(
+pub async fn nodes_of(
     client: &Client,
     pv: &PersistentVolume,
 ) -> Result<Option<BTreeSet<String>>, kube::Error> {
@@ -25,7 +25,7 @@ pub(crate) async fn nodes_of(
 ///
 /// # Errors
 /// An error of the API server.
-pub(crate) async fn nodes_with(
+pub async fn nodes_with(
     client: &Client,
     pv: &PersistentVolume,
 ) -> Result<Option<Vec<Node>>, kube::Error> {

@@ -15,7 +15,8 @@ use crate::api::{PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantit
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::{Seen, uid};
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::{AutoscalerReason, KEPT_BY, SUPERSEDED_BY, make};
+use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY, make};
+use crate::cluster::KEPT_BY;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{OnceEvent, refusal, requested, writes};
 use crate::populators;

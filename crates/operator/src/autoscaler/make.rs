@@ -8,8 +8,9 @@ use sha2::{Digest, Sha256};
 use crate::api::{
     PopulatorPod, PvcAutoscaler, PvcSourcePopulator, PvcSourcePopulatorSpec, Quantity, SourcePvcRef,
 };
+use crate::autoscaler::ORDINAL;
 use crate::autoscaler::seen::{Seen, uid};
-use crate::autoscaler::{KEPT_BY, ORDINAL};
+use crate::cluster::KEPT_BY;
 use crate::populators::SELECTED_NODE;
 
 /// Returns the first name of a claim: as a StatefulSet names it, or as pods name it themselves.

@@ -10,17 +10,17 @@ use crate::populators::LABEL;
 /// Returns the pods that may write to a claim of their namespace: all that use it and have not ended,
 /// but those that can only read it. A pod that was only just made counts too, but not one that waits
 /// behind our gate: it is on no node.
-pub(crate) fn writers(pods: &[PodSummary], claim: &str) -> Vec<String> {
+pub fn writers(pods: &[PodSummary], claim: &str) -> Vec<String> {
     writing(pods, claim).map(ResourceExt::name_any).collect()
 }
 
 /// Returns true if a pod populates a claim for Pliant. It only reads its source.
-pub(crate) fn fills(pod: &PodSummary) -> bool {
+pub fn fills(pod: &PodSummary) -> bool {
     pod.labels().contains_key(LABEL)
 }
 
 /// Returns the uid of the claim that a pod of Pliant populates, or sends to.
-pub(crate) fn claim_filled_by(pod: &PodSummary) -> Option<&str> {
+pub fn claim_filled_by(pod: &PodSummary) -> Option<&str> {
     pod.labels().get(LABEL).map(String::as_str)
 }
 

@@ -26,8 +26,9 @@ use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, uid};
 use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::summary::AutoscalerSummary;
-use crate::autoscaler::{AutoscalerReason, KEPT_BY, Tally, concerned};
+use crate::autoscaler::{AutoscalerReason, Tally, concerned};
 use crate::causes;
+use crate::cluster::KEPT_BY;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
     Asks, Clock, ClockSkew, Cluster, DeploymentVersion, Names, PodVersion, StatefulSetVersion,

@@ -15,6 +15,7 @@ use crate::api::{
     self, FillingPhase, OrdinalStatus, PodsOf, PvcAutoscaler, PvcSourcePopulator, Rival,
     StatefulSetName, Swap, SwapPhase,
 };
+use crate::autoscaler::Drift;
 use crate::autoscaler::coverage::Coverage;
 use crate::autoscaler::detached::DetachedNote;
 use crate::autoscaler::hold::is_marked_for;
@@ -25,7 +26,7 @@ use crate::autoscaler::preflight::{Room, Surroundings};
 use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, Usage, Workload, is_bound, uid};
 use crate::autoscaler::size;
 use crate::autoscaler::summary::AutoscalerSummary;
-use crate::autoscaler::{Drift, KEPT_BY};
+use crate::cluster::KEPT_BY;
 use crate::cluster::{
     CLASS, EXCHANGE, Names, PodSummary, Unreadable, VOLUME, list, pods, requested, untrue_notes,
     volume_of,

@@ -14,13 +14,14 @@ use crate::api::{
     Filling, FillingPhase, MOST_ORDINALS, OrdinalStatus, PopulatorPod, PvcAutoscaler,
     PvcSourcePopulator, Quantity, VolumeUsage, controlling_stateful_set,
 };
+use crate::autoscaler::Drift;
 use crate::autoscaler::coverage::Coverage;
 use crate::autoscaler::detached::DetachedNote;
 use crate::autoscaler::exchange::Exchange;
 use crate::autoscaler::plan::is_copy;
 use crate::autoscaler::preflight::Surroundings;
-use crate::autoscaler::{Drift, KEPT_BY};
 use crate::bytes::Bytes;
+use crate::cluster::KEPT_BY;
 use crate::cluster::{ClockSkew, PodSummary, VolumeSeen};
 use crate::volume::Use;
 

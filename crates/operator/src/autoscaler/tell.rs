@@ -94,13 +94,13 @@ pub(super) async fn lower(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::fake_api;
+    use pliant_fake_apiserver::{FakeApi, Kinds};
 
     /// What a replica of the operator does that was held up while another one has done all of it, and the
     /// resizer its part.
     #[tokio::test(start_paused = true)]
     async fn a_persistent_volume_that_was_put_right_meanwhile_is_let_be() {
-        let api = fake_api();
+        let api = FakeApi::new(&Kinds::with(&crate::api::definitions()));
         let claim = |size: &str| -> PersistentVolumeClaim {
             serde_json::from_value(json!({
                 "metadata": {"name": "db", "namespace": "shop", "uid": "u"},

@@ -14,7 +14,8 @@ use serde_json::json;
 
 use super::world::{Claim, FillingPhaseKey, PodModel, Source};
 use crate::api::{Filling, FillingPhase, GATE, PopulatorStatus, PvcSourcePopulator};
-use crate::autoscaler::{KEPT_BY, ORDINAL, SUPERSEDED_BY};
+use crate::autoscaler::{ORDINAL, SUPERSEDED_BY};
+use crate::cluster::KEPT_BY;
 use crate::cluster::{
     PodConditionSummary, PodSpecSummary, PodStatusSummary, PodSummary, VolumeSummary,
 };

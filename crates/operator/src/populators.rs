@@ -40,13 +40,13 @@ mod watches;
 
 use std::time::Duration;
 
-pub(crate) use consumers::{claim_filled_by, fills, writers};
+pub use consumers::{claim_filled_by, fills, writers};
 pub use outcome::{Outcome, Round};
-pub(crate) use places::{nodes_of, nodes_with};
+pub use places::{nodes_of, nodes_with};
 pub use pods::PodSettings;
 pub use populator::{Populator, Settings};
 pub use progress::Progress;
-pub(crate) use pvc::not_readable_live;
+pub use pvc::not_readable_live;
 pub use reason::PopulatorReason;
 pub use source::{Far, Fill, Sight, Source};
 pub use watches::Watches;
@@ -61,7 +61,7 @@ const LABEL: &str = "pliant.io/populator";
 const SHOWN: &str = "pliant.io/population-progress";
 
 /// Annotation of the volume of a prime claim: the uid of the claim that it is for.
-pub(crate) const POPULATES: &str = "pliant.io/populates";
+pub const POPULATES: &str = "pliant.io/populates";
 
 /// Annotation of the same volume: its previous reclaim policy.
 const POLICY: &str = "pliant.io/reclaim-policy";
@@ -71,7 +71,7 @@ const NUDGED: &str = "pliant.io/volume-rebound-to";
 
 /// Annotation of a claim: the node that the scheduler, or another program, has chosen for its
 /// volume.
-pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Counts events for metrics.
 pub trait Tally: Send + Sync + 'static {

@@ -24,12 +24,12 @@ use crate::cluster::{Binding, ClaimSizes};
 use crate::volume::Fence;
 
 /// Returns true if a pod was rolled back from the present template, so that it is not changed.
-pub(crate) fn is_rolled_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
+pub fn is_rolled_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
     one.rollback.as_ref().is_some_and(|done| done.template_hash == digest(spec))
 }
 
 /// Returns true if a rollback of a pod is requested.
-pub(crate) fn is_wanted_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
+pub fn is_wanted_back(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
     let mut asked = spec.rollback.iter();
     asked.any(|back| (back.ordinal, back.claim_revision) == (one.ordinal, one.claim_revision))
 }

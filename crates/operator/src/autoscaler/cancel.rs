@@ -32,7 +32,7 @@ const LONGEST_WAIT: SignedDuration = SignedDuration::from_mins(10);
 const SLOW: SignedDuration = SignedDuration::from_mins(1);
 
 /// Returns true if the present swap of a pod is to be aborted.
-pub(crate) fn is_wanted_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
+pub fn is_wanted_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
     let Some(swap) = &one.swap else { return false };
     spec.abort
         .iter()
@@ -40,12 +40,12 @@ pub(crate) fn is_wanted_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -
 }
 
 /// Returns true if a person aborted the swap to the present template, so that the pod retains its claim.
-pub(crate) fn is_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
+pub fn is_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
     one.aborted.as_ref().is_some_and(|aborted| aborted.template_hash == digest(spec))
 }
 
 /// Returns true if a swap can still be aborted: its pod does not have the new volume yet.
-pub(crate) fn can_be_aborted(phase: SwapPhase) -> bool {
+pub fn can_be_aborted(phase: SwapPhase) -> bool {
     !matches!(phase, SwapPhase::Rebinding | SwapPhase::Soaking | SwapPhase::Unknown)
 }
 

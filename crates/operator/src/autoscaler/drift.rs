@@ -8,7 +8,7 @@ use crate::cluster::{ClaimSizes, UnreadableSize, class_of, refusal};
 
 /// Difference between a claim and its desired state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Drift {
+pub enum Drift {
     /// No difference.
     None,
     /// Only smaller.

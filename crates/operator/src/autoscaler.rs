@@ -54,13 +54,13 @@ mod turn;
 
 use std::time::Duration;
 
-pub(crate) use cancel::{can_be_aborted, is_aborted, is_wanted_aborted};
+pub use cancel::{can_be_aborted, is_aborted, is_wanted_aborted};
 pub use coverage::Coverage;
-pub(crate) use drift::Drift;
-pub(crate) use go_back::{is_rolled_back, is_wanted_back};
+pub use drift::Drift;
+pub use go_back::{is_rolled_back, is_wanted_back};
 pub use keeper::{Keeper, Webhook};
 pub use reason::AutoscalerReason;
-pub(crate) use size::wanted;
+pub use size::wanted;
 pub use summary::AutoscalerSummary;
 
 /// Counts events for metrics.
@@ -69,10 +69,8 @@ pub trait Tally: Send + Sync + 'static {
     fn paused(&self, away: Duration);
 }
 
-pub(crate) use crate::cluster::KEPT_BY;
-
 /// Label of a claim: the ordinal of its pod.
-pub(crate) const ORDINAL: &str = "pliant.io/ordinal";
+pub const ORDINAL: &str = "pliant.io/ordinal";
 
 /// Annotation of a claim: the claim that has replaced it, with all of its content.
 const SUPERSEDED_BY: &str = "pliant.io/superseded-by";
