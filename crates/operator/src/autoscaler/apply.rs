@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::api::{PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity};
 use crate::autoscaler::keeper::Keeper;
-use crate::autoscaler::seen::{Seen, uid};
+use crate::autoscaler::objects::uid;
+use crate::autoscaler::seen::Seen;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY, make};
 use crate::cluster::KEPT_BY;

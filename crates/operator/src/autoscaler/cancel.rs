@@ -16,10 +16,8 @@ use crate::api::{
 };
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::go_back::digest;
-use crate::autoscaler::in_place::in_seconds;
-use crate::autoscaler::plan::{bounded, is_copy};
-use crate::autoscaler::seen::{Seen, is_bound, is_ending};
-use crate::autoscaler::swap::drop_as_seen;
+use crate::autoscaler::objects::{bounded, drop_as_seen, in_seconds, is_bound, is_copy, is_ending};
+use crate::autoscaler::seen::Seen;
 use crate::autoscaler::turn::Turn;
 use crate::populators::PopulatorReason;
 

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 
 use crate::api::{AutoscaledSize, AutoscalerMode, AutoscalerPhase, Quantity};
 use crate::autoscaler::AutoscalerReason;
-use crate::autoscaler::plan::bounded;
+use crate::autoscaler::objects::bounded;
 use crate::autoscaler::size::{self, Decision, Resize, Sized};
 use crate::autoscaler::turn::Turn;
 use crate::cluster::{ClaimSizes, refusal, requested};

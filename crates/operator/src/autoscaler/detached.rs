@@ -10,35 +10,16 @@ use kube::api::Patch;
 use serde_json::json;
 
 use crate::autoscaler::AutoscalerReason;
-use crate::autoscaler::exchange::owner;
+use crate::autoscaler::detached_note::note;
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::left::is_made_for;
-use crate::autoscaler::plan::is_copy;
-use crate::autoscaler::seen::{Seen, is_bound, uid};
+use crate::autoscaler::objects::{is_bound, is_copy, owner, uid};
+use crate::autoscaler::seen::Seen;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{DETACHED_FOR, OnceEvent, writes};
 use crate::populators::POPULATES;
-
-/// Note on the PersistentVolume of a claim.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct DetachedNote {
-    /// Uid of the claim that has all that the volume had when it was proved unused.
-    pub copy: Option<String>,
-    /// Version of the PersistentVolume.
-    pub version: Option<String>,
-}
-
-impl DetachedNote {
-    pub fn of(pv: &PersistentVolume) -> DetachedNote {
-        DetachedNote { copy: note(pv).cloned(), version: pv.resource_version() }
-    }
-}
-
-fn note(pv: &PersistentVolume) -> Option<&String> {
-    pv.annotations().get(DETACHED_FOR)
-}
 
 impl Seen {
     /// Returns true if a claim has all content of its source, or will have: the source was proved

@@ -14,8 +14,9 @@ use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
 use crate::api::Quantity;
-use crate::autoscaler::hold::{HELD_FOR, POLICY_BEFORE, policy_before};
-use crate::autoscaler::seen::{is_bound, is_ending, uid};
+use crate::autoscaler::objects::{
+    HELD_FOR, POLICY_BEFORE, is_bound, is_ending, owner, policy_before, uid,
+};
 use crate::cluster::{
     CLASS, DETACHED_FOR, EXCHANGE, UnreadableSize, VOLUME, capacity, requested, volume_name,
 };
@@ -153,11 +154,6 @@ pub(super) fn handle(pv: &PersistentVolume) -> Option<&str> {
 /// [`UnreadableSize`] if that is no size.
 pub(super) fn size_with(copy: &PersistentVolumeClaim) -> Result<Quantity, UnreadableSize> {
     if copy.annotations().contains_key(VOLUME) { capacity(copy) } else { requested(copy) }
-}
-
-/// The uid of the claim that a PersistentVolume is for.
-pub(super) fn owner(pv: &PersistentVolume) -> Option<&str> {
-    pv.spec.as_ref()?.claim_ref.as_ref()?.uid.as_deref()
 }
 
 /// Reads the annotation of a PersistentVolume in an exchange.

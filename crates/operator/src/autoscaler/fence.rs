@@ -9,9 +9,7 @@ use kube::ResourceExt;
 
 use crate::api::{FenceState, FenceStatus, Retained, Swap};
 use crate::autoscaler::AutoscalerReason;
-use crate::autoscaler::plan::bounded;
-use crate::autoscaler::seen::is_ending;
-use crate::autoscaler::swap::is_fillable;
+use crate::autoscaler::objects::{bounded, is_ending, is_fillable};
 use crate::autoscaler::turn::Turn;
 use crate::cluster::{Look, VolumeSeen, Wish};
 use crate::volume::{Fence, VolumeId};

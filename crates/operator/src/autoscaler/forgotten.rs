@@ -14,10 +14,11 @@ use crate::api::{
     NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity,
     SwapPhase, VolumeOnNode, Workload, ordinal_of,
 };
-use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper, PAUSE};
+use crate::autoscaler::keeper::{Keeper, PAUSE};
+use crate::autoscaler::looks::{AGAIN, AT_ONCE};
+use crate::autoscaler::objects::{uid, uses};
 use crate::autoscaler::orphans::keeper_of;
 use crate::autoscaler::remake::claims_of;
-use crate::autoscaler::seen::{uid, uses};
 use crate::autoscaler::summary::AutoscalerSummary;
 use crate::autoscaler::tell::lower;
 use crate::causes;

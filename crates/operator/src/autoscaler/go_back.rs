@@ -14,11 +14,11 @@ use crate::api::{
     AutoscalerMode, AutoscalerPhase, FenceState, OrdinalStatus, PvcAutoscalerSpec, Retained,
     RollbackStatus, Swap, SwapPhase,
 };
-use crate::autoscaler::in_place::in_seconds;
-use crate::autoscaler::plan::may_begin;
-use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid};
+use crate::autoscaler::objects::{in_seconds, is_bound, is_ending, uid};
+use crate::autoscaler::seen::Seen;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
+use crate::autoscaler::whole::may_begin;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
 use crate::cluster::{Binding, ClaimSizes};
 use crate::volume::Fence;

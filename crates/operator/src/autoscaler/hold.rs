@@ -13,9 +13,8 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::api::{FillingPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase};
-use crate::autoscaler::exchange::owner;
 use crate::autoscaler::keeper::Keeper;
-use crate::autoscaler::seen::{is_ending, uid};
+use crate::autoscaler::objects::{HELD_FOR, POLICY_BEFORE, is_ending, owner, policy_before, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
@@ -26,13 +25,6 @@ use crate::cluster::{
     report_unfinished, writes,
 };
 use crate::populators;
-
-/// Annotation of the PersistentVolume of a claim that a swap holds: the uid of that claim. A tenant
-/// can write the finalizer of a claim, but not this.
-pub(super) const HELD_FOR: &str = "pliant.io/held-for-swap";
-
-/// Annotation of the same PersistentVolume: its previous reclaim policy, if that is not Retain.
-pub(super) const POLICY_BEFORE: &str = "pliant.io/swap-reclaim-policy";
 
 /// Reclaim policy that retains a volume when its claim is deleted.
 const RETAIN: &str = "Retain";
@@ -107,12 +99,6 @@ pub(super) fn told_claims(status: Option<&PvcAutoscalerStatus>) -> impl Iterator
 /// Returns true if a status refers to a claim.
 pub(super) fn is_told(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool {
     told_claims(status).any(|told| told == claim)
-}
-
-/// Returns the previous policy of a PersistentVolume that no swap holds any more, if it differs.
-pub(super) fn policy_before(pv: &PersistentVolume) -> Option<&String> {
-    let holder = pv.annotations().get(HELD_FOR).map(String::as_str);
-    pv.annotations().get(POLICY_BEFORE).filter(|_| holder.is_some() && holder == owner(pv))
 }
 
 /// Returns true if a PersistentVolume has the annotation that a swap holds its claim.

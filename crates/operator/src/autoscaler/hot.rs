@@ -8,7 +8,7 @@ use crate::api::{
 };
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::drift::Drift;
-use crate::autoscaler::plan::bounded;
+use crate::autoscaler::objects::bounded;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::swap::{copied_too_early, filled_too_early};
 use crate::autoscaler::turn::Turn;

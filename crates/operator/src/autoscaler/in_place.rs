@@ -7,13 +7,11 @@
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::api::{AutoscalerMode, AutoscalerPhase, InPlace, InPlacePhase, Quantity, Workload};
 use crate::autoscaler::AutoscalerReason;
-use crate::autoscaler::plan::bounded;
-use crate::autoscaler::seen::{has_ended, is_bound};
+use crate::autoscaler::objects::{bounded, has_ended, in_seconds, is_bound};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::cluster::{ClaimSizes, NotDone, VolumeSeen, Wish, is_resizing};
@@ -266,11 +264,6 @@ impl Turn<'_> {
 
 fn only_unmounted(volume: &VolumeSeen) -> bool {
     matches!(volume.mode, Some(Mode::Filesystem(kind)) if kind.shrinks() == Shrinks::Unmounted)
-}
-
-/// Returns the time in whole seconds, as objects store it.
-pub(super) fn in_seconds(now: Timestamp) -> Timestamp {
-    Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
 /// Returns true if a retry on the node would change nothing.

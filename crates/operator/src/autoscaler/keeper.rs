@@ -19,10 +19,10 @@ use crate::api::{
 };
 use crate::autoscaler::conditions::conditions;
 use crate::autoscaler::coverage::Coverage;
-use crate::autoscaler::in_place::in_seconds;
-use crate::autoscaler::looks::Looks;
+use crate::autoscaler::looks::{AGAIN, Looks};
+use crate::autoscaler::objects::{in_seconds, uid};
 use crate::autoscaler::plan::plan;
-use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, uid};
+use crate::autoscaler::seen::{ClockSeen, Refusal, Seen};
 use crate::autoscaler::size::next_look;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::summary::AutoscalerSummary;
@@ -46,16 +46,9 @@ const SOON: Duration = Duration::from_secs(1);
 /// While a pod stops or starts: pods are not watched, their StatefulSets are.
 const POD: Duration = Duration::from_secs(2);
 
-/// Delay after the API server did not respond, and while waiting for something that is not watched.
-pub(super) const AGAIN: Duration = Duration::from_secs(10);
-
 /// Delay while there are claims of a workload that no pod names: pods are not watched. Also while an
 /// expired claim still exists: what holds it may not be watched.
 const LATER: Duration = Duration::from_secs(60);
-
-/// Maximum number of concurrent reconciles of workloads or pods: one with hanging calls delays no
-/// other.
-pub(super) const AT_ONCE: usize = 16;
 
 /// Reports the coverage of pods by the webhook.
 #[async_trait]

@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use crate::api::{self, Rival};
 use crate::autoscaler::concerned::News;
-use crate::autoscaler::keeper::{AGAIN, AT_ONCE, Keeper};
+use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::seen::Refusal;
 use crate::autoscaler::summary::AutoscalerSummary;
 use crate::cluster::writes::OPERATOR;
@@ -24,6 +24,13 @@ use crate::panics::caught_now;
 
 /// Name for panics and spans.
 const LOOP: &str = "pvcautoscalers";
+
+/// Delay after the API server did not respond, and while waiting for something that is not watched.
+pub(super) const AGAIN: Duration = Duration::from_secs(10);
+
+/// Maximum number of concurrent reconciles of workloads or pods: one with hanging calls delays no
+/// other.
+pub(super) const AT_ONCE: usize = 16;
 
 /// Maximum number of concurrent reconciles: half of them in one namespace, and some reserved for
 /// workloads without a swap.

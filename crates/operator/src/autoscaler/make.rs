@@ -9,7 +9,8 @@ use crate::api::{
     PopulatorPod, PvcAutoscaler, PvcSourcePopulator, PvcSourcePopulatorSpec, Quantity, SourcePvcRef,
 };
 use crate::autoscaler::ORDINAL;
-use crate::autoscaler::seen::{Seen, uid};
+use crate::autoscaler::objects::uid;
+use crate::autoscaler::seen::Seen;
 use crate::cluster::KEPT_BY;
 use crate::populators::SELECTED_NODE;
 

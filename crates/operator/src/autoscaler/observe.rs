@@ -17,15 +17,17 @@ use crate::api::{
 };
 use crate::autoscaler::Drift;
 use crate::autoscaler::coverage::Coverage;
-use crate::autoscaler::detached::DetachedNote;
+use crate::autoscaler::detached_note::DetachedNote;
 use crate::autoscaler::hold::is_marked_for;
 use crate::autoscaler::keeper::{Keeper, Told};
 use crate::autoscaler::make;
+use crate::autoscaler::objects::{is_bound, uid};
 use crate::autoscaler::places::{Elsewhere, Place, is_fit};
-use crate::autoscaler::preflight::{Room, Surroundings};
-use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, Usage, Workload, is_bound, uid};
+use crate::autoscaler::seen::{ClockSeen, Refusal, Seen, Workload};
 use crate::autoscaler::size;
 use crate::autoscaler::summary::AutoscalerSummary;
+use crate::autoscaler::surroundings::{Room, Surroundings};
+use crate::autoscaler::usage::Usage;
 use crate::cluster::KEPT_BY;
 use crate::cluster::{
     CLASS, EXCHANGE, Names, PodSummary, Unreadable, VOLUME, list, pods, requested, untrue_notes,

@@ -4,26 +4,25 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 
 use crate::api::{
-    self, AutoscalerMode, AutoscalerPhase, ClaimNamePolicy, FillingPhase, MOST_RETAINED,
-    OrdinalStatus, PvcAutoscalerStatus, PvcSourcePopulator, Quantity, Retained, SwapPhase,
+    AutoscalerMode, AutoscalerPhase, FillingPhase, MOST_RETAINED, OrdinalStatus,
+    PvcAutoscalerStatus, Retained, SwapPhase,
 };
 use crate::autoscaler::drift::Drift;
-use crate::autoscaler::seen::{
-    ClockSeen, Seen, Workload, has_ended, is_bound, is_ending, uid, uses,
+use crate::autoscaler::objects::{
+    bounded, drop_as_seen, has_ended, is_bound, is_copy, is_ending, is_fillable, retained_from_now,
+    uses,
 };
+use crate::autoscaler::seen::{ClockSeen, Seen, Workload};
 use crate::autoscaler::siblings::is_busy;
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::swap::{drop_as_seen, is_fillable};
-use crate::autoscaler::turn::Turn;
+use crate::autoscaler::turn::{Says, Turn};
+use crate::autoscaler::whole::{may_begin, of_the_whole};
 use crate::autoscaler::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, is_wanted_aborted, make};
 use crate::cluster::{ClaimSizes, ClockSkew};
-use crate::volume::few;
 
-/// The longest sentence in a status, in characters.
-const LONGEST_SENTENCE: usize = 1024;
 /// The longest progress, in characters.
 const LONGEST_PROGRESS: usize = 256;
 
@@ -32,15 +31,6 @@ const LONGEST_PROGRESS: usize = 256;
 pub(super) struct Plan {
     pub status: PvcAutoscalerStatus,
     pub steps: Vec<Step>,
-}
-
-/// Contribution of one pod to the status of the whole workload.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Says {
-    pub phase: Option<AutoscalerPhase>,
-    pub progress: Option<String>,
-    pub planned_action: Option<String>,
-    pub problem: Option<(AutoscalerReason, String)>,
 }
 
 /// Plans the next steps.
@@ -132,67 +122,6 @@ fn sweep(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
     claims.chain(sources.map(|name| Step::DropSource { claim: name.clone() })).collect()
 }
 
-/// Returns what blocks all pods.
-fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
-    let namespace = seen.autoscaler.namespace().unwrap_or_default();
-    let whose = seen.autoscaler.spec.workload().in_words();
-    let Some(workload) = &seen.workload else {
-        let message = format!(
-            "there is no {whose} in namespace {namespace}: create it, or delete this PvcAutoscaler; its claims \
-             are retained"
-        );
-        return Some((AutoscalerReason::WorkloadNotFound, message));
-    };
-    if seen.names_claims() && workload.ordinals().is_empty() {
-        let message = format!(
-            "{whose} in namespace {namespace} names no claim that can be managed: {}",
-            match seen.autoscaler.spec.workload() {
-                api::Workload::Pods(pods) => format!(
-                    "none of them exists, or none has a claim {}",
-                    pods.claim_name_pattern.as_deref().unwrap_or_default()
-                ),
-                _ => format!("its pods have no claim as volume {}", seen.volume()),
-            }
-        );
-        return Some((AutoscalerReason::ClaimsNotFound, message));
-    }
-    if let Some(others) = &workload.other_volumes {
-        let volume = seen.volume();
-        let message = format!(
-            "the pods of {whose} have no volume {volume}; they have {}: give the template in \
-             spec.volumeClaimTemplate the name of a volume of the pods, or add volume {volume} of claim \
-             {volume} to the pods",
-            few(others)
-        );
-        return Some((AutoscalerReason::ClaimsNotFound, message));
-    }
-    if let Some(why) = wrong_naming(seen, workload) {
-        return Some((AutoscalerReason::ClaimNamePolicyMismatch, why));
-    }
-    let needs_us = !seen.claims_are_fixed();
-    let why = seen.coverage.lacks().filter(|_| needs_us)?;
-    let message = format!("the pods of {whose} do not get their claims yet: {why}");
-    Some((AutoscalerReason::WebhookNotReady, message))
-}
-
-/// Returns why the requested naming is not possible.
-fn wrong_naming(seen: &Seen, workload: &Workload) -> Option<String> {
-    let (whose, volume) = (seen.autoscaler.spec.workload().in_words(), seen.volume());
-    match (seen.autoscaler.spec.claim_name_policy?, workload.makes_claims) {
-        (ClaimNamePolicy::Preserve, false) if !seen.names_claims() => Some(format!(
-            "spec.claimNamePolicy is Preserve, but {whose} has no template {volume} among its volumeClaimTemplates, so \
-             its pods get claims with a digest in their names: remove spec.claimNamePolicy, or set it to Generate"
-        )),
-        (ClaimNamePolicy::Generate, true) => Some(format!(
-            "spec.claimNamePolicy is Generate, but {whose} has template {volume} among its volumeClaimTemplates, which \
-             names the claims of its pods: remove spec.claimNamePolicy, or set it to Preserve; or delete it with \
-             `kubectl delete statefulset {} --cascade=orphan` and create it without that template",
-            seen.autoscaler.spec.stateful_set().unwrap_or_default()
-        )),
-        _ => None,
-    }
-}
-
 /// Returns an entry for each desired pod, and for each claim that a pod had before the workload was
 /// scaled down. A new entry names the existing claim, or the one to create.
 fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says>) {
@@ -276,11 +205,6 @@ fn spare_copies(seen: &Seen, one: &OrdinalStatus) -> Vec<Retained> {
     spare.map(|one| Retained { never_used: true, ..one }).collect()
 }
 
-/// A claim that is retained, whose time begins when its pod is ready.
-pub(super) fn retained_from_now(claim: &PersistentVolumeClaim) -> Retained {
-    Retained { name: claim.name_any(), uid: uid(&claim.metadata).to_owned(), ..Retained::default() }
-}
-
 /// Returns the claims that name this one as their replacement: a deleted PvcAutoscaler created them, and their
 /// retention starts again.
 fn superseded_by(seen: &Seen, ordinal: i32, active: &str) -> Vec<Retained> {
@@ -307,17 +231,6 @@ fn claim_in_the_making(seen: &Seen, ordinal: i32) -> Option<&String> {
     };
     let mut made = seen.claims.iter().filter(|(_, claim)| is_its(claim) && is_copy(claim));
     made.find(|(_, claim)| is_fillable(claim)).map(|(name, _)| name)
-}
-
-/// Returns true if a claim was created for a swap: the source of its name populates it. A claim from a
-/// snapshot or another populator is not one.
-pub(super) fn is_copy(claim: &PersistentVolumeClaim) -> bool {
-    let source = claim.spec.as_ref().and_then(|spec| spec.data_source_ref.as_ref());
-    source.is_some_and(|source| {
-        source.api_group.as_deref() == Some(&*PvcSourcePopulator::group(&()))
-            && source.kind == PvcSourcePopulator::kind(&())
-            && source.name == claim.name_any()
-    })
 }
 
 /// Returns the claim of a pod without a status: the existing one, or a new one.
@@ -401,14 +314,6 @@ fn untrue_ends(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
     claims.map(|claim| Step::Reinstate { claim }).collect()
 }
 
-/// Returns true if an operation that stops a pod may start.
-pub(super) fn may_begin(seen: &Seen) -> bool {
-    let spec = &seen.autoscaler.spec;
-    spec.mode == AutoscalerMode::Enforce
-        && !spec.rollout.as_ref().is_some_and(|rollout| rollout.paused)
-        && of_the_whole(seen).is_none()
-}
-
 /// Returns how many more pods may be stopped.
 fn may_stop(seen: &Seen, entries: &[OrdinalStatus]) -> usize {
     let spec = &seen.autoscaler.spec;
@@ -459,11 +364,6 @@ fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
     status.bound();
 }
 
-/// As much of a sentence as a status takes.
-pub(super) fn bounded(text: &str) -> String {
-    text.chars().take(LONGEST_SENTENCE).collect()
-}
-
 /// Returns true if a pod has its claim as the template demands.
 fn is_settled(seen: &Seen, entry: &OrdinalStatus) -> bool {
     let claim = seen.claim(&entry.active_claim).filter(|claim| is_bound(claim));
@@ -505,11 +405,6 @@ fn of_weight(heavy: u8) -> AutoscalerPhase {
         AutoscalerPhase::Swapping,
     ];
     all.into_iter().find(|phase| weight(*phase) == heavy).unwrap_or_default()
-}
-
-/// The size that a claim is to have.
-pub(super) fn size_of(seen: &Seen, entry: &OrdinalStatus) -> Quantity {
-    super::size::wanted(&seen.autoscaler.spec, entry.autoscaled_size.as_ref())
 }
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use kube::core::{Selector, SelectorExt};
 
 use crate::api::Quantity;
 use crate::autoscaler::AutoscalerReason;
-use crate::autoscaler::places::{Elsewhere, Place};
-use crate::autoscaler::plan::size_of;
-use crate::autoscaler::seen::uid;
+use crate::autoscaler::objects::uid;
+use crate::autoscaler::places::Elsewhere;
+use crate::autoscaler::surroundings::Room;
 use crate::autoscaler::turn::Turn;
 use crate::bytes::{Bytes, ParseBytesError};
 use crate::cluster::PodSummary;
@@ -21,30 +21,6 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
 /// Number of claims of its size that a swap adds temporarily: the new one, and the temporary one that
 /// populates it.
 const CLAIMS_OF_A_SWAP: u64 = 2;
-
-/// Objects of others that swaps depend on.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Surroundings {
-    /// The quotas of the namespace.
-    pub quotas: Vec<ResourceQuota>,
-    /// PodDisruptionBudgets of the namespace.
-    pub budgets: Vec<PodDisruptionBudget>,
-    /// Free space on the node of a claim's volume in the class of the template, by claim.
-    pub room: BTreeMap<String, Room>,
-    /// Nodes on which the volume of a claim can be read, by claim; none if that is everywhere or
-    /// unknown.
-    pub places: BTreeMap<String, Vec<Place>>,
-    /// Place for the new volume, by claim, if it cannot be on the node of the old one.
-    pub elsewhere: BTreeMap<String, Elsewhere>,
-}
-
-/// Free space on a node.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Room {
-    pub node: String,
-    /// The largest volume that could be made there; `None` if it has no pool for it.
-    pub largest: Option<Bytes>,
-}
 
 impl Turn<'_> {
     /// Returns what a swap of this pod's claim lacks, and would be refused for midway.
@@ -124,7 +100,7 @@ impl Turn<'_> {
     }
 
     fn lacks_room(&self) -> Option<(AutoscalerReason, String)> {
-        let (room, size) = (self.room()?, size_of(self.seen, &self.entry));
+        let (room, size) = (self.room()?, self.seen.size_of(&self.entry));
         let (node, largest) = match self.elsewhere() {
             Some(Elsewhere { node, largest }) => (node, Some(*largest)),
             None => (&room.node, room.largest),
@@ -149,7 +125,7 @@ impl Turn<'_> {
     }
 
     fn lacks_quota(&self) -> Option<(AutoscalerReason, String)> {
-        let size = size_of(self.seen, &self.entry);
+        let size = self.seen.size_of(&self.entry);
         let class = self.wanted_class();
         self.seen.around.quotas.iter().find_map(|quota| {
             let is_short =

@@ -10,10 +10,11 @@ use serde_json::json;
 
 use crate::api::{PvcAutoscaler, Swap, SwapPhase};
 use crate::autoscaler::exchange::{
-    Exchange, Half, Pair, Record, Side, Stage, Wanted, handle, owner, record, written,
+    Exchange, Half, Pair, Record, Side, Stage, Wanted, handle, record, written,
 };
 use crate::autoscaler::keeper::Keeper;
-use crate::autoscaler::seen::{Seen, uid};
+use crate::autoscaler::objects::{owner, uid};
+use crate::autoscaler::seen::Seen;
 use crate::causes;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{CLASS, EXCHANGE, Pv, VOLUME, caught_in_time, list, pods, writes};

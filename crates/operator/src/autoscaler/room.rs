@@ -1,9 +1,8 @@
 //! Checks that the content of a claim fits into a smaller one, by its reported usage. Pure.
 
 use crate::api::Quantity;
-use crate::autoscaler::plan::size_of;
-use crate::autoscaler::seen::Usage;
 use crate::autoscaler::turn::Turn;
+use crate::autoscaler::usage::Usage;
 use crate::bytes::Bytes;
 use crate::cluster::requested;
 
@@ -21,7 +20,7 @@ impl Turn<'_> {
         let from = &self.entry.active_claim;
         let to = match self.seen.claim(&self.new_claim()) {
             Some(new) => requested(new).ok()?,
-            None => size_of(self.seen, &self.entry),
+            None => self.seen.size_of(&self.entry),
         };
         too_small(from, *self.seen.usage.get(from)?, to)
     }

@@ -8,8 +8,7 @@ use kube::ResourceExt;
 use crate::api::{AutoscalerPhase, InPlace, InPlacePhase, Quantity, Retained, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::exchange::{Exchange, size_with};
-use crate::autoscaler::plan::size_of;
-use crate::autoscaler::seen::{is_bound, uid};
+use crate::autoscaler::objects::{is_bound, uid};
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::cluster::{NotDone, UnreadableSize, Wish, requested};
@@ -45,7 +44,7 @@ impl Turn<'_> {
             ));
         }
         let (has, wants) = match requested(claim) {
-            Ok(has) => (has, size_of(seen, &self.entry)),
+            Ok(has) => (has, seen.size_of(&self.entry)),
             Err(why) => return Some((AutoscalerReason::InvalidSize, why.to_string())),
         };
         if wants > has {

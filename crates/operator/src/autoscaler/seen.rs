@@ -6,21 +6,21 @@ use std::ops::Range;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PodSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::api::{
     Filling, FillingPhase, MOST_ORDINALS, OrdinalStatus, PopulatorPod, PvcAutoscaler,
-    PvcSourcePopulator, Quantity, VolumeUsage, controlling_stateful_set,
+    PvcSourcePopulator, Quantity, controlling_stateful_set,
 };
 use crate::autoscaler::Drift;
 use crate::autoscaler::coverage::Coverage;
-use crate::autoscaler::detached::DetachedNote;
+use crate::autoscaler::detached_note::DetachedNote;
 use crate::autoscaler::exchange::Exchange;
-use crate::autoscaler::plan::is_copy;
-use crate::autoscaler::preflight::Surroundings;
-use crate::bytes::Bytes;
+use crate::autoscaler::objects::{has_ended, is_copy, is_ending, uid, uses};
+use crate::autoscaler::size::wanted;
+use crate::autoscaler::surroundings::Surroundings;
+use crate::autoscaler::usage::Usage;
 use crate::cluster::KEPT_BY;
 use crate::cluster::{ClockSkew, PodSummary, VolumeSeen};
 use crate::volume::Use;
@@ -131,50 +131,9 @@ pub(super) enum Claims {
     Named(BTreeMap<i32, String>),
 }
 
-/// Usage of a volume.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Usage {
-    /// Time of the observation.
-    pub at: Timestamp,
-    /// Capacity for files.
-    pub size: Bytes,
-    pub used: Bytes,
-    pub inodes: u64,
-    pub inodes_used: u64,
-    /// Usage at the previous report.
-    pub before: Option<UsedBefore>,
-}
-
-/// Earlier usage of a volume.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct UsedBefore {
-    pub at: Timestamp,
-    pub used: Bytes,
-    pub inodes_used: u64,
-}
-
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "claim {} was rejected, and is requested again: {}", self.claim, self.why)
-    }
-}
-
-impl From<&VolumeUsage> for Usage {
-    fn from(told: &VolumeUsage) -> Usage {
-        let count = |inodes: Option<i64>| inodes.unwrap_or_default().unsigned_abs();
-        let usage = &told.usage;
-        Usage {
-            at: told.observed_time.0,
-            size: usage.used.0 + usage.available.0,
-            used: usage.used.0,
-            inodes: count(usage.inodes),
-            inodes_used: count(usage.inodes_used),
-            before: told.previous.as_ref().map(|before| UsedBefore {
-                at: before.observed_time.0,
-                used: before.used.0,
-                inodes_used: count(before.inodes_used),
-            }),
-        }
     }
 }
 
@@ -288,19 +247,6 @@ fn populator_pod(of: &PodSpec) -> PopulatorPod {
         tolerations: of.tolerations.clone().unwrap_or_default(),
         priority_class_name: of.priority_class_name.clone(),
     }
-}
-
-pub(super) fn uid(metadata: &ObjectMeta) -> &str {
-    metadata.uid.as_deref().unwrap_or_default()
-}
-
-pub(super) fn is_ending(metadata: &ObjectMeta) -> bool {
-    metadata.deletion_timestamp.is_some()
-}
-
-/// Returns true if a claim has its volume.
-pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
-    claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
 }
 
 impl Seen {
@@ -465,6 +411,11 @@ impl Seen {
         self.pods_with(claim).any(crate::populators::fills)
     }
 
+    /// Returns the size that the claim of a pod is to have.
+    pub fn size_of(&self, entry: &OrdinalStatus) -> Quantity {
+        wanted(&self.autoscaler.spec, entry.autoscaled_size.as_ref())
+    }
+
     /// Returns true if the last attempt to populate a new claim from its present source has failed
     /// for good.
     pub fn has_failed(&self, claim: &str) -> bool {
@@ -488,39 +439,9 @@ impl Seen {
     }
 }
 
-/// Returns true if all containers of a pod have ended for good: its kubelet releases its volumes.
-pub(super) fn has_ended(pod: &PodSummary) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
-}
-
-/// Returns true if the kubelet of a pod reports that nothing of it has started, and no volume was mounted.
-pub(super) fn is_unstarted(pod: &PodSummary) -> bool {
-    let is_on_node = pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some());
-    let is_pending = pod
-        .status
-        .as_ref()
-        .is_some_and(|status| status.phase.as_deref().is_none_or(|phase| phase == "Pending"));
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut told = conditions.filter(|one| one.type_ == "PodReadyToStartContainers");
-    // After a restart of its node it reports that again, though an init container may have written
-    // before.
-    let has_run = pod.status.as_ref().is_some_and(|status| status.has_made_init_container());
-    is_on_node && is_pending && !has_run && told.any(|one| one.status == "False")
-}
-
 /// Returns the time since which a pod is ready.
 fn became_ready(pod: &PodSummary) -> Option<Timestamp> {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let mut ready = conditions.filter(|one| one.type_ == "Ready" && one.status == "True");
     ready.next()?.last_transition_time.as_ref().map(|at| at.0)
-}
-
-/// Returns true if a pod has a claim among its volumes.
-pub(super) fn uses(pod: &PodSummary, claim: &str) -> bool {
-    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    volumes.into_iter().any(|volume| {
-        let named = volume.persistent_volume_claim.as_ref();
-        named.is_some_and(|named| named.claim_name == claim)
-    })
 }

@@ -11,7 +11,8 @@ use kube::ResourceExt;
 
 use crate::api::{OrdinalStatus, PvcAutoscaler, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
-use crate::autoscaler::seen::{Seen, is_ending, uid};
+use crate::autoscaler::objects::{is_ending, uid};
+use crate::autoscaler::seen::Seen;
 use crate::autoscaler::turn::Turn;
 
 /// Returns true if the pod of an entry is stopped for it, or is about to be.

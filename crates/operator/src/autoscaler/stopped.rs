@@ -9,7 +9,8 @@ use kube::{Api, ResourceExt};
 use crate::api::{OrdinalStatus, Swap, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::keeper::Keeper;
-use crate::autoscaler::seen::{Seen, uid};
+use crate::autoscaler::objects::uid;
+use crate::autoscaler::seen::Seen;
 use crate::autoscaler::turn::Turn;
 use crate::cluster::list;
 

@@ -4,16 +4,18 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 
 use crate::api::{
     AbortReason, AutoscalerMode, AutoscalerPhase, FenceState, Filling, FillingPhase, Retained,
     Swap, SwapPhase,
 };
-use crate::autoscaler::in_place::in_seconds;
-use crate::autoscaler::plan::{bounded, is_copy, retained_from_now, size_of};
-use crate::autoscaler::seen::{ClockSeen, has_ended, is_bound, is_ending, is_unstarted, uid, uses};
+use crate::autoscaler::objects::{
+    bounded, drop_as_seen, in_seconds, is_bound, is_copy, is_ending, is_fillable, is_on_node,
+    is_unstarted, retained_from_now, seconds_for, uid, uses,
+};
+use crate::autoscaler::seen::ClockSeen;
 use crate::autoscaler::steps::Step;
 use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
@@ -40,7 +42,7 @@ impl Turn<'_> {
 
     /// Creates what is missing for the copy; returns true if nothing was.
     pub(super) fn make_missing(&mut self, name: &str, from: &str) -> bool {
-        let (ordinal, size) = (self.entry.ordinal, size_of(self.seen, &self.entry));
+        let (ordinal, size) = (self.entry.ordinal, self.seen.size_of(&self.entry));
         let claim = name.to_owned();
         let is_known = self.entry.known_uid(name).is_some();
         if is_known && self.seen.taken.contains_key(name) {
@@ -594,20 +596,6 @@ impl Turn<'_> {
     }
 }
 
-/// Within how many seconds a pod is to go whose own time is none: it would be gone at once for Kubernetes,
-/// whatever its containers do.
-pub(super) fn seconds_for(pod: &PodSummary) -> Option<u32> {
-    let own = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-    (own == Some(0)).then_some(1)
-}
-
-/// Returns true if a copy may still be written into a claim. A lost one has had a volume, and may get it
-/// again.
-pub(super) fn is_fillable(claim: &PersistentVolumeClaim) -> bool {
-    let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-    !matches!(phase, Some("Bound" | "Lost")) && !is_ending(&claim.metadata)
-}
-
 /// Returns why a copy that a user started is not used.
 pub(super) fn copied_too_early(name: &str) -> String {
     format!(
@@ -624,17 +612,6 @@ pub(super) fn filled_too_early(name: &str, from: &str) -> String {
     )
 }
 
-/// True if a pod is on a node, and has not ended.
-pub(super) fn is_on_node(pod: &PodSummary) -> bool {
-    pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_some()) && !has_ended(pod)
-}
-
-/// Deletes a claim, only on the observed version: it may have got a volume since, or be that of its pod again.
-pub(super) fn drop_as_seen(claim: &PersistentVolumeClaim) -> Step {
-    let uid = uid(&claim.metadata).to_owned();
-    Step::DropClaim { claim: claim.name_any(), uid, version: claim.resource_version() }
-}
-
 /// Maximum number of consecutive failures of a swap.
 const TRIES: i32 = 4;
 
@@ -646,31 +623,4 @@ fn retry_after(swap: &Swap) -> Option<SignedDuration> {
         || may_pass.iter().any(|reason| Some(reason.to_string()) == swap.reason);
     let hours = 4_i64.checked_pow(u32::try_from(swap.failures - 1).ok()?)?;
     (may_pass && swap.failures < TRIES).then(|| SignedDuration::from_hours(hours))
-}
-
-/// Returns true if a failed swap is due for a retry.
-pub(super) fn is_due(swap: &Swap, now: Timestamp) -> bool {
-    swap.phase == SwapPhase::Failed
-        && swap.next_retry_time.as_ref().is_some_and(|Time(at)| *at <= now)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn no_pod_is_gone_for_kubernetes_before_its_containers_are() {
-        let pod = |spec| {
-            serde_json::from_value::<PodSummary>(
-                json!({"metadata": {"name": "db-0"}, "spec": spec}),
-            )
-            .unwrap()
-        };
-        let within = |seconds: i64| {
-            seconds_for(&pod(json!({"containers": [], "terminationGracePeriodSeconds": seconds})))
-        };
-        assert_eq!((within(0), within(1), within(30)), (Some(1), None, None));
-        assert_eq!(seconds_for(&pod(json!({"containers": []}))), None);
-    }
 }

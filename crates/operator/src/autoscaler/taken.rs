@@ -2,20 +2,11 @@
 
 use kube::ResourceExt;
 
-use crate::api::holds_at_gate;
 use crate::autoscaler::AutoscalerReason;
-use crate::autoscaler::seen::{is_ending, uid, uses};
+use crate::autoscaler::objects::{is_ending, is_on_node, seconds_for, uid, uses};
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::swap::{is_on_node, seconds_for};
 use crate::autoscaler::turn::Turn;
 use crate::cluster::PodSummary;
-
-/// Returns true if a pod waits at the scheduling gate of Pliant.
-pub(super) fn holds_at_our_gate(pod: &PodSummary) -> bool {
-    let spec = pod.spec.as_ref();
-    let gates = spec.into_iter().flat_map(|spec| spec.scheduling_gates.iter().flatten());
-    holds_at_gate(gates, spec.and_then(|spec| spec.node_name.as_ref()))
-}
 
 impl Turn<'_> {
     /// The pod that is on a node with a claim of another client, and that claim.

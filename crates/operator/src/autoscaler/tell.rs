@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::api::Quantity;
 use crate::autoscaler::keeper::Keeper;
-use crate::autoscaler::seen::uid;
+use crate::autoscaler::objects::uid;
 use crate::bytes::Bytes;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{capacity, writes};

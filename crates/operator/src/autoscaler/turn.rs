@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::api::{
@@ -9,16 +10,22 @@ use crate::api::{
 };
 use crate::autoscaler::coverage::Coverage;
 use crate::autoscaler::drift::Drift;
-use crate::autoscaler::in_place::in_seconds;
 use crate::autoscaler::marks::Marks;
-use crate::autoscaler::plan::{Says, size_of};
-use crate::autoscaler::seen::{Seen, is_bound, is_ending, uid, uses};
+use crate::autoscaler::objects::{holds_at_our_gate, in_seconds, is_bound, is_ending, uid, uses};
+use crate::autoscaler::seen::Seen;
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::swap::is_due;
-use crate::autoscaler::taken::holds_at_our_gate;
 use crate::autoscaler::{AutoscalerReason, make};
 use crate::cluster::KEPT_BY;
 use crate::cluster::{ClaimSizes, PodSummary, UnreadableSize, requested};
+
+/// Contribution of one pod to the status of the whole workload.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Says {
+    pub phase: Option<AutoscalerPhase>,
+    pub progress: Option<String>,
+    pub planned_action: Option<String>,
+    pub problem: Option<(AutoscalerReason, String)>,
+}
 
 /// Plan for one pod.
 pub(super) struct Turn<'a> {
@@ -272,7 +279,7 @@ impl<'a> Turn<'a> {
             self.steps.push(Step::MakeClaim {
                 ordinal: self.entry.ordinal,
                 claim: self.entry.active_claim.clone(),
-                size: size_of(self.seen, &self.entry),
+                size: self.seen.size_of(&self.entry),
             });
         }
     }
@@ -288,7 +295,7 @@ impl<'a> Turn<'a> {
     }
 
     fn compare(&mut self, claim: &PersistentVolumeClaim, may_stop: &mut usize) {
-        let size = size_of(self.seen, &self.entry);
+        let size = self.seen.size_of(&self.entry);
         let ClaimSizes { requested, capacity } = match ClaimSizes::of(claim) {
             Ok(sizes) => sizes,
             Err(why) => return self.report_unreadable(&why),
@@ -471,4 +478,10 @@ impl<'a> Turn<'a> {
         let last = unready.nth(self.seen.autoscaler.spec.max_unavailable() - 1)?;
         Some(self.seen.pod_name(last.ordinal))
     }
+}
+
+/// Returns true if a failed swap is due for a retry.
+fn is_due(swap: &Swap, now: Timestamp) -> bool {
+    swap.phase == SwapPhase::Failed
+        && swap.next_retry_time.as_ref().is_some_and(|Time(at)| *at <= now)
 }

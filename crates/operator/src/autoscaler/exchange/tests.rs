@@ -1,6 +1,7 @@
 //! Every order of what two operators, Kubernetes and a stranger can do while two claims change their
 //! volumes.
 
+use crate::autoscaler::objects::owner;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

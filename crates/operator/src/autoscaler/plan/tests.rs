@@ -7,8 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::thread::available_parallelism;
 
-use super::{is_copy, plan};
+use super::plan;
 use crate::api::SwapPhase;
+use crate::autoscaler::objects::is_copy;
 use crate::autoscaler::steps::Step;
 use crate::volume::Fence;
 use dice::Dice;

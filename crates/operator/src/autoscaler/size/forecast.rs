@@ -1,8 +1,7 @@
 //! Forecast of when a claim is full, at the rate of its last two samples. Pure.
 
+use crate::autoscaler::usage::Usage;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-
-use crate::autoscaler::seen::Usage;
 
 /// Returns the time until a claim is full; `None` if its usage does not rise, or without two samples.
 ///
@@ -26,7 +25,7 @@ pub(super) fn until_full(usage: Usage, now: Timestamp) -> Option<SignedDuration>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::autoscaler::seen::UsedBefore;
+    use crate::autoscaler::usage::UsedBefore;
     use crate::bytes::Bytes;
 
     const MINUTE: i64 = 60;

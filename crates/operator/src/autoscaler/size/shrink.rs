@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{Decision, Resize, Sized, after, fullest, hours, step};
 use crate::api::{Autoscale, AutoscaledSize, PeakUsage, Quantity, Shrink};
-use crate::autoscaler::seen::Usage;
+use crate::autoscaler::usage::Usage;
 use crate::bytes::Bytes;
 
 /// Possible usage above the last report, in percent: a node plugin reports after a change by a tenth of a

@@ -1,9 +1,9 @@
 //! What is decided about the size of claims: growth, rest, refusals, and claims that grow together.
 
+use crate::autoscaler::usage::UsedBefore;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::autoscaler::seen::UsedBefore;
 
 pub(super) fn at(text: &str) -> Timestamp {
     text.parse().unwrap()

@@ -10,7 +10,7 @@ use super::world::{
 use super::{plan, settle};
 use crate::api::{AutoscalerPhase, Swap, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
-use crate::autoscaler::detached::DetachedNote;
+use crate::autoscaler::detached_note::DetachedNote;
 use crate::autoscaler::seen::Seen;
 use crate::autoscaler::steps::Step;
 use crate::cluster::PodConditionSummary;

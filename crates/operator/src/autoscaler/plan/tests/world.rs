@@ -18,9 +18,9 @@ use crate::api::{
 };
 use crate::autoscaler::can_be_aborted;
 use crate::autoscaler::coverage::Coverage;
-use crate::autoscaler::preflight::Surroundings;
 use crate::autoscaler::seen::{Claims, ClockSeen, Seen, Workload};
 use crate::autoscaler::steps::Step;
+use crate::autoscaler::surroundings::Surroundings;
 use crate::bytes::Bytes;
 use crate::cluster::{Asked, ClockSkew, PodSummary};
 use crate::volume::Fence;
