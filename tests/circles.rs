@@ -19,6 +19,7 @@ const CRATES: &[&str] = &[
     "crates/k8s",
     "crates/lvm",
     "crates/node",
+    "crates/operator",
     "crates/volume",
 ];
 

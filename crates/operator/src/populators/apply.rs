@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Filling, PopulatorStatus};
 use crate::cluster::writes::OPERATOR;
-use crate::cluster::{OnceEvent, Record, list, writes};
+use crate::cluster::{list, writes};
 use crate::populators::conditions::judged;
 use crate::populators::fit::Fit;
 use crate::populators::populator::Populator;
@@ -463,23 +463,4 @@ pub(super) fn writer() -> PatchParams {
 fn stale() -> kube::Error {
     let status = kube::core::Status::failure("another client wrote the status", "Conflict");
     kube::Error::Api(Box::new(status.with_code(409)))
-}
-
-/// Writes events on claims, each once.
-pub(super) struct Events {
-    pub client: kube::Client,
-}
-
-impl Events {
-    /// Emits an event on a claim; the same one of the same subject is written once, by any writer.
-    pub async fn tell(
-        &self,
-        claim: &impl Record,
-        reason: PopulatorReason,
-        subject: &str,
-        text: &str,
-    ) -> Result<(), kube::Error> {
-        let event = OnceEvent::of(claim, (reason, reason.is_warning()), subject, text);
-        event.write(&self.client, OPERATOR).await.map(drop)
-    }
 }

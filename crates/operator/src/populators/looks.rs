@@ -18,9 +18,12 @@ use crate::cluster::{
     Slots, Timers, Turnover, reconcile, report_panic, until,
 };
 use crate::panics::{caught, caught_now};
-use crate::populators::populator::{AGAIN, Populator};
+use crate::populators::populator::Populator;
 use crate::populators::seen::is_held;
 use crate::populators::{POPULATES, Source, make, sender};
+
+/// Delay after the API server did not respond, and while waiting for something that is not watched.
+pub(super) const AGAIN: Duration = Duration::from_secs(10);
 
 /// Names for panics and spans of claims, and of updates of sources.
 const CLAIMS: &str = "claims";

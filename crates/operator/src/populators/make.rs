@@ -327,7 +327,7 @@ pub(super) mod tests {
         Frame { settings, namespace: "shop", fit }
     }
 
-    fn claim(mode: &str) -> PersistentVolumeClaim {
+    pub(in crate::populators) fn claim(mode: &str) -> PersistentVolumeClaim {
         serde_json::from_value(json!({
             "metadata": {"name": "db", "namespace": "shop", "uid": "u",
                          "annotations": {SELECTED_NODE: "alpha", "other": "x"}},
@@ -434,8 +434,8 @@ pub(super) mod tests {
         }
     }
 
-    #[test]
-    fn every_pod_has_what_the_administrator_gives_and_what_we_know_it_by() {
+    /// What an administrator gives all pods.
+    pub(in crate::populators) fn given() -> Settings {
         let pod = r#"{
             "labels": {"team": "storage", "app.kubernetes.io/name": "other"},
             "annotations": {"sidecar.istio.io/inject": "false"},
@@ -444,32 +444,39 @@ pub(super) mod tests {
             "priorityClassName": "usual",
             "imagePullPolicy": "Always"
         }"#;
-        let settings = Settings { pod: pod.parse().unwrap(), ..Settings::default() };
-        let (fit, claim) = (Fit::default(), claim("Filesystem"));
+        Settings { pod: pod.parse().unwrap(), ..Settings::default() }
+    }
+
+    /// A source with wishes for its pods, and one without; what their pods have by [`given`].
+    pub(in crate::populators) fn wishes() -> [(Fill, &'static str, usize); 2] {
         let high = json!({"tolerations": [{"key": "db"}], "priorityClassName": "high"});
         let own = Fill { pod: serde_json::from_value(high).unwrap(), ..Fill::default() };
-        for (fill, priority, count) in [(Fill::default(), "usual", 2), (own, "high", 3)] {
-            let far = crate::populators::Far::default();
+        [(Fill::default(), "usual", 2), (own, "high", 3)]
+    }
+
+    /// Asserts that a pod has what the administrator gives, and what we know it by.
+    pub(in crate::populators) fn has_what_is_given(made: Pod, priority: &str, tolerations: usize) {
+        let labels = made.labels();
+        assert_eq!(labels["team"], "storage");
+        assert_eq!(labels["app.kubernetes.io/name"], "pliant-populator");
+        assert_eq!(made.annotations()["sidecar.istio.io/inject"], "false");
+        assert_eq!(made.annotations()[CLAIM], "shop/db");
+        let spec = serde_json::to_value(made).unwrap()["spec"].clone();
+        assert_eq!(spec["nodeSelector"], json!({"disk": "nvme"}));
+        assert_eq!(spec["priorityClassName"], priority);
+        assert_eq!(spec["tolerations"].as_array().unwrap().len(), tolerations);
+        assert_eq!(spec["containers"][0]["imagePullPolicy"], "Always");
+    }
+
+    #[test]
+    fn every_pod_has_what_the_administrator_gives_and_what_we_know_it_by() {
+        let (settings, fit, claim) = (given(), Fit::default(), claim("Filesystem"));
+        for (fill, priority, tolerations) in wishes() {
             for made in [
                 super::pod(&claim, &fill, frame(&settings, &fit), 3),
                 probe(&claim, &fill, frame(&settings, &fit), 3),
-                crate::populators::sender::pod(
-                    &claim,
-                    &claim,
-                    (&fill, &far),
-                    frame(&settings, &fit),
-                ),
             ] {
-                let labels = made.labels();
-                assert_eq!(labels["team"], "storage");
-                assert_eq!(labels["app.kubernetes.io/name"], "pliant-populator");
-                assert_eq!(made.annotations()["sidecar.istio.io/inject"], "false");
-                assert_eq!(made.annotations()[CLAIM], "shop/db");
-                let spec = serde_json::to_value(made).unwrap()["spec"].clone();
-                assert_eq!(spec["nodeSelector"], json!({"disk": "nvme"}));
-                assert_eq!(spec["priorityClassName"], priority);
-                assert_eq!(spec["tolerations"].as_array().unwrap().len(), count);
-                assert_eq!(spec["containers"][0]["imagePullPolicy"], "Always");
+                has_what_is_given(made, priority, tolerations);
             }
         }
         // Without any, the pods are as Kubernetes has them.

@@ -1,6 +1,7 @@
 //! Plans the next steps for a claim that is to be populated. Pure; a plan after its own application
 //! is empty.
 
+mod again;
 mod probing;
 mod sending;
 mod waiting;
@@ -10,6 +11,8 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
+
+use again::{again, anew, drop_pods, drop_prime};
 
 use crate::api::{FenceState, FillingPhase};
 use crate::cluster::{Binding, requested};
@@ -332,34 +335,6 @@ fn call_off(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     steps
 }
 
-/// Reports a failed attempt once, and deletes what is useless for the next one.
-fn again(seen: &Seen, source: &SourceSeen, pod: Option<&str>, message: &str) -> Vec<Step> {
-    let is_lost = seen.prime.as_ref().is_some_and(|prime| Binding::of(prime) == Binding::Lost);
-    if source.anew || is_lost {
-        return anew(seen, pod, message);
-    }
-    [retry_once(seen, pod, message), drop_pods(seen)].concat()
-}
-
-/// Retries with an empty volume.
-fn anew(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
-    // The claim first: without its pod it would not be known that it was written to.
-    [retry_once(seen, pod, message), drop_prime(seen), drop_pods(seen)].concat()
-}
-
-fn retry_once(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
-    let is_counted = seen.told().is_some_and(|told| {
-        told.next_retry_time.is_some()
-            && told.phase == FillingPhase::Waiting
-            && told.pod_uid.as_deref() == pod
-    });
-    if is_counted {
-        Vec::new()
-    } else {
-        seen.retry(pod, PopulatorReason::PopulatorRetrying, message)
-    }
-}
-
 /// Retains the populated volume, then rebinds it to the claim.
 fn bind(seen: &Seen, pod: &str, digest: Option<String>, bytes: u64) -> Vec<Step> {
     if let Some(why) = seen.is_changed() {
@@ -461,23 +436,6 @@ fn discard(seen: &Seen) -> Vec<Step> {
         return drop_pods(seen);
     }
     drop_prime(seen)
-}
-
-/// Deletes the populator pod, and its sender.
-fn drop_pods(seen: &Seen) -> Vec<Step> {
-    let goes = |pod: &Option<Pod>| pod.as_ref().is_some_and(|pod| !is_ending(&pod.metadata));
-    let filler = goes(&seen.pod).then_some(Step::DropPod);
-    let strange = seen.unrecorded_pod().filter(|pod| !is_ending(&pod.metadata));
-    let strange = strange.map(|_| Step::DropStrangePod);
-    let sender = goes(&seen.sender).then_some(Step::DropSender);
-    filler.into_iter().chain(strange).chain(sender).collect()
-}
-
-fn drop_prime(seen: &Seen) -> Vec<Step> {
-    // First: a volume that is retained would stay for ever.
-    let restored = seen.outlives_prime().then_some(Step::Restore);
-    let prime = seen.prime.as_ref().filter(|prime| !is_ending(&prime.metadata));
-    restored.into_iter().chain(prime.map(|_| Step::DropPrime)).collect()
 }
 
 #[cfg(test)]

@@ -208,6 +208,17 @@ mod tests {
     }
 
     #[test]
+    fn who_sends_has_what_the_administrator_gives() {
+        let (settings, fit) = (make::tests::given(), Fit::default());
+        let claim = make::tests::claim("Filesystem");
+        for (fill, priority, tolerations) in make::tests::wishes() {
+            let frame = make::tests::frame(&settings, &fit);
+            let made = pod(&claim, &claim, (&fill, &far()), frame);
+            make::tests::has_what_is_given(made, priority, tolerations);
+        }
+    }
+
+    #[test]
     fn who_sends_is_at_the_source_and_has_only_its_own_keys() {
         let (claim, prime) = (claim("new", "u"), claim("prime-u", "p"));
         let (settings, fit) = (Settings::default(), Fit::default());

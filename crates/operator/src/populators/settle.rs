@@ -12,8 +12,9 @@ use crate::cluster::{Binding, ClaimSummary};
 use crate::populators::Source;
 use crate::populators::apply::writer;
 use crate::populators::conditions::has_failed;
+use crate::populators::looks::AGAIN;
 use crate::populators::looks::is_open;
-use crate::populators::populator::{AGAIN, Populator};
+use crate::populators::populator::Populator;
 use crate::populators::seen::{is_ending, uid};
 
 impl<S: Source> Populator<S> {

@@ -21,7 +21,7 @@ use crate::cluster::{
     caught_in_time, list, reconcile, until,
 };
 use crate::panics::caught_now;
-use crate::populators::apply::Events;
+use crate::populators::events::Events;
 use crate::populators::{PopulatorReason, Tally};
 use crate::volume::DRIVER;
 
