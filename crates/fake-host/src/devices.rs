@@ -1,110 +1,17 @@
 //! Device-mapper devices and their tables.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::libc::{EBUSY, EINVAL, EIO, ENOENT, ENXIO};
-
-use crate::World;
-use crate::disks::{Fault, Pages, Place, system, timed_out};
 use pliant_lvm::host::{DeviceNumber, DmDevice, DmInfo, DmTarget, HostError};
-use pliant_lvm::lvm::{Group, Lv};
 use pliant_volume::bytes::Bytes;
 
-/// The driver number of device-mapper on this machine.
-pub(super) const DM_MAJOR: u32 = 254;
-/// The driver number of its disks.
-pub(super) const DISK_MAJOR: u32 = 259;
-const SECTOR: u64 = 512;
-
-/// A device of the kernel.
-#[derive(Clone)]
-pub(super) struct Device {
-    pub name: String,
-    pub uuid: String,
-    pub minor: u32,
-    pub live: Option<Table>,
-    pub waiting: Option<Table>,
-    pub suspended: bool,
-}
-
-/// Where the bytes of a device are, and what the kernel calls that.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Table {
-    pub layer: Layer,
-    pub rows: Vec<Row>,
-}
-
-/// Consecutive bytes of a device on one disk.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Row {
-    pub range: Range<u64>,
-    pub disk: PathBuf,
-    /// The number that the disk had when the table was loaded.
-    pub minor: Option<u32>,
-    pub at: u64,
-}
-
-#[derive(Clone, PartialEq, Eq)]
-pub(super) enum Layer {
-    Linear,
-    /// Over the device `-real` with this dm uuid.
-    Origin(String),
-    /// Over `-real` and `-cow`; shows the content frozen for the volume with the last uuid.
-    Snapshot(String, String, String),
-}
-
-impl Table {
-    pub fn size(&self) -> u64 {
-        self.rows.last().map_or(0, |row| row.range.end)
-    }
-}
-
-impl Device {
-    pub fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/dev/dm-{}", self.minor))
-    }
-
-    pub fn number(&self) -> DeviceNumber {
-        DeviceNumber { major: DM_MAJOR, minor: self.minor }
-    }
-
-    /// Resume: what waits becomes live.
-    pub fn resume(&mut self) -> Result<(), HostError> {
-        if let Some(waiting) = self.waiting.take() {
-            self.live = Some(waiting);
-        }
-        if self.live.is_none() {
-            return Err(system(format!("DM_DEV_SUSPEND {}", self.name), EINVAL));
-        }
-        self.suspended = false;
-        Ok(())
-    }
-}
-
-/// The dm name of a logical volume: hyphens doubled.
-pub(super) fn dm_name(group: &Group, lv: &str) -> String {
-    format!("{}-{}", group.name.replace('-', "--"), lv.replace('-', "--"))
-}
-
-/// The table of a logical volume by its segments.
-pub(super) fn linear(group: &Group, lv: &Lv) -> Table {
-    let extent = group.extent_size.get();
-    let rows = lv.segments.iter().map(|segment| {
-        let [piece] = segment.pieces.as_slice() else {
-            panic!("the fake maps linear volumes only, not {} ({})", lv.name, segment.kind);
-        };
-        let pv = &group.pvs[&piece.pv];
-        let disk = pv.device.clone();
-        Row {
-            range: segment.start * extent..(segment.start + segment.extents) * extent,
-            disk: disk.expect("a group with a missing disk is not activated"),
-            minor: None,
-            at: pv.pe_start * SECTOR + piece.range.start * extent,
-        }
-    });
-    Table { layer: Layer::Linear, rows: rows.collect() }
-}
+use crate::World;
+use crate::device::{DISK_MAJOR, Device, Layer, Row, SECTOR, Table};
+use crate::disk::{Fault, system, timed_out};
+use crate::disks::Place;
+use crate::pages::Pages;
 
 impl World {
     /// A new device without a table.

@@ -7,9 +7,10 @@
 use std::ops::Range;
 use std::path::Path;
 
+use pliant_lvm::lvm::{Group, Lv};
+
 use crate::World;
 use crate::superblocks::{FakeFs, HEAD};
-use pliant_lvm::lvm::{Group, Lv};
 
 impl World {
     /// Panic unless a file system may be made on this device.
@@ -50,7 +51,7 @@ impl World {
         if is_new(lv) {
             return;
         }
-        let device = self.devices.get(&group.dm_uuid(lv)).map(crate::devices::Device::path);
+        let device = self.devices.get(&group.dm_uuid(lv)).map(crate::device::Device::path);
         let Some(device) = device else {
             panic!("lvreduce: whether {} can lose what is behind is not seen", lv.name);
         };

@@ -1,20 +1,17 @@
 //! Volume groups as they are on the disks.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::World;
-use crate::disks::Pages;
-use crate::render;
 use pliant_lvm::lvm::group::{Group, Lv, Piece, Pv, Segment};
-use pliant_lvm::lvm::metadata::{self, AreaHeader, Label};
+use pliant_lvm::lvm::metadata::{self};
 use pliant_lvm::lvm::{Words, before_extents};
 use pliant_volume::bytes::Bytes;
 
+use crate::World;
+use crate::render;
+
 const SECTOR: u64 = metadata::SECTOR as u64;
-/// Label and metadata lie before it, on any disk.
-pub(super) const METADATA_END: u64 = 32 << 20;
 const EXTENT: Bytes = Bytes::mib(4);
 
 impl World {
@@ -129,31 +126,6 @@ impl World {
 
 pub(super) fn set(names: &[&str]) -> Words {
     names.iter().collect()
-}
-
-/// What a disk's own copy of the metadata says, as far as it can be read.
-pub(super) struct Told {
-    label: Option<Label>,
-    header: Option<AreaHeader>,
-    group: Option<Group>,
-}
-
-impl Told {
-    pub fn by(content: &Pages) -> Told {
-        let read = |range: Range<u64>| content.read(range.start, range.end - range.start);
-        let label = metadata::find_label(&read(0..4 * SECTOR)).ok().flatten();
-        let area = label.as_ref().and_then(|label| label.areas.first());
-        let header = area.and_then(|area| {
-            let sector = read(area.offset..area.offset + SECTOR);
-            metadata::parse_area(&sector, area.offset).ok()
-        });
-        let group = header.as_ref().and_then(|header| {
-            let text = header.text_ranges().into_iter().map(read).collect::<Vec<_>>().concat();
-            let whole = metadata::check_text(&text, header.text?.checksum);
-            whole.then(|| metadata::parse_group(&text).ok()).flatten()
-        });
-        Told { label, header, group }
-    }
 }
 
 /// Take `extents` free extents: behind `after` if they are free there, else where they come first.

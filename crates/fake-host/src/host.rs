@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use nix::libc::{EINVAL, EIO, ENXIO};
-
-use crate::devices::DISK_MAJOR;
-use crate::disks::{Fault, system};
-use crate::lvm::check_for_shell;
-use crate::superblocks::FakeFs;
-use crate::{FakeHost, World};
 use pliant_lvm::host::{
     Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, HeldDevice, HeldFor, Holder,
     Host, HostError, Kernel, Mount, NewMount, Output, PathKind, XfsGeometry,
 };
 use pliant_volume::bytes::Bytes;
 use pliant_volume::{FsKind, Usage};
+
+use crate::device::DISK_MAJOR;
+use crate::disk::{Fault, system};
+use crate::lvm::check_for_shell;
+use crate::superblocks::FakeFs;
+use crate::{FakeHost, World};
 
 static ZEROES: [u8; 4096] = [0; 4096];
 const EXT: [FsKind; 3] = [FsKind::Ext2, FsKind::Ext3, FsKind::Ext4];

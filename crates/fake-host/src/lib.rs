@@ -21,28 +21,35 @@ use tokio::sync::{Notify, watch};
 use pliant_lvm::host::{DeviceNumber, Holder, Mount};
 use pliant_volume::bytes::Bytes;
 
+mod cuts;
+mod device;
 mod devices;
+mod disk;
 mod disks;
 mod door;
 mod effects;
+mod failures;
 mod faults;
 mod groups;
 mod host;
 mod lvm;
 mod mounts;
+mod pages;
 mod programs;
 mod render;
 mod state;
 mod superblocks;
+mod told;
 
 pub use effects::Side;
 pub use faults::Failing;
 pub use state::{DeviceState, GroupState, MachineState, VolumeState};
 
-use devices::Device;
-use disks::{FakeDisk, Pages};
+use device::Device;
+use disk::FakeDisk;
 use effects::Effects;
 use faults::Faults;
+use pages::Pages;
 
 /// A handle to a machine in memory; clones are handles to the same machine.
 #[derive(Clone)]
@@ -263,7 +270,7 @@ impl World {
             mount_options: vec!["rw".to_owned(), "relatime".to_owned()],
             super_options: vec!["rw".to_owned()],
         };
-        self.mounts = vec![root(1, "/", "ext4"), root(mounts::DEVTMPFS, "/dev", "devtmpfs")];
+        self.mounts = vec![root(1, "/", "ext4"), root(device::DEVTMPFS, "/dev", "devtmpfs")];
     }
 
     fn count(&mut self, what: &'static str) {

@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
-
-use crate::disks::{Fault, timed_out};
-use crate::{FakeHost, World};
 use pliant_lvm::host::{Cmd, HostError};
 use pliant_lvm::lvm::group::{Group, Piece};
+use serde_json::{Value, json};
+
+use crate::disk::{Fault, timed_out};
+use crate::{FakeHost, World};
 
 mod groups;
 mod snapshots;

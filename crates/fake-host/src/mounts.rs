@@ -3,16 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use nix::libc::{EBUSY, EINVAL, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, EROFS};
-
-use crate::World;
-use crate::disks::{Fault, system};
-use crate::superblocks::{FakeFs, HEAD};
 use pliant_lvm::host::{DeviceNumber, HostError, Mount, NewMount, PathKind};
 use pliant_volume::bytes::Bytes;
 use pliant_volume::{FsKind, Usage};
 
-/// The minor number of devtmpfs; file systems without a disk have the major number 0.
-pub(super) const DEVTMPFS: u32 = 5;
+use crate::World;
+use crate::disk::{Fault, system};
+use crate::superblocks::{FakeFs, HEAD};
+
 /// The first minor number of those that the kernel makes up.
 const ANONYMOUS: u32 = 100;
 
@@ -227,7 +225,7 @@ impl World {
     /// The node of a file system's device, by its number.
     fn node(&self, number: DeviceNumber) -> Option<PathBuf> {
         let disks = self.disks.keys().cloned();
-        let devices = self.devices.values().map(crate::devices::Device::path);
+        let devices = self.devices.values().map(crate::device::Device::path);
         disks.chain(devices).find(|path| self.number_of(path) == Some(number))
     }
 

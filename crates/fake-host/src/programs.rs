@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::superblocks::{FakeFs, HEAD, type_of};
-use crate::{FakeHost, World};
 use pliant_lvm::host::{Cmd, HostError, Output};
 use pliant_volume::FsKind;
 use pliant_volume::bytes::Bytes;
+
+use crate::superblocks::{FakeFs, HEAD, type_of};
+use crate::{FakeHost, World};
 
 fn ended(code: i32, stdout: impl Into<String>) -> Output {
     Output { code, stdout: stdout.into(), stderr: String::new() }

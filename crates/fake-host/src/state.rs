@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::devices::Device;
-use crate::{FakeHost, World};
 use pliant_lvm::lvm::{Group, Words};
+
+use crate::device::Device;
+use crate::{FakeHost, World};
 
 /// Everything that a repeated run must make equal: no sequence numbers, uuids, device numbers or
 /// places on disks.
@@ -96,7 +97,7 @@ impl World {
 
     fn device_state(&self, device: &Device) -> DeviceState {
         DeviceState {
-            size: device.live.as_ref().map(crate::devices::Table::size),
+            size: device.live.as_ref().map(crate::device::Table::size),
             suspended: device.suspended,
             waiting: device.waiting.is_some(),
             open_count: self.open_count(device),

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use pliant_lvm::lvm::group::Group;
+
 use super::steps::{Step, commit};
 use super::{Line, Plan, Refusal, World, no};
 use crate::groups::new_name;
-use pliant_lvm::lvm::group::Group;
 
 impl World {
     pub(super) fn pvcreate(&mut self, group: &str, line: &Line) -> Plan {

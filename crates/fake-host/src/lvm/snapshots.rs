@@ -2,13 +2,13 @@
 //!
 //! The content of a snapshot is the origin's, copied when it is made: how it overflows is not played.
 
-use super::steps::{Step, commit};
-use super::volumes::{is_snapshot, snapshots_of};
-use super::{Line, Plan, World, no};
-use crate::devices::{Layer, Table, dm_name, linear};
-use crate::groups::{allocate, append, new_name, set};
 use pliant_lvm::lvm::Words;
 use pliant_lvm::lvm::group::{Group, Lv, Segment};
+
+use super::steps::{Step, commit};
+use super::{Line, Plan, World, no};
+use crate::device::{Layer, Table, dm_name, linear};
+use crate::groups::{allocate, append, new_name, set};
 
 impl World {
     pub(super) fn snapshot(&mut self, line: &Line) -> Plan {
@@ -214,4 +214,20 @@ fn above(group: &Group, origin: &Lv, cow: &Lv) -> Vec<Step> {
     steps.push(make(group, cow, ""));
     steps.extend(load(&own, layered(group, origin, layer)));
     steps
+}
+
+/// Whether this volume is the link of a thick snapshot that names `lv` as `key`.
+pub(super) fn is_snapshot(link: &Lv, key: &str, lv: &str) -> bool {
+    let names = |segment: &pliant_lvm::lvm::Segment| {
+        segment.kind == "snapshot" && segment.volumes.get(key).is_some_and(|name| name == lv)
+    };
+    link.segments.iter().any(names)
+}
+
+/// The thick snapshots of a volume: their links and their cow stores.
+pub(super) fn snapshots_of(group: &Group, origin: &str) -> Vec<(String, String)> {
+    let links = group.lvs.values().filter(|lv| is_snapshot(lv, "origin", origin));
+    let pairs =
+        links.map(|link| (link.name.clone(), link.segments[0].volumes["cow_store"].clone()));
+    pairs.collect()
 }

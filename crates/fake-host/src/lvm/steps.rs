@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::World;
-use crate::devices::Table;
 use pliant_lvm::lvm::group::{Group, Pv};
+
+use crate::World;
+use crate::device::Table;
 
 /// One change that an LVM command makes.
 pub(super) enum Step {
@@ -50,7 +51,7 @@ impl Step {
             }
             Step::Resume { uuid } => {
                 let device = world.devices.get_mut(&uuid);
-                let resumed = device.map(crate::devices::Device::resume);
+                let resumed = device.map(crate::device::Device::resume);
                 assert!(matches!(resumed, Some(Ok(()))), "{uuid} has no table");
             }
             Step::Remove { uuid } => {

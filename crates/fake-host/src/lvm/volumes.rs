@@ -1,12 +1,13 @@
 //! `lvcreate`, `lvextend`, `lvreduce`, `lvchange`, `lvremove` of linear volumes.
 
-use super::snapshots::{below, origin_of, real_of};
-use super::steps::{Step, commit};
-use super::{Line, Plan, Refusal, World, no};
-use crate::devices::{Layer, dm_name, linear};
-use crate::groups::{allocate, append, set, truncate};
 use pliant_lvm::host::at_least;
 use pliant_lvm::lvm::group::{Group, Lv};
+
+use super::snapshots::{below, is_snapshot, origin_of, real_of, snapshots_of};
+use super::steps::{Step, commit};
+use super::{Line, Plan, Refusal, World, no};
+use crate::device::{Layer, dm_name, linear};
+use crate::groups::{allocate, append, set, truncate};
 
 impl World {
     pub(super) fn lvcreate(&mut self, line: &Line) -> Plan {
@@ -256,20 +257,4 @@ fn no_room(group: &Group, extents: u64) -> Refusal {
     no(format!(
         "Volume group \"{name}\" has insufficient free space ({free} extents): {extents} required."
     ))
-}
-
-/// Whether this volume is the link of a thick snapshot that names `lv` as `key`.
-pub(super) fn is_snapshot(link: &Lv, key: &str, lv: &str) -> bool {
-    let names = |segment: &pliant_lvm::lvm::Segment| {
-        segment.kind == "snapshot" && segment.volumes.get(key).is_some_and(|name| name == lv)
-    };
-    link.segments.iter().any(names)
-}
-
-/// The thick snapshots of a volume: their links and their cow stores.
-pub(super) fn snapshots_of(group: &Group, origin: &str) -> Vec<(String, String)> {
-    let links = group.lvs.values().filter(|lv| is_snapshot(lv, "origin", origin));
-    let pairs =
-        links.map(|link| (link.name.clone(), link.segments[0].volumes["cow_store"].clone()));
-    pairs.collect()
 }
