@@ -19,6 +19,7 @@ COPY crates/csi/Cargo.toml crates/csi/build.rs crates/csi/
 COPY crates/fake-apiserver/Cargo.toml crates/fake-apiserver/
 COPY crates/fake-host/Cargo.toml crates/fake-host/
 COPY crates/k8s/Cargo.toml crates/k8s/
+COPY crates/kubectl/Cargo.toml crates/kubectl/
 COPY crates/lvm/Cargo.toml crates/lvm/
 COPY crates/node/Cargo.toml crates/node/
 COPY crates/operator/Cargo.toml crates/operator/

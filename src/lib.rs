@@ -3,7 +3,6 @@
 //!
 //! `csi` → (`node` | `cluster`) and `controllers` → `lvm`, `fs`, `mount` → `host`
 
-pub mod ask; // what people ask of a cluster
 pub mod cli; // subcommands are roles
 pub mod config; // the settings file and the flags, checked
 pub mod controllers; // the loops: each observes, plans, applies
@@ -17,6 +16,7 @@ pub mod trial; // what `pliant self-test` does, as a client of the driver
 pub use pliant_copy::{archive, certificates, copy, wire};
 pub use pliant_csi as csi;
 pub use pliant_k8s::{api, causes, cluster};
+pub use pliant_kubectl::ask;
 pub use pliant_lvm::{fs, host, lvm, mount};
 pub use pliant_node::{doctor, node};
 pub use pliant_operator::{admission, autoscaler, populators};

@@ -272,7 +272,8 @@ fn lists_and_watches_decode_object_by_object() {
         }
         let lists = code.match_indices(".list(").filter(|(at, call)| {
             // Our own reader, and volumes of a machine.
-            let is_reader = code[..*at].ends_with("ask") || shown == "src/ask/read.rs";
+            let is_reader =
+                code[..*at].ends_with("ask") || shown == "crates/kubectl/src/ask/read.rs";
             !is_reader && !code[at + call.len()..].starts_with("&Page")
         });
         wrong.extend(
