@@ -9,14 +9,16 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "camelCase")]
 pub struct FenceStatus {
     /// State of the volume. `Incomplete`: it is being populated, and only the populator pod can use it. `Active`: pods
-    /// can use it. `Superseded`: another volume has replaced it, and no pod can use it.
+    /// can use it. `Superseded`: another volume replaces it, and no pod of a workload can use it. During a swap that other
+    /// volume may still be incomplete, so do not delete this one.
     pub state: FenceState,
-    /// Generation of the fence, 1 or more. Each PVC swap, and each population of a volume, takes a higher one than the last.
-    /// The node rejects a lower generation than that of the volume, and with the same one an earlier state.
+    /// Generation of the fence, 1 or more, counted for each volume. Each PVC swap, and each population of a volume, takes a
+    /// higher one than the last. The node rejects a lower generation than that of the volume, and with the same one an
+    /// earlier state.
     #[schemars(range(min = 1))]
     pub generation: i64,
-    /// True while a copy is running: an incomplete volume can then be written to, and a superseded one read. Default:
-    /// false.
+    /// True while a copy is running, also while it is verified. The populator pod can then write to an incomplete volume, and
+    /// read a superseded one. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copy_in_progress: bool,
 }

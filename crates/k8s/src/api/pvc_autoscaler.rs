@@ -309,11 +309,13 @@ pub struct PvcAutoscalerStatus {
     /// (someone must act). Default: `Waiting`.
     #[serde(default)]
     pub phase: AutoscalerPhase,
-    /// Progress of the operation that is running, such as of a copy. Absent if none reports it.
+    /// Pod and phase of the operation that is running. While a copy reports them, also percent, bytes, rate and time left.
+    /// Absent if none is running.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub progress: Option<String>,
-    /// Next change, or in mode `DryRun` the change that would be made, and its effect. Absent if none is planned.
+    /// Change that starts next and has not begun, or in mode `DryRun` the change that would be made. Also its effect: the
+    /// pod that stops, the bytes to copy, and the largest volume that the node has space for. Absent if none is planned.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub planned_action: Option<String>,
@@ -388,19 +390,20 @@ pub struct OrdinalStatus {
     /// new pod starts.
     #[schemars(length(max = 253))]
     pub active_claim: String,
-    /// Number of claims that the pod had before the active one. Each swap and each rollback adds one when it changes
-    /// `activeClaim`. `spec.rollback` takes this number. Default: 0.
+    /// How often a swap or a rollback has given the pod another volume. At 0 the pod has its first one, whatever the name
+    /// of its claim, and no rollback is possible. `spec.rollback` takes this number. Default: 0.
     #[serde(default)]
     pub claim_revision: i64,
-    /// Highest generation of the fences that were requested for the pod's volumes. A fence decides whether pods can use a
-    /// volume; the next one gets a higher generation. Default: 0.
+    /// Highest generation of a fence that was requested for a volume of this pod. Its node may not have set it yet. A fence
+    /// decides whether pods can use a volume; the next one gets a higher generation. Default: 0, which means that none was
+    /// requested.
     #[serde(default)]
     pub fence_generation: i64,
     /// Fence of the volume that the pod gets back by `spec.reactivate`, until the node has set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reactivated_volume: Option<FenceStatus>,
-    /// Size in the template when the pod's claim last had that size. During a swap it is that of the replaced claim. If the
-    /// claim requests more although the template was not lowered, another client has expanded it.
+    /// Template size that the active claim last matched. The present template may have another size, and during a swap it
+    /// has. If the claim requests more although the template was not lowered, another client has expanded it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_size: Option<Quantity>,
     /// Size that autoscaling chose for the claim. Absent if it chose none: the size in the template applies.

@@ -59,14 +59,15 @@ pub enum InPlacePhase {
 #[serde(rename_all = "camelCase")]
 pub struct Swap {
     /// Phase of the swap: `Pending` (the new claim is created), `PreCopy` (a copy while the pod runs), `Draining` (the pod
-    /// stops), `Fenced` (the old volume is closed to pods), `FinalCopy` (the rest is copied and verified), `Rebinding` (the
+    /// stops), `Fenced` (the old volume is closed to pods), `FinalCopy` (the pod is stopped; what pre-copy left, else everything, is copied and verified), `Rebinding` (the
     /// claim gets the new volume), `Soaking` (the pod starts; the swap ends when it is ready and the old volume is closed),
     /// `RollingBack` (the pod gets its old claim again) or `Failed` (`message` has the cause).
     pub phase: SwapPhase,
     /// Name of the new claim: the active claim from `Soaking` on. With `preservesName` it gets the old volume instead.
     #[schemars(length(max = 253))]
     pub claim: String,
-    /// Uid of that claim, once it was observed. Another claim of the same name is not used.
+    /// Uid of the new claim, which `claim` names, once the operator has observed it. A claim of that name with another uid
+    /// belongs to another client, and no pod gets it.
     #[serde(rename = "claimUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub claim_uid: Option<String>,
