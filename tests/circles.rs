@@ -16,6 +16,7 @@ const CRATES: &[&str] = &[
     "crates/copy",
     "crates/csi",
     "crates/fake-apiserver",
+    "crates/fake-host",
     "crates/k8s",
     "crates/lvm",
     "crates/node",
