@@ -20,6 +20,6 @@ pub(super) struct Faults {
 pub enum Failing {
     /// The next time only.
     Once,
-    /// Each time, until [`FakeHost::mend`].
+    /// Each time, until [`FakeHost::mend`](crate::FakeHost::mend).
     Always,
 }
