@@ -60,6 +60,7 @@ pub use fence_status::{FenceState, FenceStatus};
 pub use filling::{Filling, FillingPhase, PopulatorStatus, PreCopy};
 pub use fs_type::FsType;
 pub use gate::{GATE, controlling_stateful_set, holds_at_gate, is_gated, ordinal_of};
+pub use longest::{LONGEST_LINE, LONGEST_SENTENCE};
 pub use maintenance_window::{MaintenanceWindow, TimeOfDay, TimeZone, Weekday, WindowError};
 #[cfg(any(test, feature = "testing"))]
 pub use node_storage::ready_condition;

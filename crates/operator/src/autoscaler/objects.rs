@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use kube::{Resource, ResourceExt};
 
-use crate::api::{PvcSourcePopulator, Retained, holds_at_gate};
+use crate::api::{LONGEST_SENTENCE, PvcSourcePopulator, Retained, holds_at_gate};
 use crate::autoscaler::steps::Step;
 use crate::cluster::PodSummary;
 
@@ -15,9 +15,6 @@ pub(super) const HELD_FOR: &str = "pliant.io/held-for-swap";
 
 /// Annotation of the same PersistentVolume: its previous reclaim policy, if that is not Retain.
 pub(super) const POLICY_BEFORE: &str = "pliant.io/swap-reclaim-policy";
-
-/// The longest sentence in a status, in characters.
-const LONGEST_SENTENCE: usize = 1024;
 
 pub(super) fn uid(metadata: &ObjectMeta) -> &str {
     metadata.uid.as_deref().unwrap_or_default()

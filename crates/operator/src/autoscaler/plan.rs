@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 
 use crate::api::{
-    AutoscalerMode, AutoscalerPhase, FillingPhase, MOST_RETAINED, OrdinalStatus,
+    AutoscalerMode, AutoscalerPhase, FillingPhase, LONGEST_LINE, MOST_RETAINED, OrdinalStatus,
     PvcAutoscalerStatus, Retained, SwapPhase,
 };
 use crate::autoscaler::drift::Drift;
@@ -22,9 +22,6 @@ use crate::autoscaler::turn::{Says, Turn};
 use crate::autoscaler::whole::{may_begin, of_the_whole};
 use crate::autoscaler::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, is_wanted_aborted, make};
 use crate::cluster::{ClaimSizes, ClockSkew};
-
-/// The longest progress, in characters.
-const LONGEST_PROGRESS: usize = 256;
 
 /// New status and the steps that follow it.
 #[derive(Debug, Clone, PartialEq)]
@@ -356,7 +353,7 @@ fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
     status.ready_claim_count = i32::try_from(settled).unwrap_or(i32::MAX);
     status.claim_count = i32::try_from(wanted).unwrap_or(i32::MAX);
     let progress = says.iter().find_map(|one| one.progress.clone());
-    status.progress = progress.map(|text| text.chars().take(LONGEST_PROGRESS).collect());
+    status.progress = progress.map(|text| text.chars().take(LONGEST_LINE).collect());
     let planned = says.iter().find_map(|one| one.planned_action.clone());
     status.planned_action = planned.map(|text| bounded(&text));
     status.reason = problem.as_ref().map(|(reason, _)| reason.to_string());

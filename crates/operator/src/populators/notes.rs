@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::SignedDuration;
 use kube::ResourceExt;
 
-use crate::api::{Filling, FillingPhase};
+use crate::api::{Filling, FillingPhase, LONGEST_SENTENCE};
 use crate::bytes::Bytes;
 use crate::cluster::KEPT_BY;
 use crate::populators::seen::{Seen, is_ending, uid};
@@ -28,9 +28,6 @@ const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Maximum delay while no node has enough free space.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(2);
-
-/// The longest sentence in a status, in characters.
-const LONGEST_SENTENCE: usize = 1024;
 
 impl Seen {
     /// Returns the status in this phase: the previous one, without what no longer holds.
