@@ -467,13 +467,7 @@ impl OrdinalStatus {
 
     /// The uid by which its swap knows the claim of this name: another one of that name is another client's.
     pub fn known_uid(&self, claim: &str) -> Option<&str> {
-        let swap = self.swap.as_ref()?;
-        let uid = match claim {
-            _ if claim == swap.claim => &swap.claim_uid,
-            _ if claim == self.active_claim => &swap.active_claim_uid,
-            _ => &None,
-        };
-        uid.as_deref()
+        self.swap.as_ref()?.known_uid(claim, &self.active_claim)
     }
 
     /// Whether its claim is becoming smaller where its volume lies.

@@ -249,6 +249,16 @@ impl Swap {
         self.detached_time.is_some() || matches!(self.phase, SwapPhase::FinalCopy)
     }
 
+    /// The uid by which the swap knows the claim of this name, where `active` is the active claim of its pod.
+    pub fn known_uid(&self, claim: &str, active: &str) -> Option<&str> {
+        let uid = match claim {
+            _ if claim == self.claim => &self.claim_uid,
+            _ if claim == active => &self.active_claim_uid,
+            _ => &None,
+        };
+        uid.as_deref()
+    }
+
     /// Whether no pod may have the old volume.
     const fn is_away_from_pod(&self) -> bool {
         match self.phase {

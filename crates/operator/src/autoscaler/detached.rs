@@ -9,14 +9,15 @@ use kube::ResourceExt;
 use kube::api::Patch;
 use serde_json::json;
 
+use crate::api::Swap;
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::detached_note::note;
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::left::is_made_for;
 use crate::autoscaler::objects::{is_bound, is_copy, owner, uid};
+use crate::autoscaler::pod_plan::PodPlan;
 use crate::autoscaler::seen::Seen;
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::turn::Turn;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{DETACHED_FOR, OnceEvent, writes};
 use crate::populators::POPULATES;
@@ -36,18 +37,16 @@ impl Seen {
     }
 }
 
-impl Turn<'_> {
-    /// Ensures a note on the PersistentVolume of a claim that the new claim is or becomes complete; returns true
-    /// if it exists.
-    pub(super) fn ensure_noted(&mut self, claim: &str) -> bool {
-        let Some(new) = self.seen.claim(&self.new_claim()) else { return true };
-        let copy = uid(&new.metadata).to_owned();
-        let Some(note) = self.seen.detached.get(claim) else { return true };
-        let is_noted = note.copy.as_ref() == Some(&copy);
-        let claim = claim.to_owned();
-        self.steps.extend((!is_noted).then_some(Step::NoteDetached { claim, copy }));
-        is_noted
-    }
+/// Ensures a note on the PersistentVolume of a claim that the new claim is or becomes complete; returns true
+/// if it exists.
+pub(super) fn ensure_noted(plan: &mut PodPlan<'_>, swap: &Swap, claim: &str) -> bool {
+    let Some(new) = plan.seen.claim(&swap.claim) else { return true };
+    let copy = uid(&new.metadata).to_owned();
+    let Some(note) = plan.seen.detached.get(claim) else { return true };
+    let is_noted = note.copy.as_ref() == Some(&copy);
+    let claim = claim.to_owned();
+    plan.steps.extend((!is_noted).then_some(Step::NoteDetached { claim, copy }));
+    is_noted
 }
 
 impl Keeper {

@@ -15,71 +15,22 @@ use serde_json::{Value, json};
 use crate::api::{FillingPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase};
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::objects::{HELD_FOR, POLICY_BEFORE, is_ending, owner, policy_before, uid};
+use crate::autoscaler::pod_plan::PodPlan;
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::turn::Turn;
 use crate::autoscaler::{AutoscalerReason, SUPERSEDED_BY};
-use crate::causes;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
     ClaimSummary, HELD_BY_SWAP as SWAP, OnceEvent, PodSummary, caught_in_time, list,
     report_unfinished, writes,
 };
-use crate::populators;
+use crate::{causes, populators};
 
 /// Reclaim policy that retains a volume when its claim is deleted.
 const RETAIN: &str = "Retain";
 
 /// Returns true if a swap holds a claim.
-pub(super) fn is_held(claim: &impl ResourceExt) -> bool {
+fn is_held(claim: &impl ResourceExt) -> bool {
     claim.finalizers().iter().any(|one| one == SWAP)
-}
-
-impl Turn<'_> {
-    /// Requests that the old claim is protected from deletion; returns true once it is.
-    pub(super) fn ensure_held(&mut self, from: &str) -> bool {
-        let Some(claim) = self.seen.claim(from) else { return false };
-        let is_held = is_held(claim) && !self.seen.unmarked.contains(from);
-        if !is_held && !is_ending(&claim.metadata) {
-            self.steps.push(Step::Hold { claim: from.to_owned() });
-        }
-        is_held
-    }
-
-    /// Returns why the old claim can no longer be copied: it was deleted, and no copy of it runs.
-    pub(super) fn is_deleted(&self, from: &str, phase: FillingPhase) -> Option<String> {
-        let claim = self.seen.claim(from);
-        if claim.is_some_and(|claim| !is_ending(&claim.metadata)) {
-            return None;
-        }
-        let goes_on = self.seen.pods_with(from).any(|pod| populators::fills(pod) && has_begun(pod));
-        if goes_on || phase == FillingPhase::Binding {
-            return None;
-        }
-        let volume = claim.and_then(|claim| claim.spec.as_ref()?.volume_name.as_deref());
-        let volume = volume.unwrap_or("NAME");
-        Some(format!(
-            "claim {from} was deleted before it was copied. Its volume {volume} is retained. To use it again, \
-             run `kubectl patch pv {volume} --type=merge -p '{{\"spec\":{{\"claimRef\":null}}}}'` when the \
-             claim is gone, and create claim {from} again with spec.volumeName {volume}. An edit of the \
-             template creates an empty claim"
-        ))
-    }
-
-    /// Releases claims that are not to be copied any more.
-    pub(super) fn let_go(&mut self) {
-        let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
-        let active = match phase {
-            None | Some(SwapPhase::Failed | SwapPhase::Soaking) => Some(&self.entry.active_claim),
-            Some(_) => None,
-        };
-        let all = active.into_iter().chain(self.entry.retained_claims.iter().map(|old| &old.name));
-        let held = all.filter(|name| self.seen.claim(name).is_some_and(is_held));
-        let steps = held.map(|name| {
-            let keeps_volume = *name == self.entry.active_claim;
-            Step::LetGo { claim: name.clone(), keeps_volume, superseded_by: None }
-        });
-        self.steps.extend(steps.collect::<Vec<_>>());
-    }
 }
 
 /// Returns true if a pod has its claims mounted, so that it can complete.
@@ -89,7 +40,7 @@ fn has_begun(pod: &PodSummary) -> bool {
 }
 
 /// Returns the claims in a status, so that they are released in time.
-pub(super) fn told_claims(status: Option<&PvcAutoscalerStatus>) -> impl Iterator<Item = &String> {
+fn told_claims(status: Option<&PvcAutoscalerStatus>) -> impl Iterator<Item = &String> {
     let ordinals = status.into_iter().flat_map(|status| &status.ordinals);
     ordinals.flat_map(|one: &OrdinalStatus| {
         [&one.active_claim].into_iter().chain(one.retained_claims.iter().map(|old| &old.name))
@@ -104,6 +55,52 @@ pub(super) fn is_told(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool
 /// Returns true if a PersistentVolume has the annotation that a swap holds its claim.
 pub(super) fn is_marked_for(pv: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     pv.annotations().get(HELD_FOR) == claim.metadata.uid.as_ref()
+}
+
+/// Requests that the old claim is protected from deletion; returns true once it is.
+pub(super) fn ensure_held(plan: &mut PodPlan<'_>, from: &str) -> bool {
+    let Some(claim) = plan.seen.claim(from) else { return false };
+    let is_held = is_held(claim) && !plan.seen.unmarked.contains(from);
+    if !is_held && !is_ending(&claim.metadata) {
+        plan.steps.push(Step::Hold { claim: from.to_owned() });
+    }
+    is_held
+}
+
+/// Returns why the old claim can no longer be copied: it was deleted, and no copy of it runs.
+pub(super) fn is_deleted(plan: &PodPlan<'_>, from: &str, phase: FillingPhase) -> Option<String> {
+    let claim = plan.seen.claim(from);
+    if claim.is_some_and(|claim| !is_ending(&claim.metadata)) {
+        return None;
+    }
+    let goes_on = plan.seen.pods_with(from).any(|pod| populators::fills(pod) && has_begun(pod));
+    if goes_on || phase == FillingPhase::Binding {
+        return None;
+    }
+    let volume = claim.and_then(|claim| claim.spec.as_ref()?.volume_name.as_deref());
+    let volume = volume.unwrap_or("NAME");
+    Some(format!(
+        "claim {from} was deleted before it was copied. Its volume {volume} is retained. To use it again, \
+         run `kubectl patch pv {volume} --type=merge -p '{{\"spec\":{{\"claimRef\":null}}}}'` when the \
+         claim is gone, and create claim {from} again with spec.volumeName {volume}. An edit of the \
+         template creates an empty claim"
+    ))
+}
+
+/// Releases claims that are not to be copied any more.
+pub(super) fn let_go(plan: &mut PodPlan<'_>) {
+    let phase = plan.entry.swap.as_ref().map(|swap| swap.phase);
+    let active = match phase {
+        None | Some(SwapPhase::Failed | SwapPhase::Soaking) => Some(&plan.entry.active_claim),
+        Some(_) => None,
+    };
+    let all = active.into_iter().chain(plan.entry.retained_claims.iter().map(|old| &old.name));
+    let held = all.filter(|name| plan.seen.claim(name).is_some_and(is_held));
+    let steps = held.map(|name| {
+        let keeps_volume = *name == plan.entry.active_claim;
+        Step::LetGo { claim: name.clone(), keeps_volume, superseded_by: None }
+    });
+    plan.steps.extend(steps.collect::<Vec<_>>());
 }
 
 impl Keeper {

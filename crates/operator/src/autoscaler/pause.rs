@@ -1,41 +1,13 @@
 //! Expected downtime of a pod for a swap, from earlier swaps of the same workload. Pure.
 
 use crate::api::LastSwap;
-use crate::autoscaler::turn::Turn;
+use crate::autoscaler::pod_plan::PodPlan;
 use crate::bytes::Bytes;
 use crate::populators::not_readable_live;
 
 /// Maximum ratio of the sizes from which the downtime is extrapolated: a downtime of seconds for some
 /// files is the start of the pod, and shows nothing about a hundred times as much.
 const COMPARABLE: u64 = 10;
-
-impl Turn<'_> {
-    /// Returns the expected downtime, by the last swap of the workload of the same kind. `None` without one.
-    pub(super) fn would_pause(&self) -> Option<String> {
-        let ordinals = self.seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        let all = ordinals.filter_map(|one| Some((one.ordinal, one.last_swap.as_ref()?)));
-        let alike = all.filter(|(_, last)| (last.pre_copy_passes > 0) == self.is_copied_ahead());
-        let told =
-            alike.filter_map(|(ordinal, last)| Some((ordinal, last, last.downtime_seconds?)));
-        let (ordinal, last, pause) =
-            told.max_by_key(|(_, last, _)| last.completion_time.as_ref().map(|at| at.0))?;
-        let usage = self.seen.usage.get(&self.entry.active_claim);
-        let pause = pause.unsigned_abs();
-        Some(sentence(&self.seen.pod_name(ordinal), last, pause, usage.map(|usage| usage.used)))
-    }
-
-    /// Returns why there is no pre-copy although it is requested.
-    pub(super) fn would_copy_cold(&self) -> Option<String> {
-        let claim = self.seen.claim(&self.entry.active_claim)?;
-        let is_asked_for = self.seen.autoscaler.spec.pre_copy;
-        let why = not_readable_live(claim).filter(|_| is_asked_for)?;
-        Some(format!("there is no pre-copy: {why}"))
-    }
-
-    fn is_copied_ahead(&self) -> bool {
-        self.seen.autoscaler.spec.pre_copy && self.would_copy_cold().is_none()
-    }
-}
 
 /// Describes a known downtime, and the expected one for the size to copy.
 fn sentence(pod: &str, last: &LastSwap, pause: u64, to_copy: Option<Bytes>) -> String {
@@ -72,6 +44,31 @@ fn in_words(seconds: u64) -> String {
         91..=5400 => format!("{} min", seconds.div_ceil(60)),
         _ => format!("{} h", seconds.div_ceil(3600)),
     }
+}
+
+/// Returns the expected downtime, by the last swap of the workload of the same kind. `None` without one.
+pub(super) fn would_pause(plan: &PodPlan<'_>) -> Option<String> {
+    let ordinals = plan.seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+    let all = ordinals.filter_map(|one| Some((one.ordinal, one.last_swap.as_ref()?)));
+    let alike = all.filter(|(_, last)| (last.pre_copy_passes > 0) == is_copied_ahead(plan));
+    let told = alike.filter_map(|(ordinal, last)| Some((ordinal, last, last.downtime_seconds?)));
+    let (ordinal, last, pause) =
+        told.max_by_key(|(_, last, _)| last.completion_time.as_ref().map(|at| at.0))?;
+    let usage = plan.seen.usage.get(&plan.entry.active_claim);
+    let pause = pause.unsigned_abs();
+    Some(sentence(&plan.seen.pod_name(ordinal), last, pause, usage.map(|usage| usage.used)))
+}
+
+/// Returns why there is no pre-copy although it is requested.
+pub(super) fn would_copy_cold(plan: &PodPlan<'_>) -> Option<String> {
+    let claim = plan.seen.claim(&plan.entry.active_claim)?;
+    let is_asked_for = plan.seen.autoscaler.spec.pre_copy;
+    let why = not_readable_live(claim).filter(|_| is_asked_for)?;
+    Some(format!("there is no pre-copy: {why}"))
+}
+
+fn is_copied_ahead(plan: &PodPlan<'_>) -> bool {
+    plan.seen.autoscaler.spec.pre_copy && would_copy_cold(plan).is_none()
 }
 
 #[cfg(test)]

@@ -15,10 +15,11 @@ use crate::autoscaler::objects::{
     bounded, drop_as_seen, has_ended, is_bound, is_copy, is_ending, is_fillable, retained_from_now,
     uses,
 };
+use crate::autoscaler::ordinal::plan_pod;
+use crate::autoscaler::pod_plan::Says;
 use crate::autoscaler::seen::{ClockSeen, Seen, Workload};
 use crate::autoscaler::siblings::is_busy;
 use crate::autoscaler::steps::Step;
-use crate::autoscaler::turn::{Says, Turn};
 use crate::autoscaler::whole::{may_begin, of_the_whole};
 use crate::autoscaler::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, is_wanted_aborted, make};
 use crate::cluster::{ClaimSizes, ClockSkew};
@@ -42,7 +43,7 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     let mut steps = Vec::new();
     let mut told: Vec<OrdinalStatus> = Vec::new();
     for entry in entries.into_iter().rev() {
-        let turn = Turn::take(seen, entry, &mut may_stop, others_wait);
+        let turn = plan_pod(seen, entry, &mut may_stop, others_wait);
         steps.extend(turn.steps);
         says.push(turn.says);
         told.push(turn.entry);

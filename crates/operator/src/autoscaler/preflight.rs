@@ -5,189 +5,25 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
 use kube::ResourceExt;
 use kube::core::{Selector, SelectorExt};
 
 use crate::api::Quantity;
 use crate::autoscaler::AutoscalerReason;
+use crate::autoscaler::lacks_place::lacks_place;
 use crate::autoscaler::objects::uid;
+use crate::autoscaler::pause::{would_copy_cold, would_pause};
 use crate::autoscaler::places::Elsewhere;
+use crate::autoscaler::pod_plan::PodPlan;
+use crate::autoscaler::room::does_not_fit;
 use crate::autoscaler::surroundings::Room;
-use crate::autoscaler::turn::Turn;
 use crate::bytes::{Bytes, ParseBytesError};
 use crate::cluster::PodSummary;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
 
 /// Number of claims of its size that a swap adds temporarily: the new one, and the temporary one that
 /// populates it.
 const CLAIMS_OF_A_SWAP: u64 = 2;
-
-impl Turn<'_> {
-    /// Returns what a swap of this pod's claim lacks, and would be refused for midway.
-    fn lacks(&self) -> Option<(AutoscalerReason, String)> {
-        self.lacks_place()
-            .or_else(|| self.lacks_room())
-            .or_else(|| self.lacks_quota())
-            .or_else(|| self.lacks_leave())
-            .or_else(|| self.lacks_peace())
-    }
-
-    /// Returns what a swap lacks, with an event if that is new.
-    pub(super) fn tell_of_what_lacks(&mut self) -> Option<(AutoscalerReason, String)> {
-        let (reason, message) = self.lacks()?;
-        self.tell_of_lack(reason, &message);
-        Some((reason, message))
-    }
-
-    /// Emits an event about what lacks, if it is new.
-    pub(super) fn tell_of_lack(&mut self, reason: AutoscalerReason, message: &str) {
-        let told = self.seen.autoscaler.status.as_ref().and_then(|status| status.reason.as_ref());
-        if told != Some(&reason.to_string()) {
-            self.tell(reason, &self.seen.generation().to_string(), message.to_owned());
-        }
-    }
-
-    /// Describes what a swap of this pod's claim would find and do.
-    pub(super) fn would_find(&self) -> Vec<String> {
-        let (seen, claim) = (self.seen, &self.entry.active_claim);
-        let mut found = Vec::new();
-        found.extend(seen.usage.get(claim).map(|usage| format!("{} are copied", usage.used)));
-        found.extend(self.would_pause());
-        found.extend(self.would_copy_cold());
-        let habits = seen.workload.iter().flat_map(|workload| &workload.habits);
-        found.extend(habits.map(|habit| (*habit).to_owned()));
-        found.extend(self.does_not_fit().map(|why| format!("that would fail: {why}")));
-        found.extend(match self.elsewhere() {
-            Some(Elsewhere { node, largest }) => Some(format!(
-                "the claim goes to node {node}, which has free space for a volume of {largest}, and the pod \
-                 starts there: the class has no pool on its own node"
-            )),
-            None => self.room().and_then(|room| {
-                let largest = room.largest?;
-                Some(format!("node {} has free space for a volume of {largest}", room.node))
-            }),
-        });
-        let (class, around) = (self.wanted_class(), &seen.around);
-        found.extend(around.quotas.iter().filter_map(|quota| {
-            let left = left_of(quota, class).find(|one| one.key.ends_with("requests.storage"))?;
-            Some(match left.count {
-                Ok(left) => {
-                    format!(
-                        "ResourceQuota {} leaves {}",
-                        quota.name_any(),
-                        Quantity(Bytes::new(left))
-                    )
-                }
-                Err(why) => why.to_string(),
-            })
-        }));
-        let pod = seen.pod(self.entry.ordinal);
-        found.extend(pod.into_iter().flat_map(|pod| budgets_of(&around.budgets, pod)).map(
-            |budget| {
-                let allowed = allowed_by(budget).unwrap_or_default();
-                format!("PodDisruptionBudget {} allows disruptions: {allowed}", budget.name_any())
-            },
-        ));
-        found
-    }
-
-    pub(super) fn wanted_class(&self) -> Option<&str> {
-        self.seen.autoscaler.spec.volume_claim_template.spec.storage_class_name.as_deref()
-    }
-
-    fn room(&self) -> Option<&Room> {
-        self.seen.around.room.get(&self.entry.active_claim)
-    }
-
-    fn lacks_room(&self) -> Option<(AutoscalerReason, String)> {
-        let (room, size) = (self.room()?, self.seen.size_of(&self.entry));
-        let (node, largest) = match self.elsewhere() {
-            Some(Elsewhere { node, largest }) => (node, Some(*largest)),
-            None => (&room.node, room.largest),
-        };
-        let class = self.wanted_class().unwrap_or_default();
-        let lacks = match largest {
-            Some(largest) if largest >= size.0 => return None,
-            Some(largest) => format!(
-                "has free space for {largest} only: remove what is not needed there, or add a disk"
-            ),
-            None => format!(
-                "has no pool for class {class}, and neither has another node on which its pod could run: \
-                 choose another class, or create the pool there"
-            ),
-        };
-        let message = format!(
-            "claim {} needs a volume of {size} of class {class} next to its present one, and node {node} \
-             {lacks}; see `kubectl get nodestorage {node}`",
-            self.entry.active_claim,
-        );
-        Some((AutoscalerReason::InsufficientCapacity, message))
-    }
-
-    fn lacks_quota(&self) -> Option<(AutoscalerReason, String)> {
-        let size = self.seen.size_of(&self.entry);
-        let class = self.wanted_class();
-        self.seen.around.quotas.iter().find_map(|quota| {
-            let is_short =
-                |one: &Left| one.count.as_ref().is_ok_and(|left| *left >= needed_of(&one.key, size));
-            let Left { key, count } = left_of(quota, class).find(|one| !is_short(one))?;
-            let (left, name) = match count {
-                Ok(left) => (left, quota.name_any()),
-                Err(why) => {
-                    let message = format!(
-                        "{why}; correct it with `kubectl edit resourcequota {}`, or lower the requests of its \
-                         claims",
-                        quota.name_any()
-                    );
-                    return Some((AutoscalerReason::InvalidSize, message));
-                }
-            };
-            let message = format!(
-                "ResourceQuota {name} leaves {} of {key}, but a swap of claim {} needs {}: the new claim, and \
-                 as much for the prime claim that populates it; raise it with `kubectl edit resourcequota \
-                 {name}`, or delete claims that are not needed",
-                in_words(&key, left),
-                self.entry.active_claim,
-                in_words(&key, needed_of(&key, size)),
-            );
-            Some((AutoscalerReason::ExceedsQuota, message))
-        })
-    }
-
-    /// Returns the PodDisruptionBudget that prevents an eviction, if the pod is ready.
-    fn lacks_leave(&self) -> Option<(AutoscalerReason, String)> {
-        let seen = self.seen;
-        seen.ready_since(self.entry.ordinal, &self.entry.active_claim)?;
-        let pod = seen.pod(self.entry.ordinal)?;
-        let budget =
-            budgets_of(&seen.around.budgets, pod).find(|one| allowed_by(one) == Some(0))?;
-        let (name, status) = (budget.name_any(), budget.status.clone().unwrap_or_default());
-        let message = format!(
-            "PodDisruptionBudget {name} allows no disruption now, so pod {} is not stopped: {} of its pods are \
-             healthy, and {} must be; see `kubectl describe poddisruptionbudget {name}`",
-            pod.name_any(),
-            status.current_healthy,
-            status.desired_healthy,
-        );
-        Some((AutoscalerReason::EvictionBlocked, message))
-    }
-}
-
-impl Turn<'_> {
-    /// Returns another writer of the claim: the swap would wait for it with the pod stopped.
-    fn lacks_peace(&self) -> Option<(AutoscalerReason, String)> {
-        let (pod, claim) = (self.pod(), &self.entry.active_claim);
-        let ours = self.seen.pod(self.entry.ordinal).map(|pod| uid(&pod.metadata));
-        let mut writers = self.seen.writers(claim).into_iter();
-        let other = writers.find(|one| Some(uid(&one.metadata)) != ours)?;
-        let message = format!(
-            "pod {} also writes to claim {claim}, which is to be copied, so pod {pod} is not stopped: stop it, \
-             or wait until it ends",
-            other.name_any()
-        );
-        Some((AutoscalerReason::ClaimInUse, message))
-    }
-}
 
 /// Remaining quota of one resource.
 #[derive(Debug, PartialEq)]
@@ -269,6 +105,150 @@ fn allowed_by(budget: &PodDisruptionBudget) -> Option<i32> {
     let status = budget.status.as_ref()?;
     let is_told = status.observed_generation >= budget.metadata.generation;
     is_told.then_some(status.disruptions_allowed)
+}
+
+/// Returns what a swap of this pod's claim lacks, and would be refused for midway.
+fn lacks(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, String)> {
+    lacks_place(plan)
+        .or_else(|| lacks_room(plan))
+        .or_else(|| lacks_quota(plan))
+        .or_else(|| lacks_leave(plan))
+        .or_else(|| lacks_peace(plan))
+}
+
+/// Returns what a swap lacks, with an event if that is new.
+pub(super) fn tell_of_what_lacks(plan: &mut PodPlan<'_>) -> Option<(AutoscalerReason, String)> {
+    let (reason, message) = lacks(plan)?;
+    plan.tell_of_lack(reason, &message);
+    Some((reason, message))
+}
+
+/// Describes what a swap of this pod's claim would find and do.
+pub(super) fn would_find(plan: &PodPlan<'_>) -> Vec<String> {
+    let (seen, claim) = (plan.seen, &plan.entry.active_claim);
+    let mut found = Vec::new();
+    found.extend(seen.usage.get(claim).map(|usage| format!("{} are copied", usage.used)));
+    found.extend(would_pause(plan));
+    found.extend(would_copy_cold(plan));
+    let habits = seen.workload.iter().flat_map(|workload| &workload.habits);
+    found.extend(habits.map(|habit| (*habit).to_owned()));
+    found.extend(does_not_fit(plan, None).map(|why| format!("that would fail: {why}")));
+    found.extend(match plan.elsewhere() {
+        Some(Elsewhere { node, largest }) => Some(format!(
+            "the claim goes to node {node}, which has free space for a volume of {largest}, and the pod \
+             starts there: the class has no pool on its own node"
+        )),
+        None => room(plan).and_then(|room| {
+            let largest = room.largest?;
+            Some(format!("node {} has free space for a volume of {largest}", room.node))
+        }),
+    });
+    let (class, around) = (plan.wanted_class(), &seen.around);
+    found.extend(around.quotas.iter().filter_map(|quota| {
+        let left = left_of(quota, class).find(|one| one.key.ends_with("requests.storage"))?;
+        Some(match left.count {
+            Ok(left) => {
+                format!("ResourceQuota {} leaves {}", quota.name_any(), Quantity(Bytes::new(left)))
+            }
+            Err(why) => why.to_string(),
+        })
+    }));
+    let pod = seen.pod(plan.entry.ordinal);
+    found.extend(pod.into_iter().flat_map(|pod| budgets_of(&around.budgets, pod)).map(|budget| {
+        let allowed = allowed_by(budget).unwrap_or_default();
+        format!("PodDisruptionBudget {} allows disruptions: {allowed}", budget.name_any())
+    }));
+    found
+}
+
+fn room<'a>(plan: &PodPlan<'a>) -> Option<&'a Room> {
+    plan.seen.around.room.get(&plan.entry.active_claim)
+}
+
+fn lacks_room(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, String)> {
+    let (room, size) = (room(plan)?, plan.seen.size_of(&plan.entry));
+    let (node, largest) = match plan.elsewhere() {
+        Some(Elsewhere { node, largest }) => (node, Some(*largest)),
+        None => (&room.node, room.largest),
+    };
+    let class = plan.wanted_class().unwrap_or_default();
+    let lacks = match largest {
+        Some(largest) if largest >= size.0 => return None,
+        Some(largest) => format!(
+            "has free space for {largest} only: remove what is not needed there, or add a disk"
+        ),
+        None => format!(
+            "has no pool for class {class}, and neither has another node on which its pod could run: \
+             choose another class, or create the pool there"
+        ),
+    };
+    let message = format!(
+        "claim {} needs a volume of {size} of class {class} next to its present one, and node {node} \
+         {lacks}; see `kubectl get nodestorage {node}`",
+        plan.entry.active_claim,
+    );
+    Some((AutoscalerReason::InsufficientCapacity, message))
+}
+
+fn lacks_quota(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, String)> {
+    let size = plan.seen.size_of(&plan.entry);
+    let class = plan.wanted_class();
+    plan.seen.around.quotas.iter().find_map(|quota| {
+        let is_short =
+            |one: &Left| one.count.as_ref().is_ok_and(|left| *left >= needed_of(&one.key, size));
+        let Left { key, count } = left_of(quota, class).find(|one| !is_short(one))?;
+        let (left, name) = match count {
+            Ok(left) => (left, quota.name_any()),
+            Err(why) => {
+                let message = format!(
+                    "{why}; correct it with `kubectl edit resourcequota {}`, or lower the requests of its \
+                     claims",
+                    quota.name_any()
+                );
+                return Some((AutoscalerReason::InvalidSize, message));
+            }
+        };
+        let message = format!(
+            "ResourceQuota {name} leaves {} of {key}, but a swap of claim {} needs {}: the new claim, and \
+             as much for the prime claim that populates it; raise it with `kubectl edit resourcequota \
+             {name}`, or delete claims that are not needed",
+            in_words(&key, left),
+            plan.entry.active_claim,
+            in_words(&key, needed_of(&key, size)),
+        );
+        Some((AutoscalerReason::ExceedsQuota, message))
+    })
+}
+
+/// Returns the PodDisruptionBudget that prevents an eviction, if the pod is ready.
+fn lacks_leave(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, String)> {
+    let seen = plan.seen;
+    seen.ready_since(plan.entry.ordinal, &plan.entry.active_claim)?;
+    let pod = seen.pod(plan.entry.ordinal)?;
+    let budget = budgets_of(&seen.around.budgets, pod).find(|one| allowed_by(one) == Some(0))?;
+    let (name, status) = (budget.name_any(), budget.status.clone().unwrap_or_default());
+    let message = format!(
+        "PodDisruptionBudget {name} allows no disruption now, so pod {} is not stopped: {} of its pods are \
+         healthy, and {} must be; see `kubectl describe poddisruptionbudget {name}`",
+        pod.name_any(),
+        status.current_healthy,
+        status.desired_healthy,
+    );
+    Some((AutoscalerReason::EvictionBlocked, message))
+}
+
+/// Returns another writer of the claim: the swap would wait for it with the pod stopped.
+fn lacks_peace(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, String)> {
+    let (pod, claim) = (plan.pod(), &plan.entry.active_claim);
+    let ours = plan.seen.pod(plan.entry.ordinal).map(|pod| uid(&pod.metadata));
+    let mut writers = plan.seen.writers(claim).into_iter();
+    let other = writers.find(|one| Some(uid(&one.metadata)) != ours)?;
+    let message = format!(
+        "pod {} also writes to claim {claim}, which is to be copied, so pod {pod} is not stopped: stop it, \
+         or wait until it ends",
+        other.name_any()
+    );
+    Some((AutoscalerReason::ClaimInUse, message))
 }
 
 #[cfg(test)]

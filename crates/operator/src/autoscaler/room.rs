@@ -1,7 +1,7 @@
 //! Checks that the content of a claim fits into a smaller one, by its reported usage. Pure.
 
 use crate::api::Quantity;
-use crate::autoscaler::turn::Turn;
+use crate::autoscaler::pod_plan::PodPlan;
 use crate::autoscaler::usage::Usage;
 use crate::bytes::Bytes;
 use crate::cluster::requested;
@@ -12,19 +12,6 @@ const UNTOLD_PART: u64 = 10;
 
 /// Overhead of a copy, as a part of the copied size.
 const MARGIN_PART: u64 = 64;
-
-impl Turn<'_> {
-    /// Returns why the content does not fit into the new claim: its pod is not stopped for a copy that
-    /// would be refused. Only certain cases count; the copy itself checks again before it writes.
-    pub(super) fn does_not_fit(&self) -> Option<String> {
-        let from = &self.entry.active_claim;
-        let to = match self.seen.claim(&self.new_claim()) {
-            Some(new) => requested(new).ok()?,
-            None => self.seen.size_of(&self.entry),
-        };
-        too_small(from, *self.seen.usage.get(from)?, to)
-    }
-}
 
 fn too_small(from: &str, usage: Usage, to: Quantity) -> Option<String> {
     let least = usage.used.saturating_sub(Bytes::new(usage.size.get() / UNTOLD_PART));
@@ -40,6 +27,17 @@ fn too_small(from: &str, usage: Usage, to: Quantity) -> Option<String> {
              {at}, and that does not fit into {to}; request more, or remove what is not needed"
         )
     })
+}
+
+/// Returns why the content does not fit into the new claim: its pod is not stopped for a copy that
+/// would be refused. Only certain cases count; the copy itself checks again before it writes.
+pub(super) fn does_not_fit(plan: &PodPlan<'_>, new: Option<&str>) -> Option<String> {
+    let from = &plan.entry.active_claim;
+    let to = match new.and_then(|new| plan.seen.claim(new)) {
+        Some(new) => requested(new).ok()?,
+        None => plan.seen.size_of(&plan.entry),
+    };
+    too_small(from, *plan.seen.usage.get(from)?, to)
 }
 
 #[cfg(test)]

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 
-use crate::api::{OrdinalStatus, PvcAutoscaler, SwapPhase};
+use crate::api::{OrdinalStatus, PvcAutoscaler, Swap, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::objects::{is_ending, uid};
+use crate::autoscaler::others::wait_for_others;
+use crate::autoscaler::pod_plan::PodPlan;
 use crate::autoscaler::seen::Seen;
-use crate::autoscaler::turn::Turn;
 
 /// Returns true if the pod of an entry is stopped for it, or is about to be.
 fn is_stopped(one: &OrdinalStatus) -> bool {
@@ -51,58 +52,52 @@ impl Seen {
     }
 }
 
-impl Turn<'_> {
-    /// Returns others that have stopped so many pods that this one is not stopped.
-    fn stopped_elsewhere(&self) -> Vec<(&PvcAutoscaler, i32)> {
-        let ours = self.entry.ordinal;
-        let all = self.seen.entries_of_siblings();
-        let stopped = all.filter(|(_, one)| is_stopped(one) && one.ordinal != ours);
-        let stopped: BTreeMap<i32, &PvcAutoscaler> =
-            stopped.map(|(by, one)| (one.ordinal, by)).collect();
-        if stopped.len() < self.seen.autoscaler.spec.max_unavailable() {
-            return Vec::new();
-        }
-        stopped.into_iter().map(|(ordinal, by)| (by, ordinal)).collect()
+/// Returns others that have stopped so many pods that this one is not stopped.
+fn stopped_elsewhere<'a>(plan: &PodPlan<'a>) -> Vec<(&'a PvcAutoscaler, i32)> {
+    let ours = plan.entry.ordinal;
+    let all = plan.seen.entries_of_siblings();
+    let stopped = all.filter(|(_, one)| is_stopped(one) && one.ordinal != ours);
+    let stopped: BTreeMap<i32, &PvcAutoscaler> =
+        stopped.map(|(by, one)| (one.ordinal, by)).collect();
+    if stopped.len() < plan.seen.autoscaler.spec.max_unavailable() {
+        return Vec::new();
     }
+    stopped.into_iter().map(|(ordinal, by)| (by, ordinal)).collect()
+}
 
-    /// Waits, and returns true, if the pod is not stopped now because others have stopped pods.
-    pub(super) fn wait_for_siblings(&mut self) -> bool {
-        let Some((by, other)) =
-            self.stopped_elsewhere().first().map(|(by, one)| (by.name_any(), *one))
-        else {
-            return false;
-        };
-        let message = format!(
-            "pod {} is stopped for PvcAutoscaler {by}, so pod {} is not stopped: see `kubectl describe \
-             pvcautoscaler {by}`",
-            self.seen.autoscaler.pod_called(other),
-            self.pod()
-        );
-        self.wait(AutoscalerReason::PodNotReady, message);
-        true
-    }
+/// Waits, and returns true, if the pod is not stopped now because others have stopped pods.
+pub(super) fn wait_for_siblings(plan: &mut PodPlan<'_>) -> bool {
+    let Some((by, other)) = stopped_elsewhere(plan).first().map(|(by, one)| (by.name_any(), *one))
+    else {
+        return false;
+    };
+    let message = format!(
+        "pod {} is stopped for PvcAutoscaler {by}, so pod {} is not stopped: see `kubectl describe \
+         pvcautoscaler {by}`",
+        plan.seen.autoscaler.pod_called(other),
+        plan.pod()
+    );
+    plan.wait(AutoscalerReason::PodNotReady, message);
+    true
+}
 
-    /// Waits until the pod may be evicted, and returns true then: whoever stops another one knows of it.
-    pub(super) fn ensure_may_evict(&mut self) -> bool {
-        if self.seen.siblings.is_empty() {
-            return true;
-        }
-        let told =
-            self.seen.autoscaler.status.as_ref().and_then(|told| told.of(self.entry.ordinal));
-        told.is_some_and(is_stopped) && !self.wait_for_siblings() && !self.wait_for_others()
+/// Waits until the pod may be evicted, and returns true then: whoever stops another one knows of it.
+pub(super) fn ensure_may_evict(plan: &mut PodPlan<'_>) -> bool {
+    if plan.seen.siblings.is_empty() {
+        return true;
     }
+    let told = plan.seen.autoscaler.status.as_ref().and_then(|told| told.of(plan.entry.ordinal));
+    told.is_some_and(is_stopped) && !wait_for_siblings(plan) && !wait_for_others(plan)
+}
 
-    /// Cancels the stop of a pod, for an older PvcAutoscaler that stops another one. An evicted pod is gone.
-    pub(super) fn retreat(&mut self) -> bool {
-        let pod = self.seen.pod(self.entry.ordinal);
-        let runs = pod.is_some_and(|pod| !is_ending(&pod.metadata));
-        let phase = self.entry.swap.as_ref().map(|swap| swap.phase);
-        let yields = self.stopped_elsewhere().iter().any(|(by, _)| self.seen.is_younger_than(by));
-        if phase != Some(SwapPhase::Draining) || !runs || !yields {
-            return false;
-        }
-        let Some(swap) = &mut self.entry.swap else { return false };
-        (swap.phase, swap.pod_stop_time) = (SwapPhase::Pending, None);
-        self.wait_for_siblings()
+/// Cancels the stop of a pod, for an older PvcAutoscaler that stops another one. An evicted pod is gone.
+pub(super) fn retreat(plan: &mut PodPlan<'_>, swap: &mut Swap) -> bool {
+    let pod = plan.seen.pod(plan.entry.ordinal);
+    let runs = pod.is_some_and(|pod| !is_ending(&pod.metadata));
+    let yields = stopped_elsewhere(plan).iter().any(|(by, _)| plan.seen.is_younger_than(by));
+    if swap.phase != SwapPhase::Draining || !runs || !yields {
+        return false;
     }
+    (swap.phase, swap.pod_stop_time) = (SwapPhase::Pending, None);
+    wait_for_siblings(plan)
 }

@@ -10,8 +10,8 @@ use crate::api::{OrdinalStatus, Swap, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::objects::uid;
+use crate::autoscaler::pod_plan::PodPlan;
 use crate::autoscaler::seen::Seen;
-use crate::autoscaler::turn::Turn;
 use crate::cluster::list;
 
 /// The taint of a node that was switched off for good, which a person puts on it.
@@ -50,6 +50,32 @@ fn may_still_run(
     is_in_use.then(|| format!("node {name} reports that volume {volume} is in use"))
 }
 
+/// Stores which pod is stopped, and its node.
+pub(super) fn note_stopped(plan: &mut PodPlan<'_>, swap: &mut Swap) {
+    let pod = plan.seen.pod(plan.entry.ordinal);
+    let node = pod.and_then(|pod| pod.spec.as_ref()?.node_name.clone());
+    let Some((pod, node)) = pod.zip(node) else { return };
+    let uid = uid(&pod.metadata).to_owned();
+    (swap.pod_uid, swap.pod_node) = (Some(uid), Some(node));
+}
+
+/// Waits, and returns true, if the stopped pod may still run although its object is gone.
+pub(super) fn wait_if_may_still_run(plan: &mut PodPlan<'_>, swap: &Swap) -> bool {
+    let Some(why) = plan.seen.may_still_run.get(&plan.entry.ordinal) else { return false };
+    let (name, namespace) =
+        (plan.seen.autoscaler.name_any(), plan.seen.autoscaler.namespace().unwrap_or_default());
+    let uid = swap.pod_uid.as_deref().unwrap_or_default();
+    let message = format!(
+        "pod {} was stopped, but its claim is not copied yet: {why}; wait for the node, taint it with \
+         `kubectl taint node NODE {OUT_OF_SERVICE}=nodeshutdown:NoExecute` if it is switched off for good, \
+         or confirm that the pod no longer runs: `kubectl patch pvcautoscaler {name} --namespace \
+         {namespace} --type=merge -p '{{\"spec\":{{\"confirmedStoppedPodUIDs\":[\"{uid}\"]}}}}'`",
+        plan.pod()
+    );
+    plan.wait(AutoscalerReason::NodeUnavailable, message);
+    true
+}
+
 impl Keeper {
     /// Looks for stopped pods with volumes of another driver that may still run.
     pub(super) async fn see_stopped(&self, seen: &mut Seen) -> Result<(), kube::Error> {
@@ -79,36 +105,6 @@ fn node_to_ask(seen: &Seen, one: &OrdinalStatus) -> Option<String> {
     let is_there = seen.pods.iter().any(|there| uid(&there.metadata) == pod);
     let is_confirmed = seen.autoscaler.spec.confirmed_stopped_pod_uids.contains(pod);
     swap.pod_node.clone().filter(|_| is_foreign && !is_there && !is_confirmed)
-}
-
-impl Turn<'_> {
-    /// Stores which pod is stopped, and its node.
-    pub(super) fn note_stopped(&mut self) {
-        let pod = self.seen.pod(self.entry.ordinal);
-        let node = pod.and_then(|pod| pod.spec.as_ref()?.node_name.clone());
-        let Some((pod, node)) = pod.zip(node) else { return };
-        let uid = uid(&pod.metadata).to_owned();
-        let Some(swap) = &mut self.entry.swap else { return };
-        (swap.pod_uid, swap.pod_node) = (Some(uid), Some(node));
-    }
-
-    /// Waits, and returns true, if the stopped pod may still run although its object is gone.
-    pub(super) fn wait_if_may_still_run(&mut self) -> bool {
-        let Some(why) = self.seen.may_still_run.get(&self.entry.ordinal) else { return false };
-        let (name, namespace) =
-            (self.seen.autoscaler.name_any(), self.seen.autoscaler.namespace().unwrap_or_default());
-        let uid =
-            self.entry.swap.as_ref().and_then(|swap| swap.pod_uid.clone()).unwrap_or_default();
-        let message = format!(
-            "pod {} was stopped, but its claim is not copied yet: {why}; wait for the node, taint it with \
-             `kubectl taint node NODE {OUT_OF_SERVICE}=nodeshutdown:NoExecute` if it is switched off for good, \
-             or confirm that the pod no longer runs: `kubectl patch pvcautoscaler {name} --namespace \
-             {namespace} --type=merge -p '{{\"spec\":{{\"confirmedStoppedPodUIDs\":[\"{uid}\"]}}}}'`",
-            self.pod()
-        );
-        self.wait(AutoscalerReason::NodeUnavailable, message);
-        true
-    }
 }
 
 #[cfg(test)]
