@@ -18,6 +18,7 @@ const CRATES: &[&str] = &[
     "crates/fake-apiserver",
     "crates/fake-host",
     "crates/k8s",
+    "crates/kubectl",
     "crates/lvm",
     "crates/node",
     "crates/operator",

@@ -5,75 +5,23 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Node, PersistentVolume, Pod};
-use k8s_openapi::api::events::v1::Event;
-use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::api::core::v1::PersistentVolume;
 use kube::api::{ListParams, ObjectMeta};
 use kube::{Client, Resource};
 use serde::Deserialize;
 
-use crate::api::{NodeStorage, StoragePool, VolumeRequest};
 use crate::ask::read::Reader;
-use crate::ask::{AskError, DRIVER_PODS, NODES, STORAGES, VOLUMES, may_not_list, names};
-use crate::cluster::{Driver, NAMESPACE_TOO_LARGE, Pv, PvSpec, PvStatus, Unreadable};
+use crate::ask::{AskError, DRIVER_PODS, NODES, STORAGES, VOLUMES, may_not_list};
+use crate::cluster::{Driver, NAMESPACE_TOO_LARGE, Pv, PvSpec, PvStatus};
 use crate::doctor::Finding;
-use crate::volume::{DRIVER, VolumeId};
+use crate::volume::DRIVER;
 
 mod cluster;
 mod node;
+mod seen;
 
-/// Objects of the driver in a cluster, and those around it.
-#[derive(Debug, Default)]
-pub struct Seen {
-    pub(super) definitions: Vec<CustomResourceDefinition>,
-    pub(super) driver: Option<CSIDriver>,
-    pub(super) classes: Vec<StorageClass>,
-    pub(super) pools: Vec<StoragePool>,
-    pub(super) nodes: Vec<Node>,
-    pub(super) kubelets: Vec<CSINode>,
-    pub(super) storages: Vec<NodeStorage>,
-    /// The pods of the driver.
-    pub(super) pods: Vec<Pod>,
-    pub(super) volumes: Vec<Pv>,
-    /// Released PersistentVolumes with the policy Retain.
-    pub(super) released: Vec<Released>,
-    pub(super) requests: Vec<VolumeRequest>,
-    /// Events that a namespace has too many objects, on one object of each kind.
-    pub(super) too_large: Vec<Event>,
-    /// Kinds that the caller may not read.
-    pub(super) unseen: Vec<&'static str>,
-    /// Objects that this version cannot decode.
-    pub(super) unreadable: Vec<Unreadable>,
-    /// Kinds with objects that this version cannot decode.
-    pub(super) partial: Vec<&'static str>,
-}
-
-const DEFINITIONS: &str = "custom resource definitions";
-const DRIVERS: &str = "csidrivers";
-const CLASSES: &str = "storage classes";
-const POOLS: &str = "storagepools";
-const KUBELETS: &str = "csinodes";
-const PODS: &str = "the pods of the driver";
-const REQUESTS: &str = "volumerequests";
-const EVENTS: &str = "events";
-
-impl Seen {
-    /// True if all objects of this kind were read.
-    pub(super) fn sees(&self, what: &str) -> bool {
-        !self.unseen.contains(&what) && !self.partial.contains(&what)
-    }
-
-    /// Names of the nodes of the cluster; `None` if they cannot be listed.
-    pub(super) fn names(&self) -> Option<Vec<String>> {
-        self.sees(NODES).then(|| names(&self.nodes))
-    }
-
-    /// The NodeStorage of the node with this name.
-    fn storage(&self, node: &str) -> Option<&NodeStorage> {
-        self.storages.iter().find(|one| one.metadata.name.as_deref() == Some(node))
-    }
-}
+pub use seen::Seen;
+use seen::{CLASSES, DEFINITIONS, DRIVERS, EVENTS, KUBELETS, PODS, POOLS, REQUESTS, Released};
 
 /// The fields of a PersistentVolume that name its volume and its reclaim policy.
 #[derive(Resource, Deserialize, Debug, Clone)]
@@ -92,16 +40,6 @@ struct VolumeSpec {
     #[serde(flatten)]
     names: PvSpec,
     capacity: BTreeMap<String, String>,
-}
-
-/// A Released PersistentVolume with the policy Retain.
-#[derive(Debug)]
-pub(super) struct Released {
-    pub name: String,
-    pub volume: VolumeId,
-    pub size: String,
-    /// Deleted claim of the PersistentVolume.
-    pub claim: String,
 }
 
 impl Volume {

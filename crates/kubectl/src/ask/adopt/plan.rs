@@ -11,7 +11,7 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as KubeQuantity;
 use kube::api::ObjectMeta;
 
-use super::Adoption;
+use super::adoption::Adoption;
 use crate::api::{
     FenceState, NodeStorage, Operation, Quantity, VolumeMode, VolumeOnNode, VolumeRequest,
     VolumeState,

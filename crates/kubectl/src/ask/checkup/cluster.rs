@@ -6,13 +6,11 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::{
-    CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, REQUESTS, Released, STORAGES, Seen, VOLUMES,
-};
+use super::seen::{CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, REQUESTS, Released, Seen};
 use crate::api::{
     Health, NodeStorage, NodeStorageStatus, PoolOnNode, READY, StoragePool, definitions,
 };
-use crate::ask::{CONTROLLERS, adopt, is_ready};
+use crate::ask::{CONTROLLERS, STORAGES, VOLUMES, adopt, is_ready};
 use crate::cluster::audit::{Difference, audit};
 use crate::cluster::{pool_of, topology};
 use crate::doctor::Finding;

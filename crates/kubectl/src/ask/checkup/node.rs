@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::{KUBELETS, NODES, PODS, STORAGES, Seen};
+use super::seen::{KUBELETS, PODS, Seen};
 use crate::api::{
     DiskState, DiskStatus, GroupStatus, Health, INVENTORY_COMPLETE, NodeStorageStatus, PoolOnNode,
     StoragePool,
 };
-use crate::ask::is_ready;
+use crate::ask::{NODES, STORAGES, is_ready};
 use crate::bytes::Bytes;
 use crate::doctor::Finding;
 use crate::volume::DRIVER;

@@ -2,24 +2,17 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
+use super::explanation::{Explanation, Remediation, State};
 use super::fit::{Bar, in_one, objections};
 use super::gather::{Facts, STORAGES, VOLUMES};
 use super::growth::growth;
 use super::kept;
 use super::pending::{look_at_node_plugins, unschedulable};
-use super::{Explanation, Remediation, State};
-use crate::api::{FenceStatus, NodeStorage, VolumeOnNode};
-use crate::bytes::Bytes;
+use super::place::Place;
+use crate::api::{FenceStatus, NodeStorage};
 use crate::cluster::audit::is_complete;
-use crate::cluster::{self, is_on};
+use crate::cluster::is_on;
 use crate::volume::{Fence, NodeKey, Use, VolumeId, few};
-
-/// Location and status of the volume of a claim.
-pub(super) struct Place<'a> {
-    pub id: &'a str,
-    pub node: &'a str,
-    pub volume: Option<&'a VolumeOnNode>,
-}
 
 /// A claim whose PersistentVolume was removed under it.
 pub(super) fn lost(facts: &Facts) -> Explanation {
@@ -228,10 +221,4 @@ fn cannot_grow(facts: &Facts) -> String {
         ),
         _ => String::new(),
     }
-}
-
-/// The size that a claim has.
-pub(super) fn capacity(facts: &Facts) -> Option<Bytes> {
-    let size = cluster::capacity(facts.claim.as_ref()?).ok()?;
-    Some(size.0).filter(|size| *size > Bytes::ZERO)
 }

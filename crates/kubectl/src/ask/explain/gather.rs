@@ -6,7 +6,7 @@ use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use super::{About, Explanation, Remediation, State};
+use super::explanation::{About, Explanation, Remediation, State};
 use crate::api::{NodeStorage, PvcAutoscaler, StoragePool, VolumeRequest};
 use crate::ask::read::Reader;
 use crate::ask::{

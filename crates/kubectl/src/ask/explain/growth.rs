@@ -1,9 +1,9 @@
 //! Explains the expansion of a claim: each state of a resize in plain words. Pure.
 
-use super::bound::{Place, capacity};
+use super::explanation::{Explanation, Remediation, State};
 use super::gather::Facts;
 use super::pending::look_at_node_plugins;
-use super::{Explanation, Remediation, State};
+use super::place::{Place, capacity};
 use crate::api::{Operation, Phase, VolumeRequest};
 use crate::bytes::Bytes;
 use crate::cluster::resize_error;

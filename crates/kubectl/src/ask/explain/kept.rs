@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 
+use super::explanation::{Explanation, Remediation, State};
 use super::gather::Facts;
-use super::{Explanation, Remediation, State};
 use crate::api::{OrdinalStatus, Retained, Swap, SwapPhase};
 use crate::ask::kept::{Kept, Part, until};
 use crate::autoscaler::can_be_aborted;

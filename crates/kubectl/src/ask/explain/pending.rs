@@ -6,10 +6,11 @@ use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, PodSpec};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 
+use super::explanation::{Explanation, Remediation, State};
 use super::fit::Bar;
 use super::gather::{Facts, NODES, POOLS, STORAGES, VOLUMES};
-use super::room::{NodeSays, Verdict, Wish, nodes_say};
-use super::{Explanation, Remediation, State};
+use super::room::{Wish, nodes_say};
+use super::verdict::{NodeSays, Verdict};
 use crate::api::{
     NodeStorageStatus, Operation, Phase, PoolOnNode, Quantity, StoragePool, VolumeRequest,
 };

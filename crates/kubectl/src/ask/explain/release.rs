@@ -1,7 +1,7 @@
 //! Explains claims that are being deleted, and PersistentVolumes without a claim. Pure.
 
+use super::explanation::{Explanation, Remediation, State};
 use super::gather::Facts;
-use super::{Explanation, Remediation, State};
 use crate::api::{Operation, Phase, VolumeRequest};
 use crate::volume::few;
 

@@ -4,53 +4,14 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{Node, PodSpec};
 use k8s_openapi::api::storage::v1::StorageClass;
-use serde::Serialize;
 
 use super::fit::{Bar, Objection, companion, in_one, objections};
 use super::gather::{Facts, NODES, STORAGES, is_registered};
+use super::verdict::{NodeSays, Verdict};
 use crate::api::{Health, NodeStorage, PoolOnNode, Quantity};
 use crate::bytes::Bytes;
 use crate::cluster::{largest, pool_of, topology};
 use crate::volume::{Class, TOPOLOGY, few};
-
-/// Verdict of a node about a claim.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeSays {
-    /// The node.
-    pub node: String,
-    /// Pool that the class would use there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pool: Option<String>,
-    /// Size of the largest volume that fits into the pool.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub largest: Option<Quantity>,
-    /// Verdict of the node, for programs.
-    pub verdict: Verdict,
-    /// Sentence for people, without the node.
-    #[serde(rename = "message")]
-    pub why: String,
-    /// Parts that have to change before the node fits.
-    #[serde(skip)]
-    pub(super) bars: Vec<Bar>,
-}
-
-/// Verdict of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Verdict {
-    /// It has enough free space, and the pod may run there.
-    Fits,
-    /// The pool does not have enough free space.
-    InsufficientCapacity,
-    /// The pool cannot be used.
-    PoolUnavailable,
-    /// It has no such pool.
-    PoolNotFound,
-    /// The node plugin is not ready there.
-    NodePluginUnavailable,
-    /// The volume may not be there: the pod may not run there, or the class excludes the node.
-    Excluded,
-}
 
 /// Volume to place.
 pub(super) struct Wish<'a> {
