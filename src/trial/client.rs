@@ -104,7 +104,7 @@ impl Client {
         let mut repeats = 0;
         let answer = loop {
             match self.controller.create_volume(request.clone()).await {
-                Err(status) if is_at_work(&status, &mut repeats) => {}
+                Err(status) if count_if_at_work(&status, &mut repeats) => {}
                 answer => break said("CreateVolume", answer)?,
             }
         };
@@ -118,7 +118,7 @@ impl Client {
         let mut repeats = 0;
         loop {
             match self.controller.delete_volume(request.clone()).await {
-                Err(status) if is_at_work(&status, &mut repeats) => {}
+                Err(status) if count_if_at_work(&status, &mut repeats) => {}
                 answer => return said("DeleteVolume", answer).map(drop),
             }
         }
@@ -140,7 +140,7 @@ impl Client {
         let mut repeats = 0;
         let answer = loop {
             match self.controller.controller_expand_volume(request.clone()).await {
-                Err(status) if is_at_work(&status, &mut repeats) => {}
+                Err(status) if count_if_at_work(&status, &mut repeats) => {}
                 answer => break said("ControllerExpandVolume", answer)?,
             }
         };
@@ -261,7 +261,7 @@ async fn wait_for(socket: &Path) -> io::Result<()> {
 }
 
 /// True if the operation is still in progress, and may be retried.
-fn is_at_work(status: &Status, repeats: &mut usize) -> bool {
+fn count_if_at_work(status: &Status, repeats: &mut usize) -> bool {
     *repeats += 1;
     status.code() == Code::Aborted && *repeats < REPEATS
 }

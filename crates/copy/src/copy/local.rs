@@ -28,7 +28,12 @@ use super::xattr::{Attributes, attributes, attributes_of};
 impl Origin for Dir {
     type Steps = Walk;
 
-    fn needs(&self, live: bool, block: u64, tell: &mut Progress) -> Result<Needs, CopyError> {
+    fn space_needed(
+        &self,
+        live: bool,
+        block: u64,
+        tell: &mut Progress,
+    ) -> Result<Needs, CopyError> {
         Needs::of(self, live, block, &mut || tell.file_done())
     }
 

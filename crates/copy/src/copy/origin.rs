@@ -31,7 +31,8 @@ pub trait Origin: Sync {
     ///
     /// # Errors
     /// An error of the system.
-    fn needs(&self, live: bool, block: u64, tell: &mut Progress) -> Result<Needs, CopyError>;
+    fn space_needed(&self, live: bool, block: u64, tell: &mut Progress)
+    -> Result<Needs, CopyError>;
 
     /// Begins a walk. A source that prefetches contents reads in the target which ones are needed.
     ///

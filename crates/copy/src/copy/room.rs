@@ -38,7 +38,7 @@ pub fn room_for<O: Origin>(
 ) -> Result<Needs, CopyError> {
     let has = rustix::fs::fstatvfs(target).at("measuring", b"")?;
     let block = has.f_frsize.max(1);
-    let needs = source.needs(live, block, tell)?;
+    let needs = source.space_needed(live, block, tell)?;
     if let Some(reserved) = needs.reserved.as_ref().filter(|_| !may_administrate()) {
         return Err(reserved.refusal());
     }

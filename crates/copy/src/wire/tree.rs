@@ -24,7 +24,12 @@ const APART_S: i64 = 300;
 impl Origin for RemoteTree {
     type Steps = RemoteSteps;
 
-    fn needs(&self, live: bool, block: u64, tell: &mut Progress) -> Result<Needs, CopyError> {
+    fn space_needed(
+        &self,
+        live: bool,
+        block: u64,
+        tell: &mut Progress,
+    ) -> Result<Needs, CopyError> {
         let mut stream = self.remote.connect(Job::Count { live, block })?;
         loop {
             let Frame { word, body } = stream.next()?;

@@ -185,7 +185,7 @@ fn cause_to_cancel(
 }
 
 /// Returns why an exchange that does not start is aborted: the downtime of the pod is too long.
-pub(super) fn exchanges_too_slowly(
+pub(super) fn note_slow_exchange(
     plan: &mut PodPlan<'_>,
     swap: &mut Swap,
     from: &str,
@@ -243,7 +243,7 @@ pub(super) fn note_downtime(
 }
 
 /// Returns why a rollback is reverted if its downtime is too long.
-pub(super) fn returns_too_slowly(
+pub(super) fn note_slow_return(
     plan: &mut PodPlan<'_>,
     swap: &mut Swap,
     from: &str,

@@ -6,7 +6,7 @@ use kube::ResourceExt;
 use crate::api::{AutoscalerPhase, FenceState, Retained, Swap, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
 use crate::autoscaler::attempt::attempt;
-use crate::autoscaler::cancel::returns_too_slowly;
+use crate::autoscaler::cancel::note_slow_return;
 use crate::autoscaler::drain::stop_writers;
 use crate::autoscaler::fence::{ask, last_fence, next_fence, prove_unused, renumbered};
 use crate::autoscaler::hold::ensure_held;
@@ -57,7 +57,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
         plan.tell(AutoscalerReason::SwapStarted, &attempt(swap), text);
     }
     let has_other = !has_lost_claim(plan, swap);
-    if let Some(why) = returns_too_slowly(plan, swap, &from).filter(|_| is_begun && has_other) {
+    if let Some(why) = note_slow_return(plan, swap, &from).filter(|_| is_begun && has_other) {
         return give_up(plan, swap, &why);
     }
     stop_writers(plan, &from);

@@ -7,7 +7,7 @@ use kube::ResourceExt;
 
 use crate::api::{AutoscalerPhase, InPlace, InPlacePhase, Quantity, Retained, Swap, SwapPhase};
 use crate::autoscaler::AutoscalerReason;
-use crate::autoscaler::cancel::{exchanges_too_slowly, note_downtime, report_slow_exchange};
+use crate::autoscaler::cancel::{note_downtime, note_slow_exchange, report_slow_exchange};
 use crate::autoscaler::drain::stop_writers;
 use crate::autoscaler::exchange::Exchange;
 use crate::autoscaler::fence::last_fence;
@@ -33,7 +33,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     let next = Step::Exchange { claim: from.clone(), copy: copy.clone() };
     let known = seen.exchanges.get(&from);
     if known.is_some_and(Exchange::can_be_given_up)
-        && let Some(why) = exchanges_too_slowly(plan, swap, &from)
+        && let Some(why) = note_slow_exchange(plan, swap, &from)
     {
         return give_up(plan, swap, &why);
     }

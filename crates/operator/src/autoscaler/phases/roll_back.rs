@@ -75,7 +75,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     // until the node of a populator pod responds.
     let goes_empty = |claim: &PersistentVolumeClaim| is_ending(&claim.metadata) && !is_bound(claim);
     let is_going = plan.seen.claim(&name).is_some_and(goes_empty) || plan.seen.is_going(&name);
-    let is_spare = retains_spare(plan, swap, &name);
+    let is_spare = ensure_spare_retained(plan, swap, &name);
     if swap.preserves_name || swap.is_rollback || is_going || is_spare {
         swap.fence = None; // Its pod may start, whatever becomes of the copy.
     }
@@ -126,7 +126,7 @@ fn is_whole_after_all(plan: &PodPlan<'_>, swap: &Swap, name: &str) -> bool {
 
 /// Retains a new claim with a volume that no pod could use, for as long as an old one; returns true if so. A
 /// user started its copy too early or from another claim, or bound it.
-fn retains_spare(plan: &mut PodPlan<'_>, swap: &Swap, name: &str) -> bool {
+fn ensure_spare_retained(plan: &mut PodPlan<'_>, swap: &Swap, name: &str) -> bool {
     let may_lack = !swap.is_proved_unused() || is_of_another(plan, swap, name);
     let claim = plan.seen.claim(name).filter(|_| !swap.is_rollback && may_lack);
     let is_spare = |claim: &&PersistentVolumeClaim| {

@@ -46,22 +46,22 @@ fn replace_lost_claim(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     Next::Enter(SwapPhase::Pending)
 }
 
-/// Returns true if a claim still requests the smaller size from before it got a larger volume again; its
-/// request is raised to its size, if its class allows that.
-fn asks_for_less_than_it_has(plan: &mut PodPlan<'_>, swap: &Swap, name: &str) -> bool {
+/// Raises the request of a claim to its size, if its class allows that: it still requests the smaller size from
+/// before it got a larger volume again. Returns true once that is so, or cannot be.
+fn ensure_grown_to_capacity(plan: &mut PodPlan<'_>, swap: &Swap, name: &str) -> bool {
     let claim = plan.seen.claim(name).filter(|_| swap.is_rollback && swap.preserves_name);
     let Some((claim, sizes)) = claim.and_then(|claim| Some((claim, ClaimSizes::of(claim).ok()?)))
     else {
-        return false;
+        return true;
     };
     if sizes.requested >= sizes.capacity {
-        return false;
+        return true;
     }
     let class = claim.spec.as_ref().and_then(|spec| spec.storage_class_name.as_ref());
     let can_grow = class.and_then(|class| plan.seen.classes.get(class)) == Some(&true);
     let (claim, size) = (name.to_owned(), sizes.capacity);
     plan.steps.extend(can_grow.then_some(Step::Grow { claim, size }));
-    can_grow
+    !can_grow
 }
 
 /// Reports the downtime of the swap, now that its pod is ready.
@@ -125,7 +125,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
         report_deleted_claim(plan, swap, &name);
         return Next::Wait;
     }
-    if asks_for_less_than_it_has(plan, swap, &name) {
+    if !ensure_grown_to_capacity(plan, swap, &name) {
         return Next::Wait;
     }
     let new = swap.claim.clone();
