@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::jiff::SignedDuration;
+use kube::ResourceExt;
 use pliant::api::{
     AutoscalerPhase, FillingPhase, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator,
     Retained, SwapPhase,
@@ -16,7 +17,7 @@ use serde_json::json;
 
 use crate::block_on;
 use crate::play::{End, object};
-use crate::world::World;
+use crate::world::{SHOP, World, one_pod, swap};
 
 async fn two_pods(world: &World) {
     two_pods_of(world, "hdd").await;
@@ -602,5 +603,52 @@ fn a_swap_asks_for_few_writes() {
         world.rest().await;
         let writes = world.api.writes();
         assert!(writes.len() <= 57, "{}: {writes:#?}", writes.len());
+    });
+}
+
+/// A pod of others that has the old claim is not looked for again and again, and its end is seen when it comes.
+#[test]
+fn the_end_of_a_pod_is_seen_at_once_and_not_looked_for() {
+    block_on(async {
+        let (world, _operator) = one_pod(&[]).await;
+        let name = format!("{SHOP}/nginx-0");
+        let mut pod: Pod = world.api.get(&name).unwrap();
+        pod.finalizers_mut().push("example.com/late".to_owned());
+        world.api.put(&pod);
+        let old = world.ordinal(0).active_claim;
+        world.want("2Gi", "hdd", &json!({}));
+        let is_in = |phase| {
+            move |status: &PvcAutoscalerStatus| swap(status).is_some_and(|swap| swap.phase == phase)
+        };
+        world.until("its pod stops", is_in(SwapPhase::Draining)).await;
+        let volume = json!({"name": "data", "persistentVolumeClaim": {"claimName": old}});
+        let other: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "other", "namespace": SHOP},
+            "spec": {"containers": [], "nodeName": "alpha", "volumes": [volume]},
+            "status": {"phase": "Running"},
+        }))
+        .unwrap();
+        world.api.put(&other);
+        let mut pod: Pod = world.api.get(&name).unwrap();
+        pod.metadata.finalizers = None;
+        world.api.put(&pod);
+        world.api.delete::<Pod>(&name);
+        world.rest().await;
+        let before = world.looks("nginx");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        let looks = world.looks("nginx") - before;
+        assert!(looks <= 7, "{looks} looks in a minute at a pod that runs");
+        let message = world.status().message.unwrap();
+        assert!(message.starts_with("pod other writes to claim"), "{message}");
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        let begin = tokio::time::Instant::now();
+        world.api.delete::<Pod>(&format!("{SHOP}/other"));
+        world.until("it is copied", |status| !is_in(SwapPhase::Draining)(status)).await;
+        assert!(
+            begin.elapsed() < Duration::from_secs(1),
+            "{:?} until that was seen",
+            begin.elapsed()
+        );
+        world.settled("1/1").await;
     });
 }

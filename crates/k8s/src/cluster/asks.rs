@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use kube::Client;
@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::causes;
 use crate::cluster::Cluster;
+use crate::cluster::locked::locked;
 use crate::cluster::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
 use crate::cluster::told_of;
 use crate::cluster::writes::OPERATOR;
@@ -270,10 +271,6 @@ impl Asks {
     fn asked(&self) -> MutexGuard<'_, All> {
         locked(&self.asked)
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl fmt::Debug for Asks {

@@ -233,6 +233,10 @@ impl<K: Resource<DynamicType = ()>> Resource for Guarded<K> {
         K::plural(&())
     }
 
+    fn metadata_api() -> bool {
+        K::metadata_api()
+    }
+
     fn meta(&self) -> &ObjectMeta {
         self.0.as_ref().map_or_else(|unreadable| &unreadable.metadata, K::meta)
     }

@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Record;
 use crate::cluster::decode::{PAGE, Unreadable};
+use crate::cluster::locked::locked;
 use crate::cluster::share::Whole;
-use crate::cluster::watched::changes::{Followed, Keys, locked};
+use crate::cluster::watched::changes::{Followed, Keys};
 use crate::cluster::watched::decoder::{Decoder, Unread};
 use crate::cluster::watched::follow::Watching;
 

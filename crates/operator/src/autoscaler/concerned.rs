@@ -7,12 +7,21 @@ use crate::api::{NodeStorage, PvcSourcePopulator, VolumeUsage, Workload};
 use crate::autoscaler::keeper::Keeper;
 use crate::autoscaler::summary::AutoscalerSummary;
 use crate::cluster::{
-    Answers, AwaySeen, Change, Changed, Changes, ClaimSummary, DeploymentVersion, Pv,
+    Answers, AwaySeen, Change, Changed, Changes, ClaimSummary, DeploymentVersion, PodNews, Pv,
     StatefulSetVersion,
 };
+use tokio::sync::watch;
 
 /// The key of the PvcAutoscalers that set the sizes of claims by how full they are.
 const SETS_SIZES: &str = "sets sizes";
+
+/// The key of the PvcAutoscalers that have stopped a pod, or may do so soon.
+const MIDWAY: &str = "midway";
+
+/// The key of those of a namespace.
+fn midway_in(namespace: &str) -> String {
+    format!("midway in {namespace}")
+}
 
 /// The key of the PvcAutoscalers of a namespace.
 fn in_namespace(namespace: &str) -> String {
@@ -42,6 +51,9 @@ pub(super) fn keys(one: &AutoscalerSummary) -> Vec<String> {
     let namespace = &one.names.namespace;
     let mut keys = vec![in_namespace(namespace), of_workload(namespace, one.workload())];
     keys.extend(one.sets_sizes.then(|| SETS_SIZES.to_owned()));
+    keys.extend(
+        one.is_midway().then_some([MIDWAY.to_owned(), midway_in(namespace)]).into_iter().flatten(),
+    );
     let swaps: BTreeSet<String> = one.swaps_to().map(|claim| of_swap(namespace, claim)).collect();
     keys.extend(swaps);
     keys
@@ -130,6 +142,7 @@ pub(super) struct News {
     nodes: Changes<NodeStorage>,
     answers: Answers,
     away: AwaySeen,
+    pods: watch::Receiver<()>,
 }
 
 /// Whom the news concern.
@@ -139,6 +152,8 @@ pub(super) struct Concerned {
     pub all: bool,
     /// PvcAutoscalers with these uids.
     pub uids: BTreeSet<Arc<str>>,
+    /// PvcAutoscalers with these uids, whose pods have changed: no version of what is watched shows that.
+    pub by_pods: BTreeSet<Arc<str>>,
 }
 
 impl Concerned {
@@ -160,6 +175,7 @@ impl News {
             nodes: keeper.cluster.nodes().watched().subscribe(),
             answers: keeper.asks.subscribe(),
             away: AwaySeen::of(keeper.cluster.requests()),
+            pods: keeper.pods.changes(),
         }
     }
 
@@ -204,6 +220,7 @@ impl News {
         }
         concerned.uids.extend(self.answers.take().into_iter().map(Arc::from));
         self.see_away(keeper, &mut concerned);
+        self.see_pods(keeper, &mut concerned);
         (autoscalers, concerned)
     }
 
@@ -219,6 +236,22 @@ impl News {
         }
     }
 
+    /// Pods matter to whom has stopped one, or is about to. Others look at them when they are due.
+    fn see_pods(&mut self, keeper: &Keeper, concerned: &mut Concerned) {
+        self.pods.mark_unchanged();
+        let PodNews { all, stateful_sets, namespaces } = keeper.pods.take();
+        let mut those = if all { keeper.autoscalers.with_key(MIDWAY) } else { Vec::new() };
+        for (namespace, name) in stateful_sets {
+            let its = of_workload(&namespace, Workload::StatefulSet(&name));
+            those.extend(keeper.autoscalers.with_key(&its));
+        }
+        for namespace in namespaces {
+            those.extend(keeper.autoscalers.with_key(&midway_in(&namespace)));
+        }
+        those.retain(|one| one.is_midway());
+        concerned.by_pods.extend(those.into_iter().map(|one| one.names.uid.clone()));
+    }
+
     /// Waits until there may be something to take.
     pub async fn changed(&mut self) {
         tokio::select! {
@@ -231,6 +264,7 @@ impl News {
             () = self.nodes.changed() => {}
             () = self.answers.changed() => {}
             () = self.away.changed() => {}
+            _ = self.pods.changed() => {}
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{
     self, AutoscalerPhase, MOST_ORDINALS, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus,
-    PvcSourcePopulator, Swap, SwapPhase, VolumeUsage, Workload, is_understood,
+    PvcSourcePopulator, VolumeUsage, Workload, is_understood,
 };
 use crate::autoscaler::conditions::conditions;
 use crate::autoscaler::coverage::Coverage;
@@ -31,8 +31,8 @@ use crate::causes;
 use crate::cluster::KEPT_BY;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
-    Asks, Clock, ClockSkew, Cluster, DeploymentVersion, Names, PodVersion, StatefulSetVersion,
-    Unreadable, Watched, begun_again, every, writes,
+    Asks, Clock, ClockSkew, Cluster, DeploymentVersion, Names, PodEvents, PodVersion,
+    StatefulSetVersion, Unreadable, Watched, begun_again, every, writes,
 };
 use crate::populators::Watches;
 
@@ -43,11 +43,8 @@ pub(super) const PAUSE: Duration = Duration::from_millis(50);
 /// Delay after a conflicting write.
 const SOON: Duration = Duration::from_secs(1);
 
-/// While a pod stops or starts: pods are not watched, their StatefulSets are.
-const POD: Duration = Duration::from_secs(2);
-
-/// Delay while there are claims of a workload that no pod names: pods are not watched. Also while an
-/// expired claim still exists: what holds it may not be watched.
+/// Delay while there are claims of a workload that no pod names: only pods of StatefulSets are watched. Also while
+/// an expired claim still exists: what holds it may not be watched.
 const LATER: Duration = Duration::from_secs(60);
 
 /// Reports the coverage of pods by the webhook.
@@ -69,6 +66,8 @@ pub struct Keeper {
     pub(super) sources: Watched<PvcSourcePopulator>,
     /// Pods that are not scheduled yet, because their claims get other volumes.
     pub(super) gated: Watched<PodVersion>,
+    /// Whose pods have changed.
+    pub(super) pods: PodEvents,
     pub(super) cluster: Arc<Cluster>,
     pub(super) asks: Arc<Asks>,
     pub(super) watches: Arc<Watches>,
@@ -127,6 +126,7 @@ impl Keeper {
                 |_| {},
                 keys_of_gated,
             ),
+            pods: PodEvents::start(client, stop),
             cluster: asks.cluster().clone(),
             asks: asks.clone(),
             watches: watches.clone(),
@@ -420,11 +420,11 @@ fn next(
     is_done: bool,
     is_heard: bool,
 ) -> Option<Duration> {
-    // Before the pod is stopped, nothing waits.
-    let is_before = |swap: &Swap| matches!(swap.phase, SwapPhase::Pending | SwapPhase::PreCopy);
-    let mut swaps = status.ordinals.iter().filter_map(|one| one.swap.as_ref());
     if status.phase == AutoscalerPhase::Swapping {
-        return Some(if swaps.any(is_before) { AGAIN } else { POD });
+        // Its pods are watched, but not until when one has to be ready, nor what its node reports of volumes.
+        let soaking = status.ordinals.iter().filter_map(|one| seen.will_be_ready(one));
+        let soaked = soaking.map(|at| time_to(at, seen.now));
+        return soaked.chain([AGAIN]).min();
     }
     // A StatefulSet or a Deployment that is not there is watched: five thousand that wait for one ask nothing.
     // A shrink under way is asked for until its node has answered.

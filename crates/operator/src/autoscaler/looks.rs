@@ -131,7 +131,11 @@ impl Looks {
     fn concerned(&mut self, keeper: &Keeper) -> BTreeSet<Arc<str>> {
         let (autoscalers, concerned) = self.news.take(keeper);
         let mut uids = std::mem::take(&mut self.ended);
-        uids.extend(concerned.uids);
+        for uid in &concerned.by_pods {
+            // Also one whose reconcile has read its pods before: it is compared once that has ended.
+            self.known.get_mut(uid).map(|one| one.versions.take());
+        }
+        uids.extend(concerned.uids.into_iter().chain(concerned.by_pods));
         let is_all = concerned.all || matches!(autoscalers, Changed::Everything(_));
         let Turnover { gone, there } = autoscalers.turnover(self.known.keys(), |_| true);
         for uid in &gone {

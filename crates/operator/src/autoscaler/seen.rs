@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PodSpec};
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use crate::api::{
@@ -430,6 +430,14 @@ impl Seen {
         let min_ready = self.workload.as_ref().map_or(0, |set| set.min_ready);
         let since = self.ready_since(ordinal, claim);
         since.is_some_and(|at| self.now.duration_since(at).as_secs() >= min_ready)
+    }
+
+    /// Returns when the pod of an entry will have been ready with its claim for long enough, if it is ready now.
+    pub fn will_be_ready(&self, entry: &OrdinalStatus) -> Option<Timestamp> {
+        let min_ready = self.workload.as_ref().map_or(0, |set| set.min_ready);
+        let since = self.ready_since(entry.ordinal, &entry.active_claim)?;
+        let at = since.checked_add(SignedDuration::from_secs(min_ready)).ok()?;
+        (at > self.now).then_some(at)
     }
 
     /// Returns the time since which the pod with this ordinal is ready with this claim.

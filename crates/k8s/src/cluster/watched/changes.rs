@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use tokio::sync::watch;
 
 use crate::cluster::Record;
+use crate::cluster::locked::locked;
 use crate::cluster::watched::records::Records;
 
 /// Maximum number of pending changes of one subscriber: beyond that it reads all objects.
@@ -395,9 +396,4 @@ pub(super) fn at((namespace, name): &Place) -> (&str, &str) {
 /// Returns an owned namespace and name, to store.
 pub(super) fn owned((namespace, name): (&str, &str)) -> Place {
     (namespace.to_owned(), name.to_owned())
-}
-
-/// Locks a mutex. It is valid after a panic: each holder leaves the old or the new state.
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

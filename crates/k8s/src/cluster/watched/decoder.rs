@@ -11,9 +11,10 @@ use crate::causes;
 use crate::cluster::decode::{
     Guarded, NAMESPACE_TOO_LARGE, Unreadable, note_readable, note_unreadable,
 };
+use crate::cluster::locked::locked;
 use crate::cluster::share::{BEYOND_WHOLE, Found, Shares, Whole};
 use crate::cluster::summary::weight;
-use crate::cluster::watched::changes::{Followed, Place, Told, at, locked, owned};
+use crate::cluster::watched::changes::{Followed, Place, Told, at, owned};
 use crate::cluster::watched::records::Records;
 use crate::cluster::{Namespaces, Record};
 use crate::panics::caught_now;

@@ -15,8 +15,9 @@ use tokio_util::sync::CancellationToken;
 use crate::causes;
 use crate::cluster::Record;
 use crate::cluster::decode::{Guarded, guarded};
+use crate::cluster::locked::locked;
 use crate::cluster::timers::until;
-use crate::cluster::watched::changes::{Followed, Place, at, locked};
+use crate::cluster::watched::changes::{Followed, Place, at};
 use crate::cluster::watched::decoder::Decoder;
 
 /// Delays before a broken watch reconnects: a sixth of those of Kubernetes' own clients, so 10 s at
