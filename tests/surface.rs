@@ -300,7 +300,7 @@ fn variants(file: &str, name: &str) -> BTreeSet<String> {
 
 /// What `pliant explain` calls the state of a claim.
 fn states() -> BTreeSet<String> {
-    variants("crates/kubectl/src/ask/explain.rs", "State")
+    variants("crates/kubectl/src/ask/explain/explanation.rs", "State")
 }
 
 fn errors() -> BTreeSet<String> {
