@@ -20,9 +20,9 @@ test: install ## all tests: units, fakes, real LVM, csi-sanity, protocol
 cluster-test: install ## tests on a real Kubernetes, in throw-away kernels
 	@e2e/cluster/test
 
-exhaustive: install ## every crash point of autoscaler and populators, every state of a swap, of which `make test` takes a part
-	@EXHAUSTIVE=1 cargo test --quiet --features testing --test autoscaler --test populators crash_points::every_lost_request
-	@EXHAUSTIVE=1 cargo test --quiet --package pliant-operator autoscaler::plan::tests
+exhaustive: install ## every crash point of claims and populators, every state of a swap, of which `make test` takes a part
+	@EXHAUSTIVE=1 cargo test --quiet --features testing --test claims --test populators crash_points::every_lost_request
+	@EXHAUSTIVE=1 cargo test --quiet --package pliant-operator claims::plan::tests
 
 cluster-bench: install ## the figures of a cluster: edits, swaps, a thousand nodes, deaths
 	@e2e/cluster/bench

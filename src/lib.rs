@@ -19,6 +19,6 @@ pub use pliant_k8s::{api, causes, cluster};
 pub use pliant_kubectl::ask;
 pub use pliant_lvm::{fs, host, lvm, mount};
 pub use pliant_node::{doctor, node};
-pub use pliant_operator::{admission, autoscaler, populators};
+pub use pliant_operator::{admission, autoscaler, claims, populators};
 pub use pliant_volume as volume;
 pub use pliant_volume::{busy, bytes, panics};

@@ -16,7 +16,7 @@ use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResourceExt, ResourceExt};
 use pliant::api::{PvcAutoscaler, VolumePopulator};
-use pliant::autoscaler::AutoscalerReason;
+use pliant::claims::AutoscalerReason;
 use pliant::cli::Cli;
 use pliant::controllers::events::EventReason;
 use pliant::host::TOOLS;
@@ -554,7 +554,7 @@ fn every_command_of_ours_that_is_advised_is_one() {
     let mut advised = BTreeSet::new();
     for code in [
         "crates/kubectl/src/ask",
-        "crates/operator/src/autoscaler",
+        "crates/operator/src/claims",
         "crates/operator/src/populators",
         "crates/k8s/src/cluster",
     ]

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use pliant::api::definitions;
-use pliant::autoscaler::AutoscalerReason;
+use pliant::claims::AutoscalerReason;
 use pliant::cli::Cli;
 use pliant::controllers::events::EventReason;
 use pliant::metrics::TABLE;

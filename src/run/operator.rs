@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::{self, Keeper, Naming, Service, Shown, Workload};
 use crate::api::{ArchivePopulator, PvcSourcePopulator};
 use crate::archive::{Bundle, Proxies};
-use crate::autoscaler;
+use crate::claims;
 use crate::cli::{OperatorRole, ProxyFlags, WebhookFlags};
 use crate::cluster::{Asks, Candidate, Watched, every, unreadable_by_kind};
 use crate::controllers::nudge::wake_resizer;
@@ -63,7 +63,7 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
         Populator::start(&client, &settings, &watches, &asks, &tally, &stop);
     let service = role.webhook.webhook_service.clone();
     let webhook = Arc::new(Covered { client: client.clone(), service });
-    let claims = autoscaler::Keeper::start(&client, &watches, &asks, webhook, counts, &stop);
+    let claims = claims::Keeper::start(&client, &watches, &asks, webhook, counts, &stop);
     let loops = |stop: CancellationToken| {
         let (client, watches, tally) = (&client, &watches, &tally);
         let claims = claims.clone().run(stop.clone());
@@ -135,7 +135,7 @@ async fn admit(
     flags: WebhookFlags,
     client: &Client,
     shown: Shown,
-    claims: &autoscaler::Keeper,
+    claims: &claims::Keeper,
     stop: &CancellationToken,
 ) -> Result<()> {
     let WebhookFlags { webhook_address, webhook_service, webhook_certificate_secret } = flags;
@@ -184,21 +184,21 @@ struct Covered {
 }
 
 #[async_trait]
-impl autoscaler::Webhook for Covered {
+impl claims::Webhook for Covered {
     async fn coverage(
         &self,
         namespace: &str,
         stateful_set: &str,
-    ) -> Result<autoscaler::Coverage, kube::Error> {
+    ) -> Result<claims::Coverage, kube::Error> {
         let workload = Workload::parse(namespace, stateful_set);
         let (Some(service), Some(workload)) = (&self.service, workload) else {
-            return Ok(autoscaler::Coverage::NotNamed);
+            return Ok(claims::Coverage::NotNamed);
         };
         Ok(match admission::coverage(&self.client, service, &workload).await? {
-            admission::Coverage::Covered => autoscaler::Coverage::Covered,
-            admission::Coverage::NotNamed => autoscaler::Coverage::NotNamed,
+            admission::Coverage::Covered => claims::Coverage::Covered,
+            admission::Coverage::NotNamed => claims::Coverage::NotNamed,
             admission::Coverage::ShareIsFull(full) => {
-                autoscaler::Coverage::ShareIsFull(full.to_string())
+                claims::Coverage::ShareIsFull(full.to_string())
             }
         })
     }
@@ -234,7 +234,7 @@ impl Tally for Counts {
     }
 }
 
-impl autoscaler::Tally for Counts {
+impl claims::Tally for Counts {
     fn paused(&self, away: Duration) {
         self.0.paused(away);
     }

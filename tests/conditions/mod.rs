@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use pliant::api::definitions;
-use pliant::autoscaler::AutoscalerReason;
+use pliant::claims::AutoscalerReason;
 use regex::Regex;
 
 use crate::repository::{product, read};
@@ -14,7 +14,7 @@ const FILES: [(&str, &str); 5] = [
     ("ArchivePopulator", "crates/operator/src/populators/conditions.rs"),
     ("NodeStorage", "src/controllers/conditions.rs"),
     ("PvcSourcePopulator", "crates/operator/src/populators/conditions.rs"),
-    ("PvcAutoscaler", "crates/operator/src/autoscaler/conditions.rs"),
+    ("PvcAutoscaler", "crates/operator/src/claims/conditions.rs"),
     ("StoragePool", "src/controllers/pools.rs"),
 ];
 

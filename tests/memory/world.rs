@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 use pliant::admission::Naming;
 use pliant::api::{ArchivePopulator, PvcAutoscaler, PvcSourcePopulator};
-use pliant::autoscaler::{Coverage, Keeper, Webhook};
+use pliant::claims::{Coverage, Keeper, Webhook};
 use pliant::cluster::{Asks, Watched, every};
 use pliant::controllers::{nudge, topology};
 use pliant::populators::validator::Mode;
@@ -158,7 +158,7 @@ impl pliant::populators::Tally for Nobody {
     fn filled(&self, _: &'static str, _: Duration) {}
 }
 
-impl pliant::autoscaler::Tally for Nobody {
+impl pliant::claims::Tally for Nobody {
     fn paused(&self, _: Duration) {}
 }
 

@@ -7,6 +7,6 @@ pub mod ask; // what people ask of a cluster
 // The crates, under the names that the modules here call them by.
 use pliant_k8s::{api, causes, cluster};
 use pliant_node::doctor;
-use pliant_operator::autoscaler;
+use pliant_operator::{autoscaler, claims};
 use pliant_volume as volume;
 use pliant_volume::bytes;

@@ -2,7 +2,8 @@
 //! and gives pods their claims as they are made.
 
 pub mod admission; // gives pods their claims as they are made
-pub mod autoscaler; // keeps the claims of workloads as their templates have them
+pub mod autoscaler; // how large a claim should be, by its usage
+pub mod claims; // keeps the claims of workloads as their templates have them
 pub mod populators; // fills claims from what they name
 
 // The crates, under the names that the modules here call them by.

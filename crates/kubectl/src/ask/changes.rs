@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::api::{NodeStorage, PvcAutoscaler};
-use crate::autoscaler::AutoscalerSummary;
+use crate::claims::AutoscalerSummary;
 use crate::cluster::{ClaimSummary, Record, Watched, every};
 
 /// Watches the objects behind an answer until this is dropped; an object that may not be watched reports no

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 
 use crate::api::{OrdinalStatus, PvcAutoscaler, Retained, Swap};
-use crate::autoscaler::ORDINAL;
+use crate::claims::ORDINAL;
 use crate::cluster::KEPT_BY;
 use crate::cluster::{ClaimRef, Pv};
 

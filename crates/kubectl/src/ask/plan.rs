@@ -17,8 +17,9 @@ use crate::ask::address::{Kind, Whose, address, not_found};
 use crate::ask::kept::Kept;
 use crate::ask::read::Reader;
 use crate::ask::{AskError, CLAIMS, CLASSES, PVC_AUTOSCALERS, in_namespace, may_not_list};
-use crate::autoscaler::{
-    Drift, can_be_aborted, is_aborted, is_rolled_back, is_wanted_aborted, is_wanted_back, wanted,
+use crate::autoscaler::wanted;
+use crate::claims::{
+    Drift, can_be_aborted, is_aborted, is_rolled_back, is_wanted_aborted, is_wanted_back,
 };
 use crate::cluster::{ClaimSizes, Pv, Unreadable, class_of, volume_name};
 use crate::volume::{FsKind, Shrinks};

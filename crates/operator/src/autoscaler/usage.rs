@@ -7,7 +7,7 @@ use crate::bytes::Bytes;
 
 /// Usage of a volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// Time of the observation.
     pub at: Timestamp,
     /// Capacity for files.
@@ -21,7 +21,7 @@ pub(super) struct Usage {
 
 /// Earlier usage of a volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct UsedBefore {
+pub(crate) struct UsedBefore {
     pub at: Timestamp,
     pub used: Bytes,
     pub inodes_used: u64,

@@ -2,7 +2,7 @@
 
 use crate::api::{Abort, OrdinalStatus, PvcAutoscaler, Rollback, Swap, SwapPhase};
 use crate::ask::AskError;
-use crate::autoscaler::{can_be_aborted, is_wanted_aborted};
+use crate::claims::{can_be_aborted, is_wanted_aborted};
 use crate::volume::few;
 
 /// Fields of a specification that abort swaps.

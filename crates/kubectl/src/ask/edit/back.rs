@@ -2,7 +2,7 @@
 
 use crate::api::{OrdinalStatus, PvcAutoscaler, Rollback};
 use crate::ask::AskError;
-use crate::autoscaler::is_wanted_back;
+use crate::claims::is_wanted_back;
 use crate::volume::few;
 
 /// Selects the pods to roll back: that of a claim, or all that were swapped.

@@ -10,8 +10,8 @@ use tokio_stream::StreamExt;
 
 use crate::api::{Abort, AutoscalerPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus};
 use crate::ask::{AskError, within};
-use crate::autoscaler::{AutoscalerReason, can_be_aborted, is_wanted_aborted, is_wanted_back};
 use crate::causes::in_full;
+use crate::claims::{AutoscalerReason, can_be_aborted, is_wanted_aborted, is_wanted_back};
 use crate::volume::few;
 
 /// Progress of an edit, as its PvcAutoscaler reports it.

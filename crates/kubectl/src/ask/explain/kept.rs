@@ -7,7 +7,7 @@ use super::explanation::{Explanation, Remediation, State};
 use super::gather::Facts;
 use crate::api::{OrdinalStatus, Retained, Swap, SwapPhase};
 use crate::ask::kept::{Kept, Part, until};
-use crate::autoscaler::can_be_aborted;
+use crate::claims::can_be_aborted;
 
 /// Explains a claim that is not yet, or no longer, the active one of its pod.
 pub(super) fn on_its_way(facts: &Facts, claim: &PersistentVolumeClaim) -> Option<Explanation> {

@@ -1,0 +1,90 @@
+//! Reconciles the claims of workloads with their templates.
+//!
+//! A [`PvcAutoscaler`](crate::api::PvcAutoscaler) has one template for the claims of a StatefulSet. A claim
+//! that differs is expanded where possible; otherwise the pod gets another claim, which the
+//! [populators](crate::populators) populate with a verified copy while the pod is stopped; or, if the workload
+//! creates the claims, its own claim gets the volume with the copy. The status names the active claim of each
+//! pod and the progress of its swap; it is written before each action.
+//!
+//! One replica does everything, the [leader](crate::cluster::Candidate), and two do no harm: each decision is
+//! made from live reads, each effect carries the version that it was decided from, and an effect that another
+//! replica has already had does nothing.
+
+mod apply;
+mod asked;
+mod attempt;
+mod cancel;
+mod concerned;
+mod conditions;
+mod copy_state;
+mod coverage;
+mod decide;
+mod detached;
+mod detached_note;
+mod drain;
+mod drift;
+mod exchange;
+mod fence;
+mod forgotten;
+mod gates;
+mod hold;
+mod in_place;
+mod keep;
+mod keeper;
+mod lacks_place;
+mod left;
+mod looks;
+mod make;
+mod marks;
+mod new_claim;
+mod objects;
+mod observe;
+mod obstacle;
+mod ordinal;
+mod orphans;
+mod others;
+mod own_size;
+mod pause;
+mod phases;
+mod places;
+mod plan;
+mod pod_plan;
+mod preflight;
+mod reason;
+mod remake;
+mod retire;
+mod rollback;
+mod room;
+mod same_name;
+mod seen;
+mod siblings;
+mod start;
+mod steps;
+mod stopped;
+mod summary;
+mod surroundings;
+mod taken;
+mod tell;
+mod whole;
+
+use std::time::Duration;
+
+pub use asked::{is_aborted, is_rolled_back, is_wanted_aborted, is_wanted_back};
+pub use cancel::can_be_aborted;
+pub use coverage::Coverage;
+pub use drift::Drift;
+pub use keeper::{Keeper, Webhook};
+pub use reason::AutoscalerReason;
+pub use summary::AutoscalerSummary;
+
+/// Counts events for metrics.
+pub trait Tally: Send + Sync + 'static {
+    /// Counts the downtime of a pod during a swap.
+    fn paused(&self, away: Duration);
+}
+
+/// Label of a claim: the ordinal of its pod.
+pub const ORDINAL: &str = "pliant.io/ordinal";
+
+/// Annotation of a claim: the claim that has replaced it, with all of its content.
+const SUPERSEDED_BY: &str = "pliant.io/superseded-by";

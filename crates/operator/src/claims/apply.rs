@@ -1,0 +1,286 @@
+//! Applies one effect at a time. Each carries the version that it was decided from, and fails if
+//! that has changed.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, EvictParams, Patch, PostParams, Preconditions};
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::api::{PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity};
+use crate::claims::keeper::Keeper;
+use crate::claims::objects::uid;
+use crate::claims::seen::Seen;
+use crate::claims::steps::Step;
+use crate::claims::{AutoscalerReason, SUPERSEDED_BY, make};
+use crate::cluster::KEPT_BY;
+use crate::cluster::writes::OPERATOR;
+use crate::cluster::{OnceEvent, refusal, requested, writes};
+use crate::populators;
+
+impl Keeper {
+    /// Writes the status over the observed version only.
+    pub(super) async fn note(
+        &self,
+        autoscaler: &PvcAutoscaler,
+        status: &PvcAutoscalerStatus,
+    ) -> Result<(), kube::Error> {
+        let metadata = &autoscaler.metadata;
+        let patch = json!({
+            "metadata": {"resourceVersion": metadata.resource_version},
+            "status": whole(status),
+        });
+        let params = kube::api::PatchParams {
+            field_manager: Some(OPERATOR.to_owned()),
+            ..Default::default()
+        };
+        let api = self.of::<PvcAutoscaler>(metadata.namespace.as_deref().unwrap_or_default());
+        let name = autoscaler.name_any();
+        api.patch_status(&name, &params, &Patch::Merge(patch)).await.map(drop)
+    }
+
+    /// Applies a step.
+    ///
+    /// # Errors
+    /// An error of the API server. A conflict means that something has changed: observe again.
+    pub(super) async fn apply(&self, step: Step, seen: &Seen) -> Result<(), kube::Error> {
+        let autoscaler = &seen.autoscaler;
+        let namespace = autoscaler.namespace().unwrap_or_default();
+        let claims = self.of::<PersistentVolumeClaim>(&namespace);
+        tracing::debug!(?step, "applying a step to claims");
+        match step {
+            Step::MakeClaim { ordinal, claim, size } => {
+                let claim = make::claim(autoscaler, ordinal, &claim, size);
+                writes::make(&claims, &claim, OPERATOR).await
+            }
+            Step::MakeCopy { ordinal, claim, size, from, node } => {
+                let node = match node {
+                    Some(node) => Some(node),
+                    None => self.only_node_of(seen, &from).await?,
+                };
+                let claim = make::copy(autoscaler, ordinal, &claim, size, node.as_deref());
+                writes::make(&claims, &claim, OPERATOR).await
+            }
+            Step::Adopt { ordinal, claim } => {
+                let labels: Value = make::labels_of(autoscaler, ordinal).into_iter().collect();
+                let patch = json!({"metadata": {"labels": labels}});
+                self.patch_claim(seen, &claim, patch).await
+            }
+            Step::DropNotes { claim, notes } => {
+                let version = seen.claim(&claim).and_then(ResourceExt::resource_version);
+                let notes: Value = notes.into_iter().map(|key| (key, Value::Null)).collect();
+                let patch = json!({"metadata": {"resourceVersion": version, "annotations": notes}});
+                self.patch_claim(seen, &claim, patch).await
+            }
+            Step::Mark { claim, marks } => {
+                let patch = json!({"metadata": marks});
+                self.patch_claim(seen, &claim, patch).await
+            }
+            Step::Grow { claim, size } => self.grow(seen, &claim, size).await,
+            Step::MakeSource { ordinal, claim, from } => {
+                let populator_pod = seen.workload.as_ref().map(|workload| &workload.populator_pod);
+                let populator_pod = populator_pod.cloned().unwrap_or_default();
+                let source = make::source(autoscaler, ordinal, &claim, &from, &populator_pod);
+                let by = autoscaler.name_any();
+                let is_own = |there: &PvcSourcePopulator| there.labels().get(KEPT_BY) == Some(&by);
+                let api = self.of::<PvcSourcePopulator>(&namespace);
+                writes::make_own(&api, &source, OPERATOR, is_own).await
+            }
+            Step::EndRounds { claim } => {
+                let spec = json!({"preCopy": false, "probe": false});
+                self.edit_source(seen, &claim, spec).await
+            }
+            Step::Ask { volume, wish } => {
+                self.asks.ask(uid(&autoscaler.metadata), volume, wish);
+                Ok(())
+            }
+            Step::Hold { claim } => match seen.claim(&claim) {
+                Some(claim) => self.hold(claim).await,
+                None => Ok(()),
+            },
+            Step::LetGo { claim, keeps_volume, superseded_by } => match seen.claim(&claim) {
+                Some(claim) => self.release(claim, keeps_volume, superseded_by.as_deref()).await,
+                None => Ok(()),
+            },
+            Step::TellSmaller { claim, to } => match seen.claim(&claim) {
+                Some(claim) => self.tell_smaller(claim, to).await,
+                None => Ok(()),
+            },
+            Step::Exchange { claim, copy } => {
+                let volume = seen.volume_to_be(&claim).unwrap_or_default();
+                self.exchange(&namespace, &claim, &copy, volume, seen.returns(&claim)).await
+            }
+            Step::StartCopy { claim } => {
+                self.edit_source(seen, &claim, json!({"paused": false})).await
+            }
+            Step::Evict { pod, uid, within } => self.evict(&namespace, &pod, uid, within).await,
+            Step::DropPod { pod, uid, version } => {
+                remove_seen(&self.of::<Pod>(&namespace), &pod, &uid, version).await
+            }
+            Step::Supersede { claim, by } => self.mark_superseded(seen, &claim, Some(&by)).await,
+            Step::Reinstate { claim } => self.reinstate(seen, &claim).await,
+            Step::NoteDetached { claim, copy } => {
+                self.note_detached(seen, &claim, Some(&copy)).await
+            }
+            Step::DropSource { claim } => match seen.sources.get(&claim) {
+                Some(source) => {
+                    let seen = named(&claim, uid(source.meta()));
+                    writes::remove(&self.of::<PvcSourcePopulator>(&namespace), &seen).await
+                }
+                None => Ok(()),
+            },
+            Step::DropClaim { claim, uid, version } => {
+                // If a user removed the finalizer, nothing was released by the operator.
+                let there = seen.claim(&claim).filter(|there| self::uid(&there.metadata) == uid);
+                if let Some(there) = there {
+                    self.unmark(there, false).await?;
+                }
+                remove_seen(&claims, &claim, &uid, version).await
+            }
+            Step::Count { away } => {
+                self.tally.paused(Duration::from_secs(away.unsigned_abs()));
+                Ok(())
+            }
+            Step::Tell { reason, subject, text } => self.tell(seen, reason, &subject, &text).await,
+        }
+    }
+
+    /// Returns the node on which a claim can be read, if there is only one: the claim that is populated
+    /// from it must be there.
+    async fn only_node_of(&self, seen: &Seen, claim: &str) -> Result<Option<String>, kube::Error> {
+        let volume = seen.claim(claim).and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
+        let Some(volume) = volume else { return Ok(None) };
+        let pvs: Api<PersistentVolume> = Api::all(self.client.clone());
+        let Some(pv) = pvs.get_opt(&volume).await? else { return Ok(None) };
+        let nodes = populators::nodes_of(&self.client, &pv).await?.unwrap_or_default();
+        Ok(nodes.first().filter(|_| nodes.len() == 1).cloned())
+    }
+
+    async fn grow(&self, seen: &Seen, name: &str, size: Quantity) -> Result<(), kube::Error> {
+        let Some(claim) = seen.claim(name) else { return Ok(()) };
+        // Never smaller than a later request, unless that was rejected.
+        let size = match (refusal(claim), requested(claim)) {
+            (Ok(Some(_)), _) => size,
+            (Ok(None), Ok(asked)) => size.max(asked),
+            (Err(error), _) | (_, Err(error)) => {
+                tracing::warn!(claim = name, %error, "failed to expand a claim");
+                return Ok(());
+            }
+        };
+        let patch = json!({
+            "metadata": {"resourceVersion": claim.metadata.resource_version},
+            "spec": {"resources": {"requests": {"storage": size}}},
+        });
+        self.patch_claim(seen, name, patch).await
+    }
+
+    async fn patch_claim(&self, seen: &Seen, name: &str, patch: Value) -> Result<(), kube::Error> {
+        let Some(claim) = seen.claim(name) else { return Ok(()) };
+        let mut patch = patch;
+        patch["metadata"]["uid"] = json!(claim.metadata.uid);
+        let api = self.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
+        writes::patch(&api, name, &Patch::Merge(patch), OPERATOR).await
+    }
+
+    /// Sets or removes the annotation of a claim that names its replacement; only on the observed version: a
+    /// late decision of another replica would contradict it.
+    async fn mark_superseded(
+        &self,
+        seen: &Seen,
+        name: &str,
+        by: Option<&String>,
+    ) -> Result<(), kube::Error> {
+        let version = seen.claim(name).and_then(ResourceExt::resource_version);
+        let patch = json!({"metadata": {"resourceVersion": version,
+                                        "annotations": { SUPERSEDED_BY: by }}});
+        self.patch_claim(seen, name, patch).await
+    }
+
+    /// Removes the annotation that names the replacement of a claim.
+    async fn reinstate(&self, seen: &Seen, name: &str) -> Result<(), kube::Error> {
+        if seen.claim(name).is_some_and(|claim| seen.is_noted_for_another(claim)) {
+            self.note_detached(seen, name, None).await?;
+        }
+        self.mark_superseded(seen, name, None).await
+    }
+
+    async fn edit_source(&self, seen: &Seen, claim: &str, spec: Value) -> Result<(), kube::Error> {
+        let Some(source) = seen.sources.get(claim) else { return Ok(()) };
+        let patch = json!({"metadata": {"uid": source.metadata.uid}, "spec": spec});
+        let api = self.of::<PvcSourcePopulator>(&source.namespace().unwrap_or_default());
+        writes::patch(&api, claim, &Patch::Merge(patch), OPERATOR).await
+    }
+
+    /// Evicts a pod. The API server checks its PodDisruptionBudgets.
+    async fn evict(
+        &self,
+        namespace: &str,
+        pod: &str,
+        uid: String,
+        within: Option<u32>,
+    ) -> Result<(), kube::Error> {
+        let only = Preconditions { uid: Some(uid), resource_version: None };
+        let params = EvictParams {
+            delete_options: Some(DeleteParams {
+                grace_period_seconds: within,
+                preconditions: Some(only),
+                ..DeleteParams::default()
+            }),
+            post_options: PostParams {
+                field_manager: Some(OPERATOR.to_owned()),
+                ..PostParams::default()
+            },
+        };
+        let api: Api<Pod> = self.of(namespace);
+        match api.evict(pod, &params).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
+                Ok(())
+            }
+            done => done.map(drop),
+        }
+    }
+
+    pub(super) async fn tell(
+        &self,
+        seen: &Seen,
+        reason: AutoscalerReason,
+        subject: &str,
+        text: &str,
+    ) -> Result<(), kube::Error> {
+        let reason = (reason, reason.is_warning());
+        let event = OnceEvent::of(&seen.autoscaler, reason, subject, text);
+        event.write(&self.client, OPERATOR).await.map(drop)
+    }
+}
+
+/// Deletes an object as observed; one of another uid or version stays.
+async fn remove_seen<K>(
+    api: &Api<K>,
+    name: &str,
+    uid: &str,
+    version: Option<String>,
+) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    writes::remove(api, &ObjectMeta { resource_version: version, ..named(name, uid) }).await
+}
+
+fn named(name: &str, uid: &str) -> ObjectMeta {
+    ObjectMeta { name: Some(name.to_owned()), uid: Some(uid.to_owned()), ..ObjectMeta::default() }
+}
+
+/// Returns the status with removed fields as `null`: a merge would leave them.
+fn whole(status: &PvcAutoscalerStatus) -> Value {
+    let mut whole = json!(status);
+    for field in ["progress", "plannedAction", "reason", "message"] {
+        if whole.get(field).is_none() {
+            whole[field] = Value::Null;
+        }
+    }
+    whole
+}
