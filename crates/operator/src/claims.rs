@@ -73,6 +73,7 @@ pub use asked::{is_aborted, is_rolled_back, is_wanted_aborted, is_wanted_back};
 pub use cancel::can_be_aborted;
 pub use coverage::Coverage;
 pub use drift::Drift;
+pub use in_place::Shrinking;
 pub use keeper::{Keeper, Webhook};
 pub use reason::AutoscalerReason;
 pub use summary::AutoscalerSummary;

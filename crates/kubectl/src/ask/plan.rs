@@ -19,7 +19,7 @@ use crate::ask::read::Reader;
 use crate::ask::{AskError, CLAIMS, CLASSES, PVC_AUTOSCALERS, in_namespace, may_not_list};
 use crate::autoscaler::wanted;
 use crate::claims::{
-    Drift, can_be_aborted, is_aborted, is_rolled_back, is_wanted_aborted, is_wanted_back,
+    Drift, Shrinking, can_be_aborted, is_aborted, is_rolled_back, is_wanted_aborted, is_wanted_back,
 };
 use crate::cluster::{ClaimSizes, Pv, Unreadable, class_of, volume_name};
 use crate::volume::{FsKind, Shrinks};
@@ -421,7 +421,9 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         let drift = Drift::of_pod(spec, entry, claim, around.can_grow(class.as_deref()));
         (drift, sizes.is_some_and(ClaimSizes::wants_more))
     });
-    let shrinks = claim.map(|claim| around.shrinks(claim));
+    // Whether its pod runs is not looked at: who asks wants to know what becomes of it.
+    let shrinking = claim
+        .map(|claim| Shrinking::of(around.shrinks(claim), true, spec.stateful_set().is_none()));
     let is_back = is_rolled_back(spec, entry);
     let (by, change) = match drift {
         Some((Drift::Unreadable(why), _)) => (Procedure::Unreadable, Some(why.to_string())),
@@ -431,19 +433,13 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         None | Some((Drift::None, _)) if has.is_none() => (Procedure::Make, None),
         None | Some((Drift::None, false) | (Drift::Larger(_), _)) => (Procedure::Nothing, None),
         Some((Drift::None, true) | (Drift::Grow | Drift::Lower, _)) => (Procedure::Grow, None),
-        Some((Drift::Shrink(change), _)) if shrinks == Some(Shrinks::Mounted) => {
-            (Procedure::Shrink, Some(change))
-        }
-        // There is no other way for it, and its pod has to be stopped.
-        Some((Drift::Shrink(change), _))
-            if spec.stateful_set().is_none() && shrinks == Some(Shrinks::Unmounted) =>
-        {
+        Some((Drift::Shrink(change), _)) if shrinking != Some(Shrinking::BySwap) => {
             (Procedure::Shrink, Some(change))
         }
         Some((Drift::Shrink(change) | Drift::Swap(change), _)) => (Procedure::Swap, Some(change)),
         Some((Drift::VolumeModeMismatch, _)) => (Procedure::Impossible, None),
     };
-    let for_pod = (by == Procedure::Shrink && shrinks == Some(Shrinks::Unmounted))
+    let for_pod = (by == Procedure::Shrink && shrinking == Some(Shrinking::InPlaceWithoutPod))
         .then(|| "while no pod has it".to_owned());
     let is_change = matches!(by, Procedure::Swap | Procedure::Shrink);
     let back =

@@ -17,18 +17,32 @@ use crate::claims::own_size::{shrinks_by_itself, take_back_shrink};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::steps::Step;
 use crate::cluster::{ClaimSizes, NotDone, VolumeSeen, Wish, is_resizing};
-use crate::volume::{FsKind, Mode, Reason, Shrinks};
+use crate::volume::{Mode, Reason, Shrinks};
 
-/// How a volume can shrink in place.
-pub(super) enum Way {
-    Now,
-    /// As soon as no pod has it.
-    WithoutPod(FsKind),
-    Never,
-    /// Its node has not reported it.
-    Unknown,
+/// How a claim becomes smaller that is only too large: one decision for the operator, and for those who tell what it
+/// would do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shrinking {
+    /// In place, under its name.
+    InPlace,
+    /// In place, as soon as no pod has it.
+    InPlaceWithoutPod,
+    /// By a copy that takes its place.
+    BySwap,
 }
 
+impl Shrinking {
+    /// Decides by what the volume can. `names_claims` if the pods name the claim themselves, so that no other one can
+    /// take its place.
+    pub fn of(shrinks: Shrinks, has_pod: bool, names_claims: bool) -> Shrinking {
+        match shrinks {
+            Shrinks::Mounted => Shrinking::InPlace,
+            Shrinks::Unmounted if !has_pod => Shrinking::InPlace,
+            Shrinks::Unmounted if names_claims => Shrinking::InPlaceWithoutPod,
+            Shrinks::Unmounted | Shrinks::Never => Shrinking::BySwap,
+        }
+    }
+}
 fn only_unmounted(volume: &VolumeSeen) -> bool {
     matches!(volume.mode, Some(Mode::Filesystem(kind)) if kind.shrinks() == Shrinks::Unmounted)
 }
@@ -38,26 +52,22 @@ fn is_final(reason: Reason) -> bool {
     !matches!(reason, Reason::Unavailable | Reason::InProgress | Reason::InUse)
 }
 
-pub(super) fn way_of(plan: &PodPlan<'_>, claim: &PersistentVolumeClaim) -> Way {
-    let name = claim.name_any();
-    let Some(looked_up) = plan.seen.volumes.get(&name) else { return Way::Unknown };
-    let Some(volume) = looked_up else { return Way::Never };
-    let kind = match volume.mode {
-        Some(Mode::Filesystem(kind)) => kind,
-        Some(Mode::Block) => return Way::Never,
-        None => return Way::Unknown,
+/// Returns how a claim becomes smaller; `None` if its node has not reported its volume.
+pub(super) fn way_of(plan: &PodPlan<'_>, claim: &PersistentVolumeClaim) -> Option<Shrinking> {
+    let shrinks = match plan.seen.volumes.get(&claim.name_any())? {
+        Some(volume) => match volume.mode? {
+            Mode::Filesystem(kind) => kind.shrinks(),
+            Mode::Block => Shrinks::Never,
+        },
+        None => Shrinks::Never,
     };
-    match kind.shrinks() {
-        Shrinks::Never => Way::Never,
-        Shrinks::Unmounted if has_pod(plan) => Way::WithoutPod(kind),
-        Shrinks::Unmounted | Shrinks::Mounted => Way::Now,
-    }
+    Some(Shrinking::of(shrinks, has_pod(plan), plan.seen.names_claims()))
 }
 
 /// Returns true if the claim can shrink now without a swap.
 pub(super) fn can_shrink_in_place(plan: &PodPlan<'_>) -> bool {
     let claim = plan.seen.claim(&plan.entry.active_claim);
-    claim.is_some_and(|claim| matches!(way_of(plan, claim), Way::Now))
+    claim.and_then(|claim| way_of(plan, claim)) == Some(Shrinking::InPlace)
 }
 
 /// Returns true if any pod uses the claim.

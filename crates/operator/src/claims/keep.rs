@@ -9,7 +9,7 @@ use crate::claims::cancel::wait_if_aborted;
 use crate::claims::decide::decide_size;
 use crate::claims::drift::Drift;
 use crate::claims::fence::report_superseded;
-use crate::claims::in_place::{Way, begin_in_place, has_failed_in_place, way_of};
+use crate::claims::in_place::{Shrinking, begin_in_place, has_failed_in_place, way_of};
 use crate::claims::marks::Marks;
 use crate::claims::objects::{is_bound, is_ending};
 use crate::claims::pod_plan::PodPlan;
@@ -27,22 +27,24 @@ fn shrink(
     may_stop: &mut usize,
 ) {
     match way_of(plan, claim) {
-        Way::Now if has_failed_in_place(plan) || plan.failures > 0 => {
+        Some(Shrinking::InPlace) if has_failed_in_place(plan) || plan.failures > 0 => {
             begin_swap(plan, change, may_stop);
         }
-        Way::Now => begin_in_place(plan, size, change, may_stop),
-        Way::WithoutPod(kind) if plan.seen.names_claims() => {
+        Some(Shrinking::InPlace) => begin_in_place(plan, size, change, may_stop),
+        Some(Shrinking::InPlaceWithoutPod) => {
             let (pod, name) = (plan.pod(), claim.name_any());
+            let mode = plan.seen.volume_of(&name).and_then(|volume| volume.mode);
             let message = format!(
-                "claim {name} is {kind}, which shrinks only while no pod uses it: stop pod {pod}{}, \
-                 and it shrinks to {size}",
+                "claim {name} is {}, which shrinks only while no pod uses it: stop pod {pod}{}, and it shrinks \
+                 to {size}",
+                mode.map(|mode| mode.to_string()).unwrap_or_default(),
                 how_to_stop(plan)
             );
             plan.says.phase = Some(AutoscalerPhase::Waiting);
             plan.wait(AutoscalerReason::ClaimInUse, message);
         }
-        Way::WithoutPod(_) | Way::Never => begin_swap(plan, change, may_stop),
-        Way::Unknown => {
+        Some(Shrinking::BySwap) => begin_swap(plan, change, may_stop),
+        None => {
             plan.says.phase = Some(AutoscalerPhase::Waiting);
             plan.says.progress = Some(format!(
                 "claim {} is to shrink ({change}), but its node has not reported its volume yet",
