@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FenceStatus {
-    /// State of the volume. `Incomplete`: it is being populated, and only the populator pod can use it. `Active`: pods
-    /// can use it. `Superseded`: another volume replaces it, and no pod of a workload can use it. During a swap that other
-    /// volume may still be incomplete, so do not delete this one.
+    /// State that was requested for the volume: its node may not have set it yet. `Incomplete`: it is being populated, and
+    /// only the populator pod can use it. `Active`: pods can use it. `Superseded`: another volume replaces it, and no pod of
+    /// a workload can use it. During a swap that other volume may still be incomplete, so do not delete this one.
     pub state: FenceState,
-    /// Generation of the fence, 1 or more, counted for each volume. Each PVC swap, and each population of a volume, takes a
-    /// higher one than the last. The node rejects a lower generation than that of the volume, and with the same one an
-    /// earlier state.
+    /// Generation of the fence, 1 or more. Each new fence of a volume has a higher one. The node rejects a lower generation
+    /// than that of the volume; with the same one, a state may only follow in the order `Incomplete`, `Active`,
+    /// `Superseded`.
     #[schemars(range(min = 1))]
     pub generation: i64,
-    /// True while a copy is running, also while it is verified. The populator pod can then write to an incomplete volume, and
-    /// read a superseded one. Default: false.
+    /// True from the request of the fence until the copy is verified, also before the copy starts. The populator pod, which
+    /// copies the data, can then write to an incomplete volume, and read a superseded one. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copy_in_progress: bool,
 }

@@ -295,7 +295,8 @@ pub struct PvcAutoscalerStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = LONGEST_SENTENCE))]
     pub workload: Option<String>,
-    /// Number of claims that the pods of the workload use or are to get, without retained claims. Default: 0.
+    /// Number of claims that the workload needs, one for each pod. Retained claims, and the new claim of a running swap, do
+    /// not count. Default: 0.
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub claim_count: i32,
@@ -304,13 +305,14 @@ pub struct PvcAutoscalerStatus {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub ready_claim_count: i32,
-    /// Current phase: `Waiting` (`reason` has the cause), `InSync` (all claims match), `Expanding`, `Shrinking` (in place),
+    /// Current phase: `Waiting` (`reason` has the cause, or `progress` if there is no fault), `InSync` (all claims have the
+    /// size and class they are to have), `Expanding`, `Shrinking` (in place),
     /// `Swapping` (a pod gets another claim), `DryRun` (something would be changed if the mode were `Enforce`) or `Failed`
     /// (someone must act). Default: `Waiting`.
     #[serde(default)]
     pub phase: AutoscalerPhase,
-    /// Pod and phase of the operation that is running. While a copy reports them, also percent, bytes, rate and time left.
-    /// Absent if none is running.
+    /// What is happening or awaited, in one line for people, such as `pod db-0: FinalCopy`. While a copy reports them, also
+    /// percent, bytes, rate and time left. Absent if nothing is in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub progress: Option<String>,
@@ -394,16 +396,16 @@ pub struct OrdinalStatus {
     /// of its claim, and no rollback is possible. `spec.rollback` takes this number. Default: 0.
     #[serde(default)]
     pub claim_revision: i64,
-    /// Highest generation of a fence that was requested for a volume of this pod. Its node may not have set it yet. A fence
-    /// decides whether pods can use a volume; the next one gets a higher generation. Default: 0, which means that none was
+    /// Highest generation of all fences that were requested for the volumes of this pod, old and new. A fence decides whether
+    /// pods can use a volume, and one swap requests several. No action depends on this number. Default: 0, none was
     /// requested.
     #[serde(default)]
     pub fence_generation: i64,
     /// Fence of the volume that the pod gets back by `spec.reactivate`, until the node has set it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reactivated_volume: Option<FenceStatus>,
-    /// Template size that the active claim last matched. The present template may have another size, and during a swap it
-    /// has. If the claim requests more although the template was not lowered, another client has expanded it.
+    /// Size in the template when a claim of the pod last requested exactly that. A swap updates it only after its end. If
+    /// the claim requests more than this and than `autoscaledSize`, another client has expanded it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_size: Option<Quantity>,
     /// Size that autoscaling chose for the claim. Absent if it chose none: the size in the template applies.

@@ -59,8 +59,9 @@ pub enum InPlacePhase {
 #[serde(rename_all = "camelCase")]
 pub struct Swap {
     /// Phase of the swap: `Pending` (the new claim is created), `PreCopy` (a copy while the pod runs), `Draining` (the pod
-    /// stops), `Fenced` (the old volume is closed to pods), `FinalCopy` (the pod is stopped; what pre-copy left, else everything, is copied and verified), `Rebinding` (the
-    /// claim gets the new volume), `Soaking` (the pod starts; the swap ends when it is ready and the old volume is closed),
+    /// stops), `Fenced` (the pod has stopped, and the node closes the old volume to pods), `FinalCopy` (the rest is copied and
+    /// verified; without pre-copy that is everything), `Rebinding` (the claim gets the new volume), `Soaking` (the pod starts
+    /// with its new volume; the swap ends when it is ready),
     /// `RollingBack` (the pod gets its old claim again) or `Failed` (`message` has the cause).
     pub phase: SwapPhase,
     /// Name of the new claim: the active claim from `Soaking` on. With `preservesName` it gets the old volume instead.
@@ -113,7 +114,7 @@ pub struct Swap {
     /// Time when a failed swap is retried. Absent if a retry would fail in the same way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_time: Option<Time>,
-    /// Time when the swap started.
+    /// Time when the swap started. The pod runs until `podStopTime`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
     /// Why nothing was copied while the pod ran, although `preCopy` is true.
@@ -124,7 +125,8 @@ pub struct Swap {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub pod_node: Option<String>,
-    /// Uid of the pod that was stopped for the swap, not of the next one. `spec.confirmedStoppedPodUIDs` takes it.
+    /// Uid of the pod that was stopped for the swap, not of the next one. If its node is lost, a swap from a volume of
+    /// another driver waits. Make sure that the pod does not run, then add the uid to `spec.confirmedStoppedPodUIDs`.
     #[serde(rename = "podUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub pod_uid: Option<String>,
@@ -138,18 +140,19 @@ pub struct Swap {
     /// Fence that is set on the volume that a rollback gives back to the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reactivated_volume: Option<FenceStatus>,
-    /// Time when the old volume was proved to be unused: no process has it open. Absent before, and from `Soaking` on.
+    /// Time when the old volume was proved to be unused: no process had it open. Absent before, and from `Soaking` on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detached_time: Option<Time>,
-    /// Time since which the pod is stopped without progress of the swap. After ten minutes the swap is aborted, if that is
-    /// still possible.
+    /// Time since which the pod is stopped and nothing is copied or exchanged. Absent while a copy runs. Ten minutes later
+    /// the swap is aborted, and the pod gets its old claim, unless the exchange of the volumes has started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_start_time: Option<Time>,
     /// Why the swap is aborted although its copy has not failed: `NoProgress` (the pod was stopped for ten minutes
     /// without progress), `TemplateEdited` (the template again matches the claim) or `Requested` (by `spec.abort`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_reason: Option<AbortReason>,
-    /// Checksum of the copied content. Set only after both volumes were read and had the same one.
+    /// Checksum of the whole content, which is equal on both volumes. `spec.verification` selects the files that were read again
+    /// for it while the pod was stopped. Absent until the copy is verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     pub checksum: Option<String>,
@@ -283,7 +286,7 @@ pub struct Retained {
     /// Name of the retained claim.
     #[schemars(length(max = 253))]
     pub name: String,
-    /// Uid of the retained claim.
+    /// Uid of the retained claim. A claim of that name with another uid is another one, and stays.
     #[schemars(length(max = 63))]
     pub uid: String,
     /// Time when the pod was first ready with the claim that replaced this one. Absent until then. When `spec.retention`
