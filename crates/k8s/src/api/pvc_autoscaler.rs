@@ -405,7 +405,8 @@ pub struct OrdinalStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reactivated_volume: Option<FenceStatus>,
     /// Size in the template when a claim of the pod last requested exactly that. A swap updates it only after its end. If
-    /// the claim requests more than this and than `autoscaledSize`, another client has expanded it.
+    /// the claim requests more than this and than `autoscaledSize`, another client has expanded it. Absent before the first
+    /// claim has a volume, and after a rollback.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template_size: Option<Quantity>,
     /// Size that autoscaling chose for the claim. Absent if it chose none: the size in the template applies.

@@ -60,9 +60,9 @@ pub enum InPlacePhase {
 pub struct Swap {
     /// Phase of the swap: `Pending` (the new claim is created), `PreCopy` (a copy while the pod runs), `Draining` (the pod
     /// stops), `Fenced` (the pod has stopped, and the node closes the old volume to pods), `FinalCopy` (the rest is copied and
-    /// verified; without pre-copy that is everything), `Rebinding` (the claim gets the new volume), `Soaking` (the pod starts
-    /// with its new volume; the swap ends when it is ready),
-    /// `RollingBack` (the pod gets its old claim again) or `Failed` (`message` has the cause).
+    /// verified; without pre-copy that is everything), `Rebinding` (only with `preservesName`: the claims exchange their
+    /// volumes), `Soaking` (the pod starts with its new volume; the swap ends when it is ready),
+    /// `RollingBack` (the swap is aborted: the pod gets its old claim again) or `Failed` (`message` has the cause).
     pub phase: SwapPhase,
     /// Name of the new claim: the active claim from `Soaking` on. With `preservesName` it gets the old volume instead.
     #[schemars(length(max = 253))]
@@ -125,8 +125,8 @@ pub struct Swap {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub pod_node: Option<String>,
-    /// Uid of the pod that was stopped for the swap, not of the next one. If its node is lost, a swap from a volume of
-    /// another driver waits. Make sure that the pod does not run, then add the uid to `spec.confirmedStoppedPodUIDs`.
+    /// Uid of the pod that is stopped for the swap, not of the next one. If its node is lost, a swap from a volume that is
+    /// not of Pliant waits. Make sure that the pod does not run, then add the uid to `spec.confirmedStoppedPodUIDs`.
     #[serde(rename = "podUID", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub pod_uid: Option<String>,
@@ -143,15 +143,16 @@ pub struct Swap {
     /// Time when the old volume was proved to be unused: no process had it open. Absent before, and from `Soaking` on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detached_time: Option<Time>,
-    /// Time since which the pod is stopped and nothing is copied or exchanged. Absent while a copy runs. Ten minutes later
-    /// the swap is aborted, and the pod gets its old claim, unless the exchange of the volumes has started.
+    /// Time since which the pod is stopped and nothing is copied or verified. Absent while a copy runs; phase `Rebinding` sets
+    /// it again. Ten minutes later the swap is aborted, and the pod gets its old claim. Once the exchange has deleted a
+    /// PersistentVolume, it is not aborted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_start_time: Option<Time>,
     /// Why the swap is aborted although its copy has not failed: `NoProgress` (the pod was stopped for ten minutes
     /// without progress), `TemplateEdited` (the template again matches the claim) or `Requested` (by `spec.abort`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_reason: Option<AbortReason>,
-    /// Checksum of the whole content, which is equal on both volumes. `spec.verification` selects the files that were read again
+    /// Checksum of the whole content, which is equal on both volumes. Of files, `spec.verification` selects those that were read again
     /// for it while the pod was stopped. Absent until the copy is verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
