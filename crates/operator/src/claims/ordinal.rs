@@ -72,8 +72,9 @@ fn advance(plan: &mut PodPlan<'_>, is_to_return: bool, may_stop: &mut usize, oth
             follow(plan, swap, next);
         }
         swap if is_to_return => {
-            let (swap, next) = turn_round(plan, swap, may_stop);
-            follow(plan, swap, next);
+            if let Some((swap, next)) = turn_round(plan, swap, may_stop) {
+                follow(plan, swap, next);
+            }
         }
         Some(swap) if is_due(&swap, plan.seen.now) => try_again(plan, swap, may_stop),
         Some(swap) => {

@@ -73,21 +73,27 @@ pub(super) fn turn_round(
     plan: &mut PodPlan<'_>,
     swap: Option<Swap>,
     may_stop: &mut usize,
-) -> (Swap, Next) {
-    let Some(mut swap) = swap.filter(|swap| swap.phase != SwapPhase::Failed) else {
-        *may_stop -= 1;
-        return (begin_return(plan, None), Next::Enter(SwapPhase::Pending));
-    };
-    let next = match swap.phase {
-        // Its pod counts as stopped already.
-        SwapPhase::Soaking => {
-            swap = begin_return(plan, Some(&swap));
-            Next::Enter(SwapPhase::Pending)
+) -> Option<(Swap, Next)> {
+    match swap {
+        Some(swap) if matches!(swap.phase, SwapPhase::RollingBack | SwapPhase::Rebinding) => {
+            let next = Next::Enter(swap.phase);
+            Some((swap, next))
         }
-        SwapPhase::RollingBack | SwapPhase::Rebinding => Next::Enter(swap.phase),
-        _ => give_up(plan, &mut swap, "requested in spec.rollback"),
-    };
-    (swap, next)
+        Some(mut swap) if !matches!(swap.phase, SwapPhase::Failed | SwapPhase::Soaking) => {
+            let next = give_up(plan, &mut swap, "requested in spec.rollback");
+            Some((swap, next))
+        }
+        last => {
+            // The pod of one that soaks counts as stopped already.
+            if last.as_ref().is_none_or(|last| last.phase == SwapPhase::Failed) {
+                *may_stop -= 1;
+            }
+            match begin_return(plan, last.as_ref()) {
+                Some(swap) => Some((swap, Next::Enter(SwapPhase::Pending))),
+                None => last.map(|last| (last, Next::Wait)),
+            }
+        }
+    }
 }
 
 /// Counts earlier requests as done if the status does not show any yet: an earlier version did not store them,
@@ -134,20 +140,18 @@ fn too_late_to_return(plan: &PodPlan<'_>, late: i64, now: i64) -> String {
     )
 }
 
-/// Starts a rollback to what the pod had before, in place of its last swap.
-pub(super) fn begin_return(plan: &mut PodPlan<'_>, last: Option<&Swap>) -> Swap {
-    let before = plan.entry.before_mut().map(|before| {
-        before.fence = None; // It is to be opened, and no longer to be closed.
-        (before.name.clone(), before.uid.clone())
-    });
-    let (claim, claim_uid) = before.unwrap_or_default();
+/// Starts a rollback to what the pod had before, in place of its last swap; `None` if that is not retained.
+pub(super) fn begin_return(plan: &mut PodPlan<'_>, last: Option<&Swap>) -> Option<Swap> {
+    let before = plan.entry.before_mut()?;
+    before.fence = None; // It is to be opened, and no longer to be closed.
+    let (claim, claim_uid) = (before.name.clone(), Some(before.uid.clone()));
     // Where the claim retains its name, the two exchange volumes, and neither claim changes.
     let active_claim_uid = uid_of_active(plan, last).filter(|_| !plan.seen.makes_claims());
     plan.says.planned_action = Some(what_is_left(plan, &claim));
     (plan.entry.peak_usage, plan.entry.shrink) = (None, None);
-    Swap {
+    Some(Swap {
         claim,
-        claim_uid: Some(claim_uid),
+        claim_uid,
         active_claim_uid,
         preserves_name: plan.seen.makes_claims(),
         is_rollback: true,
@@ -155,7 +159,7 @@ pub(super) fn begin_return(plan: &mut PodPlan<'_>, last: Option<&Swap>) -> Swap 
         summary: format!("rollback from claim revision {}", plan.entry.claim_revision),
         start_time: Some(Time(in_seconds(plan.seen.now))),
         ..Swap::default()
-    }
+    })
 }
 
 /// Uid of the active claim, also of one that was deleted in the midst of a swap.

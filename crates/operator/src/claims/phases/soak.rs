@@ -42,7 +42,8 @@ fn replace_lost_claim(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     }
     let text = lost_claim(plan, &before);
     plan.tell(AutoscalerReason::SwapFailed, &before, text);
-    *swap = begin_return(plan, Some(swap));
+    let Some(rollback) = begin_return(plan, Some(swap)) else { return Next::Wait };
+    *swap = rollback;
     Next::Enter(SwapPhase::Pending)
 }
 
