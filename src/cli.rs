@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -14,6 +13,7 @@ use crate::config::{
     Rate, SocketPath, Span, StandbyDiskFlag, StateDir,
 };
 use crate::volume::{FsKind, Mode, PoolName};
+use values::{count, mode, size, volume_stats_interval};
 
 mod carry;
 mod cluster;
@@ -22,6 +22,7 @@ mod operator;
 mod pages;
 mod people;
 mod tell;
+mod values;
 
 pub use carry::{CarryFlags, CopyRole, SendRole, SocketsFlag, UnpackRole, VerificationFlag};
 pub use cluster::ClusterFlags;
@@ -332,38 +333,6 @@ pub struct SelfTest {
     /// Stage and publish volumes below this directory; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "/run/pliant/self-test")]
     pub dir: PathBuf,
-}
-
-fn volume_stats_interval(text: &str) -> Result<Span, String> {
-    let span: Span = text.parse()?;
-    if span.0 < Duration::from_secs(10) {
-        return Err(format!(
-            "{text} is too short, and would overload the API server: use 10s or more"
-        ));
-    }
-    Ok(span)
-}
-
-fn mode(text: &str) -> Result<Mode, String> {
-    text.parse().map_err(|_: String| {
-        format!(
-            "`{text}` is not a file system of Pliant: use ext4, xfs, btrfs, ext3, ext2 or block"
-        )
-    })
-}
-
-fn size(text: &str) -> Result<Bytes, String> {
-    match text.parse() {
-        Ok(Bytes::ZERO) => Err("the size must be above 0, such as 320Mi".to_owned()),
-        Ok(size) => Ok(size),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-fn count(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| {
-        format!("`{text}` is not a count: write a whole number from 0 to {}", u32::MAX)
-    })
 }
 
 /// Reads the command line and its environment; exits with help, or with the error.

@@ -1,7 +1,7 @@
 //! The control loops: each observes, plans and applies, without leader election.
 //!
-//! On a node, [`node_plugin`] executes the VolumeRequests for it, [`storage`] publishes its storage,
-//! [`usage`] the usage of its volumes, and [`pools::follow`] applies the StoragePools for it. In
+//! On a node, [`node_plugin`] executes the VolumeRequests for it, [`storage`] publishes its storage
+//! with what [`usage`] chooses, [`sampling`] samples the usage of its volumes, and [`pools::follow`] applies the StoragePools for it. In
 //! the controller, [`pools`] computes the nodes of each pool, [`cleaner`] deletes finished
 //! VolumeRequests, [`nodes`] deletes the NodeStorage objects of removed nodes, and [`events`]
 //! writes events. In the operator, which watches claims, [`nudge`] notifies the resizer of edits
@@ -22,9 +22,10 @@ pub mod node_plugin;
 pub mod nodes;
 pub mod nudge;
 pub mod pools;
+pub mod sampling;
 pub mod storage;
 pub mod topology;
-pub mod usage;
+mod usage;
 
 /// Does the work for one object of a loop; true if it is done. An error, a panic or a call that hangs is that object's:
 /// the loop goes on with the others.

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
@@ -20,16 +18,16 @@ mod cluster;
 mod machine;
 mod plain;
 mod process;
+mod series;
 mod serve;
 mod table;
 
 pub use cluster::{ClusterFigures, NodeFigure};
 pub use machine::{CommandFigure, DiskFigure, GroupFigure};
 use plain::Plain;
+use series::{Labels, counts, float, gauges};
 pub use serve::serve;
 pub use table::{Figure, Kind, TABLE};
-
-type Labels = Vec<(&'static str, String)>;
 
 /// Counters that are updated as events happen. Clones share them.
 #[derive(Debug, Clone)]
@@ -241,41 +239,14 @@ fn put_usages(registry: &mut Registry, usages: &BTreeMap<VolumeId, Usage>) {
     table::FS_INODES_USED.put(registry, each(used));
 }
 
-fn counts(label: &'static str, counted: &BTreeMap<&'static str, u64>) -> Family<Labels, Counter> {
-    let family = Family::<Labels, Counter>::default();
-    for (name, count) in counted {
-        family.get_or_create(&vec![(label, (*name).to_owned())]).inc_by(*count);
-    }
-    family
-}
-
 fn put_spent(registry: &mut Registry, figures: &Figures) {
     table::EXPANSIONS.put(registry, counts("result", &figures.growths));
-    machine::put_commands(registry, figures);
+    machine::put_commands(registry, &figures.lvm_commands);
     let wiped = Counter::<u64>::default();
     wiped.inc_by(figures.wiped.get());
     table::WIPED.put(registry, wiped);
     table::HOST_OPERATIONS.put(registry, counts("operation", &figures.host_calls));
     process::put(registry);
-}
-
-/// Gauges of what is known; the unknown has no line, rather than a zero that lies.
-fn gauges(
-    figures: impl IntoIterator<Item = (Labels, Option<f64>)>,
-) -> Family<Labels, Gauge<f64, AtomicU64>> {
-    let family = Family::<Labels, Gauge<f64, AtomicU64>>::default();
-    for (labels, figure) in figures {
-        if let Some(figure) = figure {
-            family.get_or_create(&labels).set(figure);
-        }
-    }
-    family
-}
-
-/// Prometheus has only floats: above 2^53 a size loses its last bits.
-#[allow(clippy::cast_precision_loss)]
-fn float(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -10,12 +10,12 @@ mod machine;
 mod node;
 mod operator;
 mod people;
+mod print;
 mod standalone;
 mod traces;
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
-use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use nix::unistd::{Uid, geteuid};
 use crate::cli::{CheckConfig, Command, Doctor};
 use crate::config::{LogFilter, LogFormat, PoolsFrom, Settings};
 use crate::host::{Host, RealHost, UDEV_RULES};
+use crate::run::print::print;
 use crate::{api, cli, doctor, trial};
 
 /// Prints shell completions for these words.
@@ -192,21 +193,6 @@ fn refuse(errors: &[crate::config::ConfigError]) -> ExitCode {
         log::complain(error);
     }
     ExitCode::FAILURE
-}
-
-/// Prints to standard output; a reader that has left, as `head` does, is no failure.
-fn print(text: &str) -> Result<ExitCode> {
-    print_to_listener(text).map(|_| ExitCode::SUCCESS)
-}
-
-/// Prints, and say whether there is still someone who reads it.
-fn print_to_listener(text: &str) -> Result<bool> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(error.into()),
-    }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ const CRATES: &[&str] = &[
     "crates/node",
     "crates/operator",
     "crates/volume",
+    ".",
 ];
 
 /// The place of a module: the words of its path, none for the crate itself.

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::archive::{Address, Bundle, HostName, Network};
 use crate::bytes::Bytes;
-use crate::cli::size;
+use crate::cli::values::size;
 use crate::config::Rate;
 use crate::copy::Digest;
 

@@ -7,7 +7,8 @@ use clap::{Args, ValueEnum};
 use crate::ask::explain::Subject;
 use crate::ask::{self, TableOptions, Whose};
 use crate::bytes::Bytes;
-use crate::cli::{ClusterFlags, size};
+use crate::cli::ClusterFlags;
+use crate::cli::values::size;
 use crate::config::Span;
 
 /// `pliant status`.

@@ -24,7 +24,7 @@ use crate::causes;
 use crate::cluster::writes::NODE_PLUGIN;
 use crate::cluster::{self, Guarded, Record as _, every, guarded, note_readable, note_unreadable};
 use crate::controllers::storage::StorageRecord;
-use crate::panics::caught;
+use crate::panics::{AFTER_PANIC, caught};
 use crate::volume::{Fence, Growth, NodeKey, State, Use, VolumeError, VolumeId, Volumes};
 
 /// What panics and spans of it are under.
@@ -48,9 +48,6 @@ const LET_GO: Duration = Duration::from_secs(10);
 
 /// After a write that failed.
 const AGAIN: Duration = Duration::from_secs(5);
-
-/// After a panic, which the same work would meet again.
-pub(super) const AFTER_PANIC: Duration = Duration::from_secs(60);
 
 /// Carries out the requests for one node.
 pub struct NodePlugin {

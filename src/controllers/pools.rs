@@ -22,10 +22,9 @@ use crate::causes;
 use crate::cluster::writes::CONTROLLER;
 use crate::cluster::{Changed, Nodes, Watched, begun_again, every};
 use crate::controllers::is_done;
-use crate::controllers::node_plugin::AFTER_PANIC;
 use crate::controllers::storage::StorageRecord;
 use crate::node::{GroupSource, NewDisk, Node as Machine, PoolPlan};
-use crate::panics::{caught, caught_now};
+use crate::panics::{AFTER_PANIC, caught, caught_now};
 use crate::volume::PoolName;
 
 /// What panics are counted under.

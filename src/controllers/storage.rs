@@ -22,10 +22,9 @@ use crate::causes;
 use crate::cluster;
 use crate::cluster::writes::NODE_PLUGIN;
 use crate::controllers::conditions::{Lacking, conditions};
-use crate::controllers::node_plugin::AFTER_PANIC;
 use crate::controllers::usage;
 use crate::node::{Node, storage as machine};
-use crate::panics::caught;
+use crate::panics::{AFTER_PANIC, caught};
 use crate::volume::{NodeKey, NodeVolumes, Page, Usage, VolumeError, VolumeId, Volumes};
 
 /// How often a change that no one announced, as by an administrator's hand, is looked for, here and

@@ -1,24 +1,12 @@
-//! Publishes the usage of volumes, when the change matters.
+//! Chooses which usage of volumes is published: when the change matters.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use tokio::time::MissedTickBehavior;
-use tokio_util::sync::CancellationToken;
 
 use crate::api::{UsageBefore, UsageStatus, VolumeUsage};
-use crate::causes;
 use crate::cluster;
-use crate::controllers::node_plugin::AFTER_PANIC;
-use crate::controllers::storage::StorageRecord;
-use crate::node::Node;
-use crate::panics::caught;
 use crate::volume::{Usage, VolumeId};
-
-/// Shortest period between two samples: the object is written at most once in each.
-pub const SHORTEST_PERIOD: Duration = Duration::from_secs(10);
 
 /// Shares of a file system, in percent, at which someone may want to act.
 const MARKS: [u64; 5] = [70, 80, 85, 90, 95];
@@ -29,38 +17,6 @@ const BACK: u64 = 2;
 /// How much of the bytes or of the inodes has to come or go, in percent, to be told without a mark.
 /// An autoscaler relies on it that no more than this is unknown to it.
 const MOVED: u64 = 10;
-
-/// Samples the file systems of a node every `period`, and publishes in its NodeStorage what
-/// matters, until `stop`.
-pub async fn tell(
-    node: Arc<Node>,
-    storage: Arc<StorageRecord>,
-    period: Duration,
-    stop: CancellationToken,
-) {
-    let asked = async {
-        storage.told().await;
-        let mut ticks = tokio::time::interval(period.max(SHORTEST_PERIOD));
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            let told = async {
-                match node.sample_usages().await {
-                    Ok(usages) => storage.tell_usages(&usages).await,
-                    Err(error) => {
-                        let error = causes::in_full(&error);
-                        tracing::warn!(error, "failed to read volume usage");
-                    }
-                }
-            };
-            if let Err(panicked) = caught("usages", told).await {
-                tracing::error!(%panicked, "failed to publish volume usage; retrying");
-                tokio::time::sleep(AFTER_PANIC).await;
-            }
-        }
-    };
-    stop.run_until_cancelled(asked).await;
-}
 
 /// Computes the next list to publish, in the order of the ids. For each volume that responded it
 /// has the published value, or the value sampled `at` this time if the difference matters.

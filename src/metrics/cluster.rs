@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use prometheus_client::registry::Registry;
 
-use super::{Labels, float, gauges, table};
+use super::series::{Labels, float, gauges};
+use super::table;
 use crate::bytes::Bytes;
 
 /// Values of a cluster. Only a controller has them.

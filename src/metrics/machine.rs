@@ -12,7 +12,8 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-use super::{Figures, Labels, float, gauges, table};
+use super::series::{Labels, float, gauges};
+use super::table;
 use crate::bytes::Bytes;
 
 /// A volume group as it was at its last reading.
@@ -71,10 +72,13 @@ impl EncodeMetric for Told {
     }
 }
 
-pub(super) fn put_commands(registry: &mut Registry, figures: &Figures) {
+pub(super) fn put_commands(
+    registry: &mut Registry,
+    commands: &BTreeMap<&'static str, CommandFigure>,
+) {
     let (durations, errors) =
         (Family::<Labels, Told>::default(), Family::<Labels, Counter>::default());
-    for (command, told) in &figures.lvm_commands {
+    for (command, told) in commands {
         let labels = vec![("command", (*command).to_owned())];
         let _ = durations.get_or_create(&labels).0.set(told.clone()); // Each has one.
         for (code, count) in &told.failed {

@@ -6,7 +6,8 @@ use procfs::process::{Limit, LimitValue, Process};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 
-use super::{float, gauges, table};
+use super::series::{float, gauges};
+use super::table;
 
 /// Adds what `/proc` reports of this process. What cannot be read has no line.
 pub(super) fn put(registry: &mut Registry) {

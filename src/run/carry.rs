@@ -17,7 +17,8 @@ use crate::cli::{CarryFlags, CopyRole, SendRole, SocketsFlag, UnpackRole, Verifi
 use crate::copy::{
     self, Compare, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy_device,
 };
-use crate::run::{log, print};
+use crate::run::log;
+use crate::run::print::print;
 use crate::wire::{Credentials, PORT, Remote, RemoteDisk, RemoteTree, Served, serve};
 use crate::{causes, cli};
 

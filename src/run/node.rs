@@ -16,8 +16,8 @@ use crate::cluster::{Watched, every};
 use crate::config::{Settings, SocketPath};
 use crate::controllers::node_plugin::NodePlugin;
 use crate::controllers::pools;
+use crate::controllers::sampling;
 use crate::controllers::storage::{Found, Prerequisites, StorageRecord};
-use crate::controllers::usage;
 use crate::csi::{self, Identity, KubeletDir, Services, registration};
 use crate::doctor::{self, Finding, Severity};
 use crate::host::{Host, write_udev_rules};
@@ -54,7 +54,7 @@ pub async fn serve(
                 pools::follow(&name, &wanted, &node, &storage, stop.clone()),
                 storage.clone().run(stop.clone()),
                 node_plugin.run(stop.clone()),
-                usage::tell(node.clone(), storage.clone(), volume_stats_interval, stop.clone()),
+                sampling::tell(node.clone(), storage.clone(), volume_stats_interval, stop.clone()),
             )
         })
     };

@@ -18,7 +18,8 @@ use crate::cli::{
 };
 use crate::doctor::{self, Finding, Severity, harmless};
 use crate::run::client::client_of;
-use crate::run::{log, print, print_to_listener};
+use crate::run::log;
+use crate::run::print::{print, print_to_listener};
 use crate::{ask, cli};
 
 /// Prints a result in this format; `text` formats it for people, with colours or without.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pliant::api::{NodeStorage, VolumeUsage};
 use pliant::bytes::Bytes;
-use pliant::controllers::usage;
+use pliant::controllers::sampling;
 use pliant::testing::{Failing, FakeApi};
 use pliant::volume::{NodeVolumes, Stage, Volumes};
 use tokio::task::JoinHandle;
@@ -36,7 +36,7 @@ async fn world(names: &[&str]) -> (World, Controller, Machine, JoinHandle<()>) {
 
 fn asked(alpha: &Machine) -> JoinHandle<()> {
     let (node, storage) = (alpha.node.clone(), alpha.storage.clone());
-    tokio::spawn(usage::tell(node, storage, PERIOD, CancellationToken::new()))
+    tokio::spawn(sampling::tell(node, storage, PERIOD, CancellationToken::new()))
 }
 
 fn told(api: &FakeApi) -> Vec<VolumeUsage> {

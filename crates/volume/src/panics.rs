@@ -5,8 +5,12 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
+
+/// After a panic, which the same work would meet again.
+pub const AFTER_PANIC: Duration = Duration::from_secs(60);
 
 /// Message of a panic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -22,7 +22,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::Context;
 
-use super::{ENDPOINTS, Spans, Traces, Variable, first};
+use super::handle::{Spans, Traces};
+use super::variables::{ENDPOINTS, Variable, first};
 
 /// How long a collector may take for what it is sent, with all that comes before; the library bounds the call, and
 /// neither the connection nor the keys of TLS.
