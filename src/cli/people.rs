@@ -90,7 +90,7 @@ pub struct Abort {
 /// How a change is made.
 #[derive(Debug, Default, Args)]
 pub struct Edit {
-    /// Apply the change without a question; without this flag a preview is shown first
+    /// Apply the change without a question; without this flag a preview is shown first, unless a single PVC is expanded
     #[arg(short, long)]
     pub yes: bool,
     /// Wait until the change is complete, and print its progress
