@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Instant, UNIX_EPOCH};
 
 use dice::Dice;
-use pliant::wire::Keys;
+use pliant::remote::Keys;
 use tempfile::TempDir;
 
 /// How often each thing is done; the median counts.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use pliant::admission::{Service, Workload, names_in, webhooks};
+use pliant::webhook::{Service, Workload, names_in, webhooks};
 
 /// Parse bytes as what the first of them picks: as names of namespace and StatefulSet, one a line with a
 /// tab between, that go into the webhook's expression; or as such an expression. Says whether all of them

@@ -6,7 +6,7 @@ use pliant::lvm::metadata::{
     parse_group,
 };
 use pliant::lvm::{Lv, Words, report};
-use pliant::node::record::Record;
+use pliant::node::lv_tags::Record;
 
 const SECTOR: usize = 512;
 

@@ -2,9 +2,9 @@
 //!
 //! On a node, [`node_plugin`] executes the VolumeRequests for it, [`storage`] publishes its storage
 //! with what [`usage`] chooses, [`sampling`] samples the usage of its volumes, and [`pools::follow`] applies the StoragePools for it. In
-//! the controller, [`pools`] computes the nodes of each pool, [`cleaner`] deletes finished
+//! the controller, [`pools`] computes the nodes of each pool, [`request_gc`] deletes finished
 //! VolumeRequests, [`nodes`] deletes the NodeStorage objects of removed nodes, and [`events`]
-//! writes events. In the operator, which watches claims, [`nudge`] notifies the resizer of edits
+//! writes events. In the operator, which watches claims, [`resync`] notifies the resizer of edits
 //! that it missed, and [`topology`] reports claims whose class fits no node. Every replica of the
 //! controller runs its loops, as a repeated effect changes nothing.
 
@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use tracing::Instrument;
 
-use crate::causes;
 use crate::cluster::{caught_in_time, reconcile};
+use crate::error_chain;
 
-pub mod cleaner;
 mod conditions;
 pub mod events;
 pub mod node_plugin;
 pub mod nodes;
-pub mod nudge;
 pub mod pools;
+pub mod request_gc;
+pub mod resync;
 pub mod sampling;
 pub mod storage;
 pub mod topology;
@@ -37,7 +37,7 @@ async fn is_done(
     let told = async {
         let error = match caught_in_time(in_loop, work).await {
             Ok(Ok(())) => return true,
-            Ok(Err(error)) => causes::in_full(&error),
+            Ok(Err(error)) => error_chain::in_full(&error),
             Err(why) => why.to_string(),
         };
         tracing::warn!(error, "failed to reconcile an object; retrying");

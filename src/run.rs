@@ -27,7 +27,7 @@ use crate::cli::{CheckConfig, Command, Doctor};
 use crate::config::{LogFilter, LogFormat, PoolsFrom, Settings};
 use crate::host::{Host, RealHost, UDEV_RULES};
 use crate::run::print::print;
-use crate::{api, cli, doctor, trial};
+use crate::{api, cli, doctor, self_test};
 
 /// Prints shell completions for these words.
 ///
@@ -105,7 +105,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Doctor(args) => examine(&args),
         Command::SelfTest(args) => {
             must_be_root("self-test", geteuid())?;
-            runtime()?.block_on(async { trial::run(&args).await.map(|()| ExitCode::SUCCESS) })
+            runtime()?.block_on(async { self_test::run(&args).await.map(|()| ExitCode::SUCCESS) })
         }
     }
 }

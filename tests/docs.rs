@@ -135,7 +135,7 @@ fn every_command_is_documented() {
 
 #[test]
 fn every_state_of_a_claim_is_documented_with_its_severity() {
-    let code = read("crates/kubectl/src/ask/explain/explanation.rs");
+    let code = read("crates/kubectl/src/commands/explain/explanation.rs");
     let states = code.split_once("pub enum State {").unwrap().1.split_once('}').unwrap().0;
     let states: BTreeSet<String> =
         states.lines().map(|line| line.trim().trim_end_matches(',').to_owned()).collect();
@@ -553,7 +553,7 @@ fn every_command_of_ours_that_is_advised_is_one() {
     let called = ["kubectl pliant ", "{program} ", "\"{} "];
     let mut advised = BTreeSet::new();
     for code in [
-        "crates/kubectl/src/ask",
+        "crates/kubectl/src/commands",
         "crates/operator/src/claims",
         "crates/operator/src/populators",
         "crates/k8s/src/cluster",
@@ -582,7 +582,7 @@ fn every_command_of_ours_that_is_advised_is_one() {
 #[test]
 fn every_advice_that_is_a_command_of_ours_can_be_typed() {
     let mut typed = 0;
-    for code in sources(Path::new("crates/kubectl/src/ask")) {
+    for code in sources(Path::new("crates/kubectl/src/commands")) {
         let lines = code.lines().map(|line| line.trim_start().trim_start_matches("→ "));
         for line in lines.filter(|line| line.starts_with("pliant ")) {
             let line = line.split(" # ").next().and_then(|line| line.split(" | ").next()).unwrap();

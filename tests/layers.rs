@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What all may use, by the names that the modules call it by: the crate `volume`.
-const FOR_ALL: &[&str] = &["bytes", "busy", "panics", "volume"];
+const FOR_ALL: &[&str] = &["bytes", "in_flight", "panics", "volume"];
 
 /// A room and the rooms that it may use: a module, of the program or of a crate that has several. `run` and `testing` see
 /// all. Between crates Cargo holds the arrows too.
@@ -18,8 +18,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("archive", &["copy"]),
     ("certificates", &[]),
     // In two pods, one at each end: as little as `copy` does it know the driver.
-    ("wire", &["certificates", "copy"]),
-    ("causes", &[]),
+    ("remote", &["certificates", "copy"]),
+    ("error_chain", &[]),
     ("api", &[]),
     ("host", &[]),
     ("lvm", &["host"]),
@@ -27,20 +27,20 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("mount", &["host"]),
     ("node", &["lvm", "fs", "mount", "host"]),
     // A client of the API server, as kubectl is one.
-    ("ask", &["api", "autoscaler", "causes", "claims", "cluster", "doctor"]),
-    ("cluster", &["api", "causes"]),
-    ("controllers", &["api", "cluster", "node", "causes"]),
-    ("admission", &["api", "causes", "certificates", "cluster"]),
-    ("populators", &["api", "causes", "cluster", "wire"]),
+    ("commands", &["api", "autoscaler", "error_chain", "claims", "cluster", "doctor"]),
+    ("cluster", &["api", "error_chain"]),
+    ("controllers", &["api", "cluster", "node", "error_chain"]),
+    ("webhook", &["api", "error_chain", "certificates", "cluster"]),
+    ("populators", &["api", "error_chain", "cluster", "remote"]),
     // What size a claim should be is arithmetic: it knows no cluster.
     ("autoscaler", &["api"]),
-    ("claims", &["api", "autoscaler", "causes", "cluster", "populators"]),
+    ("claims", &["api", "autoscaler", "error_chain", "cluster", "populators"]),
     ("config", &[]),
-    ("cli", &["admission", "archive", "ask", "config", "copy", "populators"]),
+    ("cli", &["webhook", "archive", "commands", "config", "copy", "populators"]),
     ("doctor", &["fs", "host", "lvm"]),
     ("metrics", &[]),
     // A client of the driver: it knows the protocol, not what serves it.
-    ("trial", &["cli", "csi"]),
+    ("self_test", &["cli", "csi"]),
     ("main", &["run", "cli"]),
 ];
 const SEE_ALL: &[&str] = &["run", "testing", "lib"];
@@ -55,21 +55,21 @@ const ONE_ROOM: &[(&str, &str)] = &[
 
 /// Words that stand for a crate, and the rooms that may say them.
 const CRATES: &[(&str, &[&str])] = &[
-    ("tonic::", &["csi", "trial"]),
+    ("tonic::", &["csi", "self_test"]),
     ("prost::", &["csi"]),
     ("prost_types::", &["csi"]),
     ("opentelemetry::", &["csi", "run"]),
     ("opentelemetry_otlp::", &["run"]),
     ("opentelemetry_sdk::", &["csi", "run"]),
     ("prometheus_client::", &["metrics"]),
-    ("axum::", &["admission", "metrics", "testing"]),
+    ("axum::", &["webhook", "metrics", "testing"]),
     (
         "kube::",
         &[
-            "admission",
+            "webhook",
             "api",
-            "ask",
-            "causes",
+            "commands",
+            "error_chain",
             "claims",
             "cluster",
             "controllers",
@@ -81,9 +81,9 @@ const CRATES: &[(&str, &[&str])] = &[
     (
         "k8s_openapi::",
         &[
-            "admission",
+            "webhook",
             "api",
-            "ask",
+            "commands",
             "autoscaler",
             "claims",
             "cluster",
@@ -97,18 +97,18 @@ const CRATES: &[(&str, &[&str])] = &[
     ("clap_complete::", &["cli"]),
     ("clap_mangen::", &["cli"]),
     ("procfs::", &["host", "metrics"]),
-    ("std::fs", &["archive", "copy", "host", "config", "csi", "run", "trial", "wire"]),
-    ("rustix::", &["archive", "copy", "wire"]),
+    ("std::fs", &["archive", "copy", "host", "config", "csi", "run", "self_test", "remote"]),
+    ("rustix::", &["archive", "copy", "remote"]),
     ("tar::", &["archive"]),
     ("base64::", &["archive"]),
     ("rustls_native_certs::", &["archive"]),
     ("ureq::", &["archive"]),
-    ("rcgen::", &["admission", "certificates", "wire"]),
-    ("rustls::", &["admission", "archive", "wire"]),
-    ("tokio_rustls::", &["admission"]),
+    ("rcgen::", &["webhook", "certificates", "remote"]),
+    ("rustls::", &["webhook", "archive", "remote"]),
+    ("tokio_rustls::", &["webhook"]),
     ("tokio::process", &["host"]),
     ("std::process::Command", &["host"]),
-    ("anyhow::", &["run", "trial", "main"]),
+    ("anyhow::", &["run", "self_test", "main"]),
     // Numbers of errors may be said everywhere; calls of the kernel may not.
     ("nix::mount", &["host"]),
     ("nix::sys", &["host", "run"]),
@@ -262,7 +262,7 @@ fn crates_stay_in_their_rooms() {
 const DECODERS: &[&str] = &[
     "crates/k8s/src/cluster/decode.rs",
     "crates/k8s/src/cluster/pod_events.rs",
-    "crates/k8s/src/cluster/watched/follow.rs",
+    "crates/k8s/src/cluster/cache/follow.rs",
 ];
 
 /// kube decodes a list, or what a watch begins with, as a whole: one bad object would hide all others.
@@ -279,7 +279,7 @@ fn lists_and_watches_decode_object_by_object() {
         let lists = code.match_indices(".list(").filter(|(at, call)| {
             // Our own reader, and volumes of a machine.
             let is_reader =
-                code[..*at].ends_with("ask") || shown == "crates/kubectl/src/ask/read.rs";
+                code[..*at].ends_with("ask") || shown == "crates/kubectl/src/commands/read.rs";
             !is_reader && !code[at + call.len()..].starts_with("&Page")
         });
         wrong.extend(

@@ -300,7 +300,7 @@ fn variants(file: &str, name: &str) -> BTreeSet<String> {
 
 /// What `pliant explain` calls the state of a claim.
 fn states() -> BTreeSet<String> {
-    variants("crates/kubectl/src/ask/explain/explanation.rs", "State")
+    variants("crates/kubectl/src/commands/explain/explanation.rs", "State")
 }
 
 fn errors() -> BTreeSet<String> {
@@ -343,9 +343,9 @@ fn tags() -> BTreeSet<String> {
     found
 }
 
-/// The value of a constant of `crates/node/src/node/record.rs`.
+/// The value of a constant of `crates/node/src/node/lv_tags.rs`.
 fn constant(name: &str) -> String {
-    let code = code(Path::new("crates/node/src/node/record.rs"));
+    let code = code(Path::new("crates/node/src/node/lv_tags.rs"));
     let rest =
         code.split_once(&format!("const {name}: &str = \"")).unwrap_or_else(|| panic!("{name}"));
     rest.1.split('"').next().unwrap().to_owned()
@@ -353,7 +353,7 @@ fn constant(name: &str) -> String {
 
 /// Names of logical volumes and groups, as the formats of `crates/node/src/node` make them.
 fn volumes() -> BTreeSet<String> {
-    let code = code(Path::new("crates/node/src/node/record.rs"));
+    let code = code(Path::new("crates/node/src/node/lv_tags.rs"));
     let prefix = constant("PREFIX");
     let found = in_quotes(&code)
         .into_iter()
@@ -418,7 +418,7 @@ fn policies() -> BTreeSet<String> {
 
 /// Ports of the pods of the chart, and the one at which a volume is sent.
 fn ports() -> BTreeSet<String> {
-    let mut found = BTreeSet::from([format!("send {}", pliant::wire::PORT)]);
+    let mut found = BTreeSet::from([format!("send {}", pliant::remote::PORT)]);
     for object in rendered("everything") {
         let pod = &object["spec"]["template"]["spec"];
         for port in list(&pod["containers"]).flat_map(|container| list(&container["ports"])) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use pliant::bytes::Bytes;
 use pliant::csi::pb;
-use pliant::trial::client::{CallError, Client};
+use pliant::self_test::client::{CallError, Client};
 use pliant::volume::{FsKind, Mode, VolumeId};
 use tokio::runtime::Runtime;
 

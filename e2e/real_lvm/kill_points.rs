@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use pliant::host::Cmd;
-use pliant::node::record::{self, Record};
+use pliant::node::lv_tags::{self, Record};
 use pliant::volume::{Class, FsKind, Mode, NewVolume, NodeKey, VolumeKey};
 use tokio::runtime::Runtime;
 
@@ -238,13 +238,13 @@ fn create(name: &str, mode: Mode, extents: u64) -> Cmd {
 fn more(name: &str, extents: u64) -> Cmd {
     Cmd::new("lvcreate")
         .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-an"])
-        .args(["-l", &extents.to_string(), "-n", &record::more_name(&VolumeKey::of(name))])
+        .args(["-l", &extents.to_string(), "-n", &lv_tags::more_name(&VolumeKey::of(name))])
         .args(["--addtag", "pliant.state=new", GROUP])
 }
 
 fn snapshot(name: &str) -> Cmd {
     Cmd::new("lvcreate")
-        .args(["-y", "-s", "-l", "4", "-n", &record::safety_name(&VolumeKey::of(name))])
+        .args(["-y", "-s", "-l", "4", "-n", &lv_tags::safety_name(&VolumeKey::of(name))])
         .args(["--addtag", "pliant.state=shown"])
         .arg(path(name, ""))
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pliant::bytes::Bytes;
-use pliant::causes;
+use pliant::error_chain;
 use pliant::host::{Cmd, Host, RealHost};
 use pliant::lvm;
 use pliant::node::{GroupSource, Node, NodeSettings, PoolPlan};
@@ -88,7 +88,7 @@ impl Machine {
                 return self.write(name, part).await.map_err(|error| format!("{step}: {error}"));
             }
         };
-        done.map_err(|error| format!("{step}: {}", causes::in_full(&error)))
+        done.map_err(|error| format!("{step}: {}", error_chain::in_full(&error)))
     }
 
     async fn stage(&self, name: &str) -> Result<(), VolumeError> {
@@ -142,7 +142,7 @@ impl Machine {
         let listed = match self.node.list(&Page::default()).await {
             Ok(listed) => listed.volumes,
             Err(error) => {
-                verdict.broken.push(format!("list: {}", causes::in_full(&error)));
+                verdict.broken.push(format!("list: {}", error_chain::in_full(&error)));
                 return verdict;
             }
         };
@@ -206,7 +206,7 @@ impl Machine {
         next: Option<Step>,
         verdict: &mut Verdict,
     ) -> Result<(), String> {
-        self.stage(name).await.map_err(|error| causes::in_full(&error))?;
+        self.stage(name).await.map_err(|error| error_chain::in_full(&error))?;
         let device = self.device(name).await.map_err(|error| error.to_string())?;
         let length = usize::try_from(promised.mib << 20).expect("a small disk");
         let bytes = self.host.read_at(&device, 0, length).await;
@@ -248,7 +248,7 @@ impl Machine {
         kind: FsKind,
         promised: &Promised,
     ) -> Result<(), String> {
-        self.stage(name).await.map_err(|error| causes::in_full(&error))?;
+        self.stage(name).await.map_err(|error| error_chain::in_full(&error))?;
         for part in &promised.written {
             if let Part::File(file, kib) = *part {
                 let bytes = fs::read(self.staging(name).join(file));
@@ -261,14 +261,14 @@ impl Machine {
         self.unstage(name).await?;
         self.check(name, kind).await?;
         if promised.staged {
-            self.stage(name).await.map_err(|error| causes::in_full(&error))?;
+            self.stage(name).await.map_err(|error| error_chain::in_full(&error))?;
         }
         Ok(())
     }
 
     async fn unstage(&self, name: &str) -> Result<(), String> {
         let done = self.node.unstage(&id(name), &self.staging(name)).await;
-        done.map_err(|error| causes::in_full(&error))
+        done.map_err(|error| error_chain::in_full(&error))
     }
 
     /// Asks the file system's own checker.

@@ -2,12 +2,12 @@
 
 use clap::Args;
 
-use crate::admission::Service;
 use crate::archive::{Bundle, HostName, Network};
 use crate::cli::TellFlags;
 use crate::config::Address;
 use crate::populators::PodSettings;
 use crate::populators::validator::Mode;
+use crate::webhook::Service;
 
 /// `pliant operator`.
 #[derive(Debug, Args)]

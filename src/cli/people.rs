@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::ask::explain::Subject;
-use crate::ask::{self, TableOptions, Whose};
 use crate::bytes::Bytes;
 use crate::cli::ClusterFlags;
 use crate::cli::values::size;
+use crate::commands::explain::Subject;
+use crate::commands::{self, TableOptions, Whose};
 use crate::config::Span;
 
 /// `pliant status`.
@@ -110,7 +110,7 @@ pub struct Plan {
     /// PvcAutoscaler to show in full: pvcas/NAME or NAME, or that of sts/NAME, deploy/NAME or pvc/NAME [default: list
     /// all of the namespace]
     #[arg(value_name = "PVCAUTOSCALER", conflicts_with = "all_namespaces")]
-    pub subject: Option<ask::plan::Subject>,
+    pub subject: Option<commands::plan::Subject>,
     /// Options of the list.
     #[command(flatten)]
     pub list: ListFlags,
@@ -240,7 +240,7 @@ pub struct Man {
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// Check this node of the cluster: node/NAME or NAME [default: this host]
-    #[arg(value_name = "NODE", value_parser = ask::node)]
+    #[arg(value_name = "NODE", value_parser = commands::node)]
     pub node: Option<String>,
     /// Check the whole cluster [default: this host; as a kubectl plugin, the cluster]
     #[arg(long, conflicts_with = "node")]

@@ -17,13 +17,13 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{NodeStorage, VolumeRequest};
-use crate::causes;
 use crate::cluster::writes::CONTROLLER;
 use crate::cluster::{AwaySeen, Changes, Cluster, Kept, Pv, Timers, begun_again, caught_in_time};
 use crate::controllers::events::fact::{Fact, Seen, Sights, Sizes, differences, facts};
 use crate::controllers::events::history::History;
 use crate::controllers::events::told::{Key, Step, Told};
 use crate::controllers::until;
+use crate::error_chain;
 use crate::panics::{caught, caught_now};
 use crate::volume::{NodeKey, VolumeId};
 
@@ -342,5 +342,5 @@ async fn write_all(client: &Client, history: &History, steps: Vec<(NodeKey, Step
 }
 
 fn not_yet(error: &kube::Error) {
-    tracing::warn!(error = causes::in_full(error), "failed to write events, retrying");
+    tracing::warn!(error = error_chain::in_full(error), "failed to write events, retrying");
 }

@@ -19,11 +19,11 @@ use crate::api::{
     Failure, FenceState, InspectionStatus, Operation, Phase, Quantity, VolumeRequest,
     VolumeRequestStatus,
 };
-use crate::busy::{Busy, BusyError};
-use crate::causes;
 use crate::cluster::writes::NODE_PLUGIN;
 use crate::cluster::{self, Guarded, Record as _, every, guarded, note_readable, note_unreadable};
 use crate::controllers::storage::StorageRecord;
+use crate::error_chain;
+use crate::in_flight::{Busy, BusyError};
 use crate::panics::{AFTER_PANIC, caught};
 use crate::volume::{Fence, Growth, NodeKey, State, Use, VolumeError, VolumeId, Volumes};
 
@@ -115,7 +115,7 @@ impl NodePlugin {
         while let Some(done) = work.next().await {
             if let Err(error) = done {
                 tracing::warn!(
-                    error = causes::in_full(&error),
+                    error = error_chain::in_full(&error),
                     "failed to process a \
                                                                  VolumeRequest; retrying"
                 );

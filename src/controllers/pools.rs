@@ -18,11 +18,11 @@ use crate::api::{
     READY, StoragePool, StoragePoolStatus,
 };
 use crate::bytes::Bytes;
-use crate::causes;
 use crate::cluster::writes::CONTROLLER;
 use crate::cluster::{Changed, Nodes, Watched, begun_again, every};
 use crate::controllers::is_done;
 use crate::controllers::storage::StorageRecord;
+use crate::error_chain;
 use crate::node::{GroupSource, NewDisk, Node as Machine, PoolPlan};
 use crate::panics::{AFTER_PANIC, caught, caught_now};
 use crate::volume::PoolName;
@@ -273,7 +273,7 @@ pub async fn follow(
                     storage.note(); // Also that there are none: its loop begins with this.
                 }
                 Ok(Err(error)) => {
-                    let error = causes::in_full(&error);
+                    let error = error_chain::in_full(&error);
                     tracing::error!(
                         error,
                         "failed to set the pools; the previous ones stay in use"

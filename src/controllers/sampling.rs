@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
-use crate::causes;
 use crate::controllers::storage::StorageRecord;
+use crate::error_chain;
 use crate::node::Node;
 use crate::panics::{AFTER_PANIC, caught};
 
@@ -32,7 +32,7 @@ pub async fn tell(
                 match node.sample_usages().await {
                     Ok(usages) => storage.tell_usages(&usages).await,
                     Err(error) => {
-                        let error = causes::in_full(&error);
+                        let error = error_chain::in_full(&error);
                         tracing::warn!(error, "failed to read volume usage");
                     }
                 }

@@ -18,11 +18,11 @@ use crate::api::{
     DiskState, DiskStatus, GroupStatus, Health, Judged, LayoutRoom, NodeStorage, NodeStorageSpec,
     NodeStorageStatus, OperationStatus, OperationType, PoolOnNode, Quantity, READY, VolumeUsage,
 };
-use crate::causes;
 use crate::cluster;
 use crate::cluster::writes::NODE_PLUGIN;
 use crate::controllers::conditions::{Lacking, conditions};
 use crate::controllers::usage;
+use crate::error_chain;
 use crate::node::{Node, storage as machine};
 use crate::panics::{AFTER_PANIC, caught};
 use crate::volume::{NodeKey, NodeVolumes, Page, Usage, VolumeError, VolumeId, Volumes};
@@ -148,7 +148,7 @@ impl StorageRecord {
                 let pause = match caught("nodestorages", self.tell(looks)).await {
                     Ok(Ok(())) => LOOK,
                     Ok(Err(error)) => {
-                        let error = causes::in_full(&error);
+                        let error = error_chain::in_full(&error);
                         tracing::warn!(error, "failed to update NodeStorage; retrying");
                         AGAIN
                     }
@@ -314,7 +314,7 @@ async fn observe(
             let known = node.remembered_volumes().await.unwrap_or_default();
             let why = match error {
                 VolumeError::Unavailable { reason } => reason,
-                error => causes::in_full(&error),
+                error => error_chain::in_full(&error),
             };
             (known, Some(why))
         }

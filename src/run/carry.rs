@@ -17,10 +17,10 @@ use crate::cli::{CarryFlags, CopyRole, SendRole, SocketsFlag, UnpackRole, Verifi
 use crate::copy::{
     self, Compare, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy_device,
 };
+use crate::remote::{Credentials, PORT, Remote, RemoteDisk, RemoteTree, Served, serve};
 use crate::run::log;
 use crate::run::print::print;
-use crate::wire::{Credentials, PORT, Remote, RemoteDisk, RemoteTree, Served, serve};
-use crate::{causes, cli};
+use crate::{cli, error_chain};
 
 /// Longest message in bytes: with what JSON adds, the result stays below the 4096 bytes that a kubelet reads.
 const MESSAGE: usize = 1500;
@@ -130,7 +130,7 @@ fn carry(
     let (end, code) = match ended {
         Ok(what) => (End::Done { what, seconds }, 0),
         Err(error) => {
-            let message = cut(&causes::in_full(&error), MESSAGE).to_owned();
+            let message = cut(&error_chain::in_full(&error), MESSAGE).to_owned();
             log::complain(&format_args!("{}: {message}", cli::program()));
             (End::Failed { reason: error.word(), message, seconds }, error.code())
         }

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, anyhow};
 use kube::config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
-use crate::causes;
 use crate::cli::ClusterFlags;
+use crate::error_chain;
 
 /// How long the API server may say nothing: longer than a watch lasts, which it ends after 290 s. Without
 /// a limit a call whose answer was lost could be waited for without an end.
@@ -61,7 +61,7 @@ fn made(mut config: Config) -> Result<Client> {
 /// In one line: where a way to the API server was looked for, and what to set.
 fn unreachable(error: &InferConfigError) -> anyhow::Error {
     let kubeconfig = error.source().and_then(|cause| cause.downcast_ref::<KubeconfigError>());
-    let looked = kubeconfig.map_or_else(|| one_line(&causes::in_full(error)), words);
+    let looked = kubeconfig.map_or_else(|| one_line(&error_chain::in_full(error)), words);
     anyhow!(
         "no configuration for the API server was found: {looked}; set KUBECONFIG to a kubeconfig, \
          or run this in a pod with a service account"
@@ -78,7 +78,7 @@ fn words(error: &KubeconfigError) -> String {
                 "the kubeconfig has no context {name}; `kubectl config get-contexts` lists them"
             )
         }
-        other => causes::in_full(other),
+        other => error_chain::in_full(other),
     })
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use anyhow::Result;
 use tokio_util::sync::CancellationToken;
 
-use crate::busy::Busy;
 use crate::cli::ControllerRole;
 use crate::cluster::{Cluster, Kept};
-use crate::controllers::{cleaner, events, nodes, pools};
+use crate::controllers::{events, nodes, pools, request_gc};
 use crate::csi::parse::Defaults;
 use crate::csi::{self, Controller, Identity, Services};
+use crate::in_flight::Busy;
 use crate::metrics::Metrics;
 use crate::run::client::client;
 use crate::run::figures::ControllerFigures;
@@ -35,7 +35,7 @@ pub async fn serve(role: ControllerRole) -> Result<()> {
         let (cluster, stop) = (cluster.clone(), stop.clone());
         tokio::spawn(async move {
             tokio::join!(
-                cleaner::run(cluster.requests(), cluster.nodes(), stop.clone()),
+                request_gc::run(cluster.requests(), cluster.nodes(), stop.clone()),
                 nodes::forget_gone(&client, cluster.nodes(), stop.clone()),
                 pools::tell(&client, cluster.nodes(), stop.clone()),
                 events::tell(&client, &cluster, &kept, stop.clone()),

@@ -11,7 +11,6 @@ use kube::Api;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::StoragePool;
-use crate::busy::Busy;
 use crate::cluster::{Watched, every};
 use crate::config::{Settings, SocketPath};
 use crate::controllers::node_plugin::NodePlugin;
@@ -21,6 +20,7 @@ use crate::controllers::storage::{Found, Prerequisites, StorageRecord};
 use crate::csi::{self, Identity, KubeletDir, Services, registration};
 use crate::doctor::{self, Finding, Severity};
 use crate::host::{Host, write_udev_rules};
+use crate::in_flight::Busy;
 use crate::run::client::client;
 use crate::run::machine::{self, Observer, Started};
 
@@ -64,7 +64,7 @@ pub async fn serve(
             if let Err(error) = registration::register(at.as_path(), &endpoint, stop.clone()).await
             {
                 tracing::error!(
-                    error = crate::causes::in_full(&error),
+                    error = crate::error_chain::in_full(&error),
                     "failed to register with the kubelet"
                 );
                 stop.cancel();

@@ -11,13 +11,12 @@ use kube::{Api, Client};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{self, Keeper, Naming, Service, Shown, Workload};
 use crate::api::{ArchivePopulator, PvcSourcePopulator};
 use crate::archive::{Bundle, Proxies};
 use crate::claims;
 use crate::cli::{OperatorRole, ProxyFlags, WebhookFlags};
 use crate::cluster::{Asks, Candidate, Watched, every, unreadable_by_kind};
-use crate::controllers::nudge::wake_resizer;
+use crate::controllers::resync::wake_resizer;
 use crate::controllers::topology;
 use crate::metrics::{FigureSource, Figures, Metrics};
 use crate::panics::panics;
@@ -25,6 +24,7 @@ use crate::populators::validator::Mode;
 use crate::populators::{Populator, Settings, Tally, Watches, registry, validator};
 use crate::run::client::client;
 use crate::run::{heap, log, machine};
+use crate::webhook::{self, Keeper, Naming, Service, Shown, Workload};
 
 /// The Lease of the replica that runs the loops.
 const LEASE: &str = "pliant-operator";
@@ -153,7 +153,7 @@ async fn admit(
         Keeper::new(client.clone(), service, shown.clone()).with_given(webhook_certificate_secret);
     let served = async {
         let _rest = rest;
-        admission::serve(listener, client.clone(), shown, stop.clone()).await
+        webhook::serve(listener, client.clone(), shown, stop.clone()).await
     };
     let (served, ()) =
         tokio::join!(served, keeper.run(&autoscalers, claims.stateful_sets(), stop.clone()));
@@ -194,12 +194,10 @@ impl claims::Webhook for Covered {
         let (Some(service), Some(workload)) = (&self.service, workload) else {
             return Ok(claims::Coverage::NotNamed);
         };
-        Ok(match admission::coverage(&self.client, service, &workload).await? {
-            admission::Coverage::Covered => claims::Coverage::Covered,
-            admission::Coverage::NotNamed => claims::Coverage::NotNamed,
-            admission::Coverage::ShareIsFull(full) => {
-                claims::Coverage::ShareIsFull(full.to_string())
-            }
+        Ok(match webhook::coverage(&self.client, service, &workload).await? {
+            webhook::Coverage::Covered => claims::Coverage::Covered,
+            webhook::Coverage::NotNamed => claims::Coverage::NotNamed,
+            webhook::Coverage::ShareIsFull(full) => claims::Coverage::ShareIsFull(full.to_string()),
         })
     }
 }

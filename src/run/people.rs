@@ -10,17 +10,17 @@ use kube::Client;
 use serde::Serialize;
 use tokio::time::sleep;
 
-use crate::ask::changes::Changes;
-use crate::ask::edit::{Answer, Whose, Wish};
 use crate::cli::{
     Abort, Crds, Doctor, Edit, Expand, Explain, ListOutput, Migrate, Output, Plan, Recover, Report,
     Rollback, Shrink, Status, Version,
 };
+use crate::commands::changes::Changes;
+use crate::commands::edit::{Answer, Whose, Wish};
 use crate::doctor::{self, Finding, Severity, harmless};
 use crate::run::client::client_of;
 use crate::run::log;
 use crate::run::print::{print, print_to_listener};
-use crate::{ask, cli};
+use crate::{cli, commands};
 
 /// Prints a result in this format; `text` formats it for people, with colours or without.
 pub fn show<T: Serialize>(
@@ -65,7 +65,7 @@ fn line(text: &str) -> Result<ExitCode> {
 
 /// `pliant crds --apply`.
 pub async fn apply_definitions(args: &Crds) -> Result<ExitCode> {
-    for name in ask::apply_definitions(&client_of(&args.cluster).await?).await? {
+    for name in commands::apply_definitions(&client_of(&args.cluster).await?).await? {
         line(&format!("{name} applied"))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -110,7 +110,7 @@ pub async fn status(args: &Status) -> Result<ExitCode> {
     let (list, namespace) = (&args.list, args.cluster.namespace.as_deref());
     let changes = list.watch.then(|| Changes::of_status(&client, namespace));
     show_again(changes, async || {
-        let status = ask::status(&client, namespace).await?;
+        let status = commands::status(&client, namespace).await?;
         let names = || status.resource_names();
         listed(list.output, &status.records(), names, || status.text(list.table()))
     })
@@ -121,8 +121,8 @@ pub async fn status(args: &Status) -> Result<ExitCode> {
 pub async fn explain(args: &Explain) -> Result<ExitCode> {
     let client = client_of(&args.cluster).await?;
     let namespace = args.cluster.namespace.as_deref();
-    let told = ask::explain::answer(&client, cli::program(), namespace, &args.subject).await?;
-    show(args.output, &told, |styled| ask::explain::print_answer(&told, styled))
+    let told = commands::explain::answer(&client, cli::program(), namespace, &args.subject).await?;
+    show(args.output, &told, |styled| commands::explain::print_answer(&told, styled))
 }
 
 /// `pliant expand`; a managed claim expands by its template, which would otherwise revert it.
@@ -130,12 +130,12 @@ pub async fn expand(args: &Expand) -> Result<ExitCode> {
     let client = client_of(&args.edit.cluster).await?;
     let (program, namespace) = (cli::program(), args.edit.cluster.namespace.as_deref());
     if let Whose::Claim(claim) = &args.whose
-        && !ask::edit::is_kept(&client, namespace, claim).await?
+        && !commands::edit::is_kept(&client, namespace, claim).await?
     {
-        ask::grow(&client, program, namespace, claim, args.size, tell_line).await?;
+        commands::grow(&client, program, namespace, claim, args.size, tell_line).await?;
         if args.edit.wait {
             let limit = args.edit.timeout.map(|time| time.0);
-            ask::await_growth(&client, namespace, claim, args.size, limit, tell_line).await?;
+            commands::await_growth(&client, namespace, claim, args.size, limit, tell_line).await?;
         } else {
             let namespace = namespace.unwrap_or(client.default_namespace());
             tell_line(&format!(
@@ -174,8 +174,8 @@ pub async fn abort(args: &Abort) -> Result<ExitCode> {
 /// Previews an edit of a PvcAutoscaler, and applies it if confirmed.
 async fn edit(client: &Client, whose: &Whose, wish: &Wish, how: &Edit) -> Result<ExitCode> {
     let program = cli::program();
-    let seen = ask::edit::observe(client, program, how.cluster.namespace.as_deref()).await?;
-    let edit = match ask::edit::judge(&seen, whose, wish)? {
+    let seen = commands::edit::observe(client, program, how.cluster.namespace.as_deref()).await?;
+    let edit = match commands::edit::judge(&seen, whose, wish)? {
         Answer::Edit(edit) => edit,
         Answer::Unkept(unkept) => {
             print(&unkept.objects.iter().map(document).collect::<Result<String>>()?)?;
@@ -186,7 +186,7 @@ async fn edit(client: &Client, whose: &Whose, wish: &Wish, how: &Edit) -> Result
     if !how.yes && !is_confirmed()? {
         return line("Nothing was changed. Run again with --yes to apply.");
     }
-    let edited = ask::edit::apply(client, &edit).await?;
+    let edited = commands::edit::apply(client, &edit).await?;
     tell_line(match wish {
         Wish::RollBack => "rollback    requested",
         Wish::Abort => "abort       requested",
@@ -194,7 +194,7 @@ async fn edit(client: &Client, whose: &Whose, wish: &Wish, how: &Edit) -> Result
     });
     if how.wait {
         let limit = how.timeout.map(|time| time.0);
-        ask::edit::follow(client, program, &edited, limit, tell_line).await?;
+        commands::edit::follow(client, program, &edited, limit, tell_line).await?;
     } else {
         let (name, namespace) = (&edit.plan.name, &edit.plan.namespace);
         tell_line(&format!("see         {program} plan {name} --namespace {namespace}"));
@@ -235,17 +235,17 @@ pub async fn plan(args: &Plan) -> Result<ExitCode> {
     let changes = list.watch.then(|| Changes::of_plans(&client, watched));
     show_again(changes, async || {
         let plans = if list.all_namespaces {
-            ask::plan::plan_of_all(&client).await?
+            commands::plan::plan_of_all(&client).await?
         } else {
-            ask::plan::plan(&client, namespace, args.subject.as_ref()).await?
+            commands::plan::plan(&client, namespace, args.subject.as_ref()).await?
         };
         let place = if list.all_namespaces { "any" } else { "this" };
         let table = list.table();
         let in_full = args.subject.is_some() || table.wide;
-        let names = || ask::plan::resource_names(&plans);
+        let names = || commands::plan::resource_names(&plans);
         listed(list.output, &plans, names, || match plans.as_slice() {
             [] => format!("No PvcAutoscaler exists in {place} namespace.\n"),
-            plans => ask::plan::print(plans, in_full, table.headers),
+            plans => commands::plan::print(plans, in_full, table.headers),
         })
     })
     .await
@@ -253,16 +253,17 @@ pub async fn plan(args: &Plan) -> Result<ExitCode> {
 
 /// `pliant version`; prints the version of this program even if the cluster does not respond.
 pub async fn version(args: &Version) -> Result<ExitCode> {
-    let show = |versions: &ask::Versions| show(args.output, versions, |_| versions.text());
+    let show = |versions: &commands::Versions| show(args.output, versions, |_| versions.text());
     if args.client {
-        return show(&ask::Versions::of_client());
+        return show(&commands::Versions::of_client());
     }
-    let asked =
-        async { Ok::<_, anyhow::Error>(ask::versions(&client_of(&args.cluster).await?).await?) };
+    let asked = async {
+        Ok::<_, anyhow::Error>(commands::versions(&client_of(&args.cluster).await?).await?)
+    };
     match asked.await {
         Ok(versions) => show(&versions),
         Err(error) => {
-            show(&ask::Versions::of_client())?;
+            show(&commands::Versions::of_client())?;
             Err(error)
         }
     }
@@ -271,16 +272,16 @@ pub async fn version(args: &Version) -> Result<ExitCode> {
 /// `pliant recover`; the exit status reports whether all selected volumes are recovered.
 pub async fn recover(args: Recover) -> Result<ExitCode> {
     let client = client_of(&args.cluster).await?;
-    let seen = ask::adopt::observe(&client).await?;
+    let seen = commands::adopt::observe(&client).await?;
     let namespace = args.cluster.namespace;
-    let wish = ask::adopt::Wish { namespace, claim: args.claim, class: args.storage_class };
-    let ids = args.volume.map_or_else(|| ask::adopt::all(&seen), |id| vec![id]);
+    let wish = commands::adopt::Wish { namespace, claim: args.claim, class: args.storage_class };
+    let ids = args.volume.map_or_else(|| commands::adopt::all(&seen), |id| vec![id]);
     if ids.is_empty() {
         line("no volume is orphaned: each has its PersistentVolume")?;
     }
     let mut left = 0;
     for id in &ids {
-        let adoption = match ask::adopt::plan(&seen, id, &wish) {
+        let adoption = match commands::adopt::plan(&seen, id, &wish) {
             Ok(adoption) => adoption,
             Err(why) if args.all => {
                 log::complain(&format_args!("{}: {why}", cli::program()));
@@ -292,7 +293,7 @@ pub async fn recover(args: Recover) -> Result<ExitCode> {
         if args.dry_run {
             print(&documents(&adoption)?)?;
         } else {
-            ask::adopt::adopt(&client, &adoption).await?;
+            commands::adopt::adopt(&client, &adoption).await?;
             line(&adoption.in_words())?;
         }
     }
@@ -300,7 +301,7 @@ pub async fn recover(args: Recover) -> Result<ExitCode> {
 }
 
 /// The objects of a recovery, as `kubectl apply --filename -` reads them.
-fn documents(adoption: &ask::adopt::Adoption) -> Result<String> {
+fn documents(adoption: &commands::adopt::Adoption) -> Result<String> {
     let claim = adoption.claim.as_ref().map(document).transpose()?;
     Ok(document(&adoption.volume)? + &claim.unwrap_or_default())
 }
@@ -325,8 +326,8 @@ pub fn is_about_a_cluster(args: &Doctor) -> bool {
 
 /// `pliant doctor` for a cluster.
 pub async fn check_up(args: &Doctor) -> Result<ExitCode> {
-    let seen = ask::checkup::observe(&client_of(&args.which).await?).await?;
-    let findings = ask::checkup::judge(&seen, cli::program(), args.node.as_deref())?;
+    let seen = commands::checkup::observe(&client_of(&args.which).await?).await?;
+    let findings = commands::checkup::judge(&seen, cli::program(), args.node.as_deref())?;
     tell(args.output, &findings)
 }
 
@@ -340,7 +341,8 @@ pub fn tell(output: Output, findings: &[Finding]) -> Result<ExitCode> {
 /// `pliant report`.
 pub async fn report(args: &Report) -> Result<ExitCode> {
     let parts =
-        ask::report::report(&client_of(&args.cluster).await?, cli::program(), args.tail).await?;
+        commands::report::report(&client_of(&args.cluster).await?, cli::program(), args.tail)
+            .await?;
     let text = parts.iter().map(document).collect::<Result<String>>()?;
     let is_file = |file: &&PathBuf| file.as_os_str() != "-";
     let Some(file) = args.output_file.as_ref().filter(is_file) else { return print(&text) };
@@ -366,7 +368,7 @@ mod tests {
     #[test]
     fn lines_of_a_log_stay_lines() {
         let (what, found) = ("log".to_owned(), "WARN a: b\nINFO c\n".into());
-        let part = ask::report::Part { what, found };
+        let part = commands::report::Part { what, found };
         assert_eq!(
             document(&part).unwrap(),
             "---\nsection: log\ncontent: |\n  WARN a: b\n  INFO c\n"

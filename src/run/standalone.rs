@@ -5,10 +5,10 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use tokio_util::sync::CancellationToken;
 
-use crate::busy::Busy;
 use crate::config::{PoolSettings, Settings};
 use crate::csi::parse::Defaults;
 use crate::csi::{self, Controller, Identity, Services};
+use crate::in_flight::Busy;
 use crate::node::{GroupSource, NewDisk, PoolPlan};
 use crate::run::machine::{self, Observer, Started};
 use crate::volume::PoolName;

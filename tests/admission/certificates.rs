@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use pliant::admission::{Clock, LIFE, Pair, Shown, Workload, covers};
 use pliant::testing::{FakeApi, Lost};
+use pliant::webhook::{Clock, LIFE, Pair, Shown, Workload, covers};
 use rustls::ServerConfig;
 use serde_json::json;
 use tokio::time::{Instant, sleep};

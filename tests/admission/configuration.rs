@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use pliant::admission::{Coverage, LIFE, Workload, coverage, covers};
 use pliant::api::PvcAutoscaler;
 use pliant::testing::FakeApi;
+use pliant::webhook::{Coverage, LIFE, Workload, coverage, covers};
 use serde_json::json;
 use tokio::time::sleep;
 

@@ -10,9 +10,9 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use pliant::admission::{Clock, LIFE, Workload, covers};
 use pliant::api::PvcAutoscaler;
 use pliant::testing::{FakeApi, Lines};
+use pliant::webhook::{Clock, LIFE, Workload, covers};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 

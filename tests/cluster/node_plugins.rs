@@ -221,7 +221,7 @@ async fn rubbish_is_refused_by_name_and_stops_nobody() {
         assert!(failure.message.contains(word), "{name}: {}", failure.message);
     }
     let lvs: Vec<String> = machine.host.group("vg0").unwrap().lvs.into_keys().collect();
-    assert_eq!(lvs, [pliant::node::record::lv_name(made.id.key())]);
+    assert_eq!(lvs, [pliant::node::lv_tags::lv_name(made.id.key())]);
 }
 
 /// A volume whose wipe takes 80 s, and whose removal waits so long for it before it tells how far it is.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use k8s_openapi::api::events::v1::Event;
 use kube::ResourceExt;
-use pliant::controllers::nudge::wake_resizer;
+use pliant::controllers::resync::wake_resizer;
 use pliant::populators::Watches;
 use pliant::testing::{FakeApi, fake_api};
 use pliant::volume::DRIVER;

@@ -9,7 +9,7 @@ use pliant::api::{
     Delete, NodeStorage, NodeStorageSpec, Operation, StoragePool, VolumeRequest, VolumeRequestSpec,
 };
 use pliant::cluster::Cluster;
-use pliant::controllers::{cleaner, nodes, nudge, pools};
+use pliant::controllers::{nodes, pools, request_gc, resync};
 use pliant::panics::panics;
 use pliant::populators::Watches;
 use pliant::testing::{FakeApi, Lines, fake_api};
@@ -27,10 +27,10 @@ fn run(api: &FakeApi, stop: &CancellationToken) -> tokio::task::JoinHandle<()> {
         let cluster = Cluster::start(&client, &stop).await;
         let watches = Watches::start(&client, &stop);
         tokio::join!(
-            cleaner::run(cluster.requests(), cluster.nodes(), stop.clone()),
+            request_gc::run(cluster.requests(), cluster.nodes(), stop.clone()),
             nodes::forget_gone(&client, cluster.nodes(), stop.clone()),
             pools::tell(&client, cluster.nodes(), stop.clone()),
-            nudge::wake_resizer(&client, watches.claims(), stop.clone()),
+            resync::wake_resizer(&client, watches.claims(), stop.clone()),
         );
     })
 }

@@ -8,10 +8,10 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use pliant::api::{NodeStorage, PvcAutoscaler};
-use pliant::ask::adopt::Wish;
-use pliant::ask::explain::{About, Explanation, State, Verdict};
-use pliant::ask::{self, TableOptions};
 use pliant::bytes::Bytes;
+use pliant::commands::adopt::Wish;
+use pliant::commands::explain::{About, Explanation, State, Verdict};
+use pliant::commands::{self, TableOptions};
 use pliant::doctor::Severity;
 use pliant::testing::{FakeApi, fake_api};
 use pliant::volume::{DRIVER, NodeKey, TOPOLOGY, Volumes};
@@ -64,7 +64,7 @@ pub fn user() -> Pod {
 
 async fn explained(world: &World, subject: &str) -> Result<Explanation, String> {
     let subject: About = subject.parse()?;
-    let told = ask::explain(&world.api.client_of("person"), "pliant", None, &subject).await;
+    let told = commands::explain(&world.api.client_of("person"), "pliant", None, &subject).await;
     told.map_err(|error| error.to_string())
 }
 
@@ -153,30 +153,30 @@ async fn a_volume_whose_persistent_volume_is_gone_is_adopted() {
     furnish(&world);
     let made = cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
     let client = world.api.client_of("person");
-    let observed = || ask::adopt::observe(&client);
-    assert_eq!(ask::adopt::all(&observed().await.unwrap()), [""; 0], "it is still being made");
+    let observed = || commands::adopt::observe(&client);
+    assert_eq!(commands::adopt::all(&observed().await.unwrap()), [""; 0], "it is still being made");
     world.cleaned().await;
     let seen = observed().await.unwrap();
-    assert_eq!(ask::adopt::all(&seen), [made.id.to_string()]);
+    assert_eq!(commands::adopt::all(&seen), [made.id.to_string()]);
     let wish = Wish { namespace: Some("default".to_owned()), ..Wish::default() };
-    let adoption = ask::adopt::plan(&seen, &made.id.to_string(), &wish).unwrap();
-    ask::adopt::adopt(&client, &adoption).await.unwrap();
+    let adoption = commands::adopt::plan(&seen, &made.id.to_string(), &wish).unwrap();
+    commands::adopt::adopt(&client, &adoption).await.unwrap();
     let volume: PersistentVolume = world.api.get("pvc-1").unwrap();
     assert_eq!(volume.spec, adoption.volume.spec);
     let claim: PersistentVolumeClaim = world.api.get("default/pvc-1").unwrap();
     assert_eq!(claim.spec.unwrap().volume_name.as_deref(), Some("pvc-1"));
     let seen = observed().await.unwrap();
-    let said = ask::adopt::plan(&seen, &made.id.to_string(), &wish).unwrap_err();
+    let said = commands::adopt::plan(&seen, &made.id.to_string(), &wish).unwrap_err();
     assert!(said.contains("has PersistentVolume pvc-1"), "{said}");
     // In between somebody else was quicker: nothing of theirs is changed.
-    let said = ask::adopt::adopt(&client, &adoption).await.unwrap_err().to_string();
+    let said = commands::adopt::adopt(&client, &adoption).await.unwrap_err().to_string();
     assert!(said.contains("a new PersistentVolume"), "{said}");
 }
 
 /// What is found beside what is good.
 async fn ails(world: &World) -> Vec<String> {
-    let seen = ask::checkup::observe(&world.api.client_of("person")).await.unwrap();
-    let findings = ask::checkup::judge(&seen, "pliant", None).unwrap();
+    let seen = commands::checkup::observe(&world.api.client_of("person")).await.unwrap();
+    let findings = commands::checkup::judge(&seen, "pliant", None).unwrap();
     let bad = findings.into_iter().filter(|finding| finding.severity != Severity::Ok);
     bad.map(|finding| finding.message).collect()
 }
@@ -251,7 +251,8 @@ async fn a_report_has_all_that_was_told_and_no_secrets() {
         "spec": {"statefulSetName": "db", "volumeClaimTemplate": template},
     })));
     cluster.ensure(&want("pvc-1", 100, &[])).await.unwrap();
-    let report = ask::report::report(&world.api.client_of("person"), "pliant", 50).await.unwrap();
+    let report =
+        commands::report::report(&world.api.client_of("person"), "pliant", 50).await.unwrap();
     let part = |what: &str| {
         let part = report.iter().find(|part| part.what == what);
         part.unwrap_or_else(|| panic!("{what}: {report:#?}")).found.clone()
@@ -283,9 +284,10 @@ async fn a_claim_that_is_asked_to_grow_is_waited_for() {
     let mut told = Vec::new();
     let (size, limit) = (Bytes::mib(200), Some(Duration::from_secs(60)));
     let grown = async {
-        ask::grow(&client, "pliant", None, "db", size, |line| told.push(line.to_owned())).await?;
+        commands::grow(&client, "pliant", None, "db", size, |line| told.push(line.to_owned()))
+            .await?;
         let tell = |line: &str| told.push(line.to_owned());
-        ask::await_growth(&client, None, "db", size, limit, tell).await
+        commands::await_growth(&client, None, "db", size, limit, tell).await
     };
     let resizer = async {
         let asked = |api: &FakeApi| {
@@ -333,16 +335,18 @@ async fn nothing_is_said_to_be_missing_that_may_not_be_read() {
     let tenant = world.api.client_of("tenant");
     world.api.forbid("tenant", &NOT_FOR_TENANTS);
 
-    let said = ask::plan::plan(&tenant, None, None).await.unwrap_err().to_string();
+    let said = commands::plan::plan(&tenant, None, None).await.unwrap_err().to_string();
     assert!(said.starts_with("you may not list pvcautoscalers in namespace default"), "{said}");
-    let named =
-        ask::plan::plan(&tenant, None, Some(&"db".parse().unwrap())).await.unwrap_err().to_string();
+    let named = commands::plan::plan(&tenant, None, Some(&"db".parse().unwrap()))
+        .await
+        .unwrap_err()
+        .to_string();
     assert_eq!(named, said);
 
-    let seen = ask::checkup::observe(&tenant).await.unwrap();
-    let said = ask::checkup::judge(&seen, "pliant", Some("alpha")).unwrap_err().to_string();
+    let seen = commands::checkup::observe(&tenant).await.unwrap();
+    let said = commands::checkup::judge(&seen, "pliant", Some("alpha")).unwrap_err().to_string();
     assert!(said.starts_with("you may not list nodes"), "{said}");
-    let findings = ask::checkup::judge(&seen, "pliant", None).unwrap();
+    let findings = commands::checkup::judge(&seen, "pliant", None).unwrap();
     let bad = findings.iter().filter(|one| one.severity == Severity::Error);
     assert!(!bad.clone().any(|one| one.message.contains("no StoragePool exists")), "{findings:?}");
     assert!(!bad.clone().any(|one| one.message.contains("has not reported")), "{findings:?}");
@@ -351,27 +355,27 @@ async fn nothing_is_said_to_be_missing_that_may_not_be_read() {
         "{findings:?}"
     );
 
-    let said = ask::status(&tenant, None).await.unwrap_err().to_string();
+    let said = commands::status(&tenant, None).await.unwrap_err().to_string();
     is_one_sentence(&said, "list", "nodestorages");
 
-    let told = ask::explain(&tenant, "pliant", None, &"db".parse().unwrap()).await.unwrap();
+    let told = commands::explain(&tenant, "pliant", None, &"db".parse().unwrap()).await.unwrap();
     assert_eq!(told.state, State::Forbidden, "{told:?}");
-    let told = ask::explain(&tenant, "pliant", None, &"pv/x".parse().unwrap()).await;
+    let told = commands::explain(&tenant, "pliant", None, &"pv/x".parse().unwrap()).await;
     is_one_sentence(&told.unwrap_err().to_string(), "get", "persistentvolumes");
 
-    let seen = ask::edit::observe(&tenant, "pliant", None).await.unwrap();
+    let seen = commands::edit::observe(&tenant, "pliant", None).await.unwrap();
     for wish in [
-        ask::edit::Wish::Shrink(Bytes::mib(32)),
-        ask::edit::Wish::Move("fast".to_owned()),
-        ask::edit::Wish::RollBack,
+        commands::edit::Wish::Shrink(Bytes::mib(32)),
+        commands::edit::Wish::Move("fast".to_owned()),
+        commands::edit::Wish::RollBack,
     ] {
         for whose in ["db", "sts/db", "deploy/db"] {
-            let judged = ask::edit::judge(&seen, &whose.parse().unwrap(), &wish);
+            let judged = commands::edit::judge(&seen, &whose.parse().unwrap(), &wish);
             let said = judged.unwrap_err().to_string();
             assert!(said.starts_with("you may not list pvcautoscalers"), "{whose}: {said}");
         }
     }
-    let said = ask::adopt::observe(&tenant).await.unwrap_err().to_string();
+    let said = commands::adopt::observe(&tenant).await.unwrap_err().to_string();
     assert!(said.contains("you may not read nodestorages"), "{said}");
 }
 
@@ -395,8 +399,8 @@ async fn what_the_claims_of_a_workload_share_is_read_once() {
     let sts = "sts/db".parse().unwrap();
     let calls = async || {
         let before = world.api.calls();
-        let told = ask::explain::answer(&person, "pliant", None, &sts).await.unwrap();
-        let ask::explain::Answer::Each(told) = told else { panic!("{told:?}") };
+        let told = commands::explain::answer(&person, "pliant", None, &sts).await.unwrap();
+        let commands::explain::Answer::Each(told) = told else { panic!("{told:?}") };
         (world.api.calls() - before, told)
     };
     add("data-db-0".to_owned(), json!("pvc-odd"));
@@ -422,14 +426,15 @@ async fn a_claim_that_may_not_be_read_is_not_said_to_be_missing() {
     world.api.put(&claim("100Mi"));
     let stranger = world.api.client_of("stranger");
     world.api.forbid("stranger", &["persistentvolumeclaims"]);
-    let told = ask::explain(&stranger, "pliant", None, &"db".parse().unwrap()).await;
+    let told = commands::explain(&stranger, "pliant", None, &"db".parse().unwrap()).await;
     is_one_sentence(&told.unwrap_err().to_string(), "get", "persistentvolumeclaims");
-    let seen = ask::edit::observe(&stranger, "pliant", None).await.unwrap();
-    for wish in [ask::edit::Wish::Shrink(Bytes::mib(32)), ask::edit::Wish::RollBack] {
-        let said = ask::edit::judge(&seen, &"db".parse().unwrap(), &wish).unwrap_err().to_string();
+    let seen = commands::edit::observe(&stranger, "pliant", None).await.unwrap();
+    for wish in [commands::edit::Wish::Shrink(Bytes::mib(32)), commands::edit::Wish::RollBack] {
+        let said =
+            commands::edit::judge(&seen, &"db".parse().unwrap(), &wish).unwrap_err().to_string();
         assert!(said.starts_with("you may not list persistentvolumeclaims"), "{said}");
     }
-    let grown = ask::grow(&stranger, "pliant", None, "db", Bytes::mib(200), |_| {}).await;
+    let grown = commands::grow(&stranger, "pliant", None, "db", Bytes::mib(200), |_| {}).await;
     is_one_sentence(&grown.unwrap_err().to_string(), "patch", "persistentvolumeclaims");
 }
 
@@ -437,7 +442,8 @@ async fn a_claim_that_may_not_be_read_is_not_said_to_be_missing() {
 async fn what_the_api_server_says_is_one_sentence() {
     let world = World::new();
     world.api.refuse_all(503);
-    let said = ask::status(&world.api.client_of("person"), None).await.unwrap_err().to_string();
+    let said =
+        commands::status(&world.api.client_of("person"), None).await.unwrap_err().to_string();
     let words = "the server is currently unable to handle the request";
     assert_eq!(said.matches(words).count(), 1, "{said}");
     assert!(!said.contains("Status {") && !said.contains("ApiError"), "{said}");
@@ -456,7 +462,7 @@ async fn a_volume_that_a_swap_retains_is_one_quiet_line() {
     })));
     let unnamed = format!("alpha: volume {id} (pvc-1) is superseded since generation 2");
     let text = || async {
-        ask::status(&world.api.client_of("person"), None)
+        commands::status(&world.api.client_of("person"), None)
             .await
             .unwrap()
             .text(TableOptions::default())
@@ -517,8 +523,8 @@ async fn a_persistent_volume_that_is_retained_without_its_claim_is_named() {
         let said = ails(&world).await;
         assert_eq!(said.iter().any(|what| what == words), is_told, "{phase} {policy}: {said:?}");
     }
-    let seen = ask::checkup::observe(&world.api.client_of("person")).await.unwrap();
-    let found = ask::checkup::judge(&seen, "pliant", Some("alpha")).unwrap();
+    let seen = commands::checkup::observe(&world.api.client_of("person")).await.unwrap();
+    let found = commands::checkup::judge(&seen, "pliant", Some("alpha")).unwrap();
     let todo = found.iter().find(|one| one.message == words).unwrap().remediation.clone();
     assert_eq!(todo.as_deref(), Some("pliant explain pv/pvc-1"));
     let told = explained(&world, "pv/pvc-1").await.unwrap();
@@ -529,7 +535,7 @@ async fn a_persistent_volume_that_is_retained_without_its_claim_is_named() {
 #[tokio::test]
 async fn definitions_are_written_over_older_ones_and_not_over_newer_ones() {
     let api = fake_api();
-    let names = ask::apply_definitions(&api.client()).await.unwrap();
+    let names = commands::apply_definitions(&api.client()).await.unwrap();
     assert_eq!(names.len(), 6);
     let of = |name: &str| api.get::<CustomResourceDefinition>(name).unwrap();
     let ours = of("storagepools.pliant.io");
@@ -538,17 +544,17 @@ async fn definitions_are_written_over_older_ones_and_not_over_newer_ones() {
     old.metadata.annotations = None;
     old.spec.versions[0].schema = None;
     api.put(&old);
-    ask::apply_definitions(&api.client()).await.unwrap();
+    commands::apply_definitions(&api.client()).await.unwrap();
     assert_eq!(of("storagepools.pliant.io").spec, ours.spec);
     api.forget_writes();
-    ask::apply_definitions(&api.client()).await.unwrap();
+    commands::apply_definitions(&api.client()).await.unwrap();
 
     let mut newer = of("volumerequests.pliant.io");
     newer.metadata.annotations =
         Some([("pliant.io/version".to_owned(), "99.0.0".to_owned())].into());
     api.put(&newer);
     api.forget_writes();
-    let refusal = ask::apply_definitions(&api.client()).await.unwrap_err().to_string();
+    let refusal = commands::apply_definitions(&api.client()).await.unwrap_err().to_string();
     assert!(refusal.contains("volumerequests.pliant.io has version 99.0.0"), "{refusal}");
     assert_eq!(api.writes(), [""; 0], "none is changed");
 }

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use pliant::busy::Busy;
 use pliant::csi::parse::Defaults;
 use pliant::csi::pb::controller_client::ControllerClient;
 use pliant::csi::pb::volume_capability::{AccessMode, AccessType, BlockVolume, access_mode};
 use pliant::csi::{self, Controller, Identity, RpcObserver, Services, pb};
+use pliant::in_flight::Busy;
 use pliant::volume::{NodeVolumes, TOPOLOGY};
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};

@@ -13,8 +13,8 @@ use kube::{Resource, ResourceExt};
 use pliant::api::{
     ArchivePopulator, NodeStorage, PvcAutoscaler, PvcSourcePopulator, StoragePool, VolumeRequest,
 };
-use pliant::ask::explain::State;
-use pliant::ask::{self, TableOptions};
+use pliant::commands::explain::State;
+use pliant::commands::{self, TableOptions};
 use pliant::doctor::{Finding, Severity};
 use pliant::testing::FakeApi;
 use pliant::volume::Volumes;
@@ -40,8 +40,8 @@ where
 
 /// What the doctor says of the whole cluster.
 async fn doctor(api: &FakeApi, user: &str) -> Vec<Finding> {
-    let seen = ask::checkup::observe(&api.client_of(user)).await.expect("it goes on");
-    ask::checkup::judge(&seen, "pliant", None).expect("it goes on")
+    let seen = commands::checkup::observe(&api.client_of(user)).await.expect("it goes on");
+    commands::checkup::judge(&seen, "pliant", None).expect("it goes on")
 }
 
 /// A cluster in which every kind has an object.
@@ -105,7 +105,7 @@ async fn what_is_not_known_is_never_said_to_be_missing_or_fine() {
                 doctor(&world.api, "person").await.into_iter().map(|one| one.message).collect();
             let subject = "db".parse().unwrap();
             let person = world.api.client_of("person");
-            let known = ask::explain(&person, "pliant", None, &subject).await.unwrap().state;
+            let known = commands::explain(&person, "pliant", None, &subject).await.unwrap().state;
             if is_forbidden {
                 world.api.forbid("person", &[plural]);
             } else {
@@ -121,16 +121,16 @@ async fn what_is_not_known_is_never_said_to_be_missing_or_fine() {
                 assert!(!is_new || is_why.contains(&true), "{how}: {one:?}");
                 assert!(one.severity != Severity::Ok || !is_new, "{how}: {one:?}");
             }
-            if let Ok(status) = ask::status(&person, None).await {
+            if let Ok(status) = commands::status(&person, None).await {
                 let text = status.text(TableOptions::default());
                 assert!(!text.contains("No node has reported"), "{how}: {text}");
             }
-            if let Ok(told) = ask::explain(&person, "pliant", None, &subject).await {
+            if let Ok(told) = commands::explain(&person, "pliant", None, &subject).await {
                 let is_honest = told.state == known || told.state == State::Forbidden;
                 assert!(is_honest, "{how}: {:?} was {known:?}: {}", told.state, told.why);
             }
             for name in [None, Some("db".parse().unwrap())] {
-                let planned = ask::plan::plan(&person, None, name.as_ref()).await;
+                let planned = commands::plan::plan(&person, None, name.as_ref()).await;
                 let said = planned.err().map(|error| error.to_string()).unwrap_or_default();
                 let is_about_it = plural == "pvcautoscalers" && name.is_some() && is_forbidden;
                 assert!(!is_about_it || !said.starts_with("there is no"), "{how}: {said}");

@@ -11,13 +11,13 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use pliant::api::{NodeStorage, Phase, StoragePool, StoragePoolSpec, VolumeRequest};
-use pliant::busy::Busy;
 use pliant::bytes::Bytes;
 use pliant::cluster::{Cluster, Kept, Watched};
 use pliant::controllers::node_plugin::NodePlugin;
 use pliant::controllers::storage::{Found, Prerequisites, StorageRecord};
-use pliant::controllers::{cleaner, events, nodes, pools};
+use pliant::controllers::{events, nodes, pools, request_gc};
 use pliant::host::Host;
+use pliant::in_flight::Busy;
 use pliant::node::{Node, NodeSettings};
 use pliant::testing::{FakeApi, FakeHost, fake_api};
 use pliant::volume::{
@@ -140,7 +140,9 @@ impl World {
         let cluster = Arc::new(Cluster::start(&client, &stop).await);
         let mut tasks = JoinSet::new();
         let (cleaned, ended) = (cluster.clone(), stop.clone());
-        tasks.spawn(async move { cleaner::run(cleaned.requests(), cleaned.nodes(), ended).await });
+        tasks.spawn(
+            async move { request_gc::run(cleaned.requests(), cleaned.nodes(), ended).await },
+        );
         let (told, ended) = (cluster.clone(), stop.clone());
         let kept = Arc::new(Kept::watch(&client, &stop));
         let its = kept.clone();
@@ -340,7 +342,7 @@ fn size(mib: u64) -> Wanted {
 
 /// The device of a volume that is active.
 pub fn device(machine: &Machine, name: &str) -> PathBuf {
-    let lv = pliant::node::record::lv_name(&VolumeKey::of(name));
+    let lv = pliant::node::lv_tags::lv_name(&VolumeKey::of(name));
     machine.host.device_of("vg0", &lv).expect("an active volume")
 }
 

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pliant::busy::Busy;
 use pliant::bytes::Bytes;
 use pliant::csi::parse::Defaults;
 use pliant::csi::pb::controller_client::ControllerClient;
@@ -14,6 +13,7 @@ use pliant::csi::pb::identity_client::IdentityClient;
 use pliant::csi::pb::node_client::NodeClient;
 use pliant::csi::pb::volume_capability::{AccessMode, AccessType, MountVolume, access_mode};
 use pliant::csi::{Controller, Identity, Node, RpcObserver, ServeError, Services, pb, serve};
+use pliant::in_flight::Busy;
 use pliant::node::{NodeSettings, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{

@@ -1,10 +1,10 @@
 //! The kubelet's directory is found by a symbolic link, or is elsewhere.
 
-use pliant::busy::Busy;
 use pliant::csi::pb;
 use pliant::csi::pb::node_server::Node as _;
 use pliant::csi::{KubeletDir, Node};
 use pliant::host::Host;
+use pliant::in_flight::Busy;
 use tonic::{Code, Request};
 
 use crate::driver::{Driver, create, id_of, mounted};

@@ -9,15 +9,15 @@ use async_trait::async_trait;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
-use pliant::admission::Naming;
 use pliant::api::{ArchivePopulator, PvcAutoscaler, PvcSourcePopulator};
 use pliant::claims::{Coverage, Keeper, Webhook};
 use pliant::cluster::{Asks, Watched, every};
-use pliant::controllers::{nudge, topology};
+use pliant::controllers::{resync, topology};
 use pliant::populators::validator::Mode;
 use pliant::populators::{Populator, Settings, Watches, registry, validator};
 use pliant::testing::{FakeApi, fake_api};
 use pliant::volume::DRIVER;
+use pliant::webhook::Naming;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -206,7 +206,7 @@ async fn operate(api: &FakeApi, measure: fn() -> usize) -> usize {
             archives.run(stop.clone()),
             copies.run(stop.clone()),
             validator::run(&client, Mode::Auto, watches.claims(), &kinds, &tally, stop.clone()),
-            nudge::wake_resizer(&client, watches.claims(), stop.clone()),
+            resync::wake_resizer(&client, watches.claims(), stop.clone()),
             topology::tell(&client, watches.claims(), stop.clone()),
         )
     };

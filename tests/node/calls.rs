@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pliant::busy::Busy;
 use pliant::bytes::Bytes;
 use pliant::csi::parse::Defaults;
 use pliant::csi::pb::controller_client::ControllerClient;
@@ -14,6 +13,7 @@ use pliant::csi::pb::volume_capability::{
     AccessMode, AccessType, BlockVolume, MountVolume, access_mode,
 };
 use pliant::csi::{self, Controller, Node, RpcObserver, ServeError, pb};
+use pliant::in_flight::Busy;
 use pliant::testing::FakeHost;
 use pliant::volume::Mode;
 use tokio::sync::oneshot;

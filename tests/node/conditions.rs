@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use pliant::bytes::Bytes;
 use pliant::host::Host;
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
 use pliant::volume::{FsKind, Mode, NodeVolumes, Page, Severity, State, Volumes};

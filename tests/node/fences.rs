@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::testing::FakeHost;
 use pliant::volume::{
     Fence, FsKind, Mode, NodeVolumes, Publish, Reason, Standing, VolumeError, VolumeKey, Volumes,

@@ -113,7 +113,7 @@ async fn made_by(release: &str, knows_no_exchange: bool) -> String {
     Op::Create(xfs).ask(&host, &node).await.expect("it is made");
     Op::Stage(xfs).ask(&host, &node).await.expect("it is staged");
     let device = host
-        .device_of("vg0", &pliant::node::record::lv_name(&pliant::volume::VolumeKey::of(VOLUME)));
+        .device_of("vg0", &pliant::node::lv_tags::lv_name(&pliant::volume::VolumeKey::of(VOLUME)));
     let head = host.read_at(&device.expect("it is active"), 0, superblock::HEAD).await;
     assert!(superblock::parse(&head.expect("it is read")).is_some(), "it has a file system");
     let effects = host.effects();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pliant::bytes::Bytes;
 use pliant::host::{Cmd, Host};
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
 use pliant::volume::{FsKind, Mode, NodeVolumes, VolumeError, VolumeKey, Volumes};

@@ -22,7 +22,7 @@ async fn told(node: &Node) -> [Vec<&'static str>; 3] {
 }
 
 async fn number_of(host: &FakeHost) -> pliant::host::DeviceNumber {
-    let lv = pliant::node::record::lv_name(id_of(VOLUME).key());
+    let lv = pliant::node::lv_tags::lv_name(id_of(VOLUME).key());
     let device = host.device_of("vg0", &lv).expect("an active volume");
     match host.path_kind(&device).await {
         Ok(Some(PathKind::Block(number))) => number,
@@ -54,7 +54,7 @@ fn a_volume_that_no_list_can_name_is_told_by_its_pool() {
     block_on(async {
         let (host, _, node) = after(&[Op::Create(EXT4)]).await;
         assert_eq!(node.storage_health().await, []);
-        let lv = pliant::node::record::lv_name(id_of(VOLUME).key());
+        let lv = pliant::node::lv_tags::lv_name(id_of(VOLUME).key());
         type_in(&host, "vg0", &format!("lvchange -y --deltag pliant.fstype=ext4 vg0/{lv}")).await;
 
         assert!(node.list(&Page::default()).await.expect("a list").volumes.is_empty());

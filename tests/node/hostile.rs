@@ -7,7 +7,7 @@ use std::time::Duration;
 use pliant::bytes::Bytes;
 use pliant::host::{Cmd, DmTarget, Host, Source};
 use pliant::lvm::{Group, LvmError, Named, NewLv, VolumeGroup, scan};
-use pliant::node::record::{lv_name, more_name};
+use pliant::node::lv_tags::{lv_name, more_name};
 use pliant::node::storage::DiskState;
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use pliant::testing::{Failing, FakeHost};

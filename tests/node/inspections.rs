@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pliant::bytes::Bytes;
 use pliant::host::Host;
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::testing::FakeHost;
 use pliant::volume::{
     Fence, FsKind, Inspection, Mode, NodeKey, Reason, Standing, VolumeId, VolumeKey, Volumes,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pliant::bytes::Bytes;
 use pliant::host::{Cmd, Host, NewMount, PathKind};
 use pliant::mount::{self, MountError, MountTable};
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
 use pliant::volume::{

@@ -8,7 +8,7 @@ use pliant::bytes::Bytes;
 use pliant::fs::superblock;
 use pliant::host::{Cmd, Host};
 use pliant::lvm::Lv;
-use pliant::node::record::{self, lv_name};
+use pliant::node::lv_tags::{self, lv_name};
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{
@@ -326,7 +326,7 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
         _ => {}
     }
     wrong.extend(beyond_their_ends(host, &group).await);
-    let shown = record::volumes(&group).filter(|(_, record)| record.life == record::Life::Shown);
+    let shown = lv_tags::volumes(&group).filter(|(_, record)| record.life == lv_tags::Life::Shown);
     for (lv, record) in shown.filter(|(_, record)| record.mode == Mode::Block) {
         let extents = secret_extents(&group, lv);
         for at in extents {
@@ -342,7 +342,7 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
 async fn beyond_their_ends(host: &FakeHost, group: &pliant::lvm::Group) -> Vec<String> {
     let mut wrong = Vec::new();
     for (lv, record) in
-        record::volumes(group).filter(|(_, record)| record.life == record::Life::Shown)
+        lv_tags::volumes(group).filter(|(_, record)| record.life == lv_tags::Life::Shown)
     {
         let head = content(host, group, lv, 0, superblock::HEAD).await;
         let covers = superblock::parse(&head).map(|found| found.covers);
@@ -357,8 +357,8 @@ async fn beyond_their_ends(host: &FakeHost, group: &pliant::lvm::Group) -> Vec<S
 /// holds what was synced.
 pub async fn wiped_too_early(host: &FakeHost) -> Vec<String> {
     let Some(group) = host.group(&group_of(host)) else { return Vec::new() };
-    let (volume, shown) = (lv_name(&VolumeKey::of(VOLUME)), record::Life::Shown);
-    let found = record::volumes(&group).find(|(lv, r)| lv.name == volume && r.life == shown);
+    let (volume, shown) = (lv_name(&VolumeKey::of(VOLUME)), lv_tags::Life::Shown);
+    let found = lv_tags::volumes(&group).find(|(lv, r)| lv.name == volume && r.life == shown);
     match found {
         Some((lv, _)) => lost_marks(host, &group, lv).await,
         None => Vec::new(),
@@ -380,7 +380,7 @@ async fn lost_marks(host: &FakeHost, group: &pliant::lvm::Group, lv: &Lv) -> Vec
 pub async fn old_ends(host: &FakeHost) -> Vec<String> {
     let mut wrong = Vec::new();
     let Some(group) = host.group(&group_of(host)) else { return wrong };
-    let shown = record::volumes(&group).filter(|(_, record)| record.life == record::Life::Shown);
+    let shown = lv_tags::volumes(&group).filter(|(_, record)| record.life == lv_tags::Life::Shown);
     for (lv, record) in shown.filter(|(_, record)| record.mode != Mode::Block) {
         let size = group.size_of(lv.extents());
         let head = content(host, &group, lv, 0, superblock::HEAD).await;

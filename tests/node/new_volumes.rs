@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pliant::bytes::Bytes;
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::node::{GroupSource, Node, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{FsKind, Mode, NodeVolumes, Stage, State, VolumeError, Volumes};

@@ -244,7 +244,7 @@ fn a_copy_of_a_group_is_not_taken_for_one_that_was_forgotten() {
         let host = machine(2);
         let node = start(&host, &[plan("fast", &["vg0"])]).await;
         node.ensure(&want(VOLUME, Mode::Block, 64)).await.expect("create");
-        let lv = pliant::node::record::lv_name(id_of(VOLUME).key());
+        let lv = pliant::node::lv_tags::lv_name(id_of(VOLUME).key());
         let tags = host.group("vg0").expect("a group").lvs[&lv].tags.clone();
         let tags: String = tags.iter().map(|tag| format!(" --addtag {tag}")).collect();
         let options = format!("-y -Wn -Zn --setautoactivation n -an -l 16 -n {lv}{tags}");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pliant::bytes::Bytes;
 use pliant::host::{Cmd, Holder, Host};
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pliant::host::{Cmd, Host};
 use pliant::node::Node;
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::testing::FakeHost;
 use pliant::volume::{FsKind, Mode};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use pliant::bytes::Bytes;
 use pliant::fs::superblock;
 use pliant::host::Host;
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::node::{GroupSource, Node};
 use pliant::testing::Failing;
 use pliant::volume::{

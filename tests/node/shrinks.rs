@@ -7,7 +7,7 @@ use std::time::Duration;
 use pliant::bytes::Bytes;
 use pliant::host::Host;
 use pliant::node::NodeSettings;
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::testing::{Failing, FakeHost, Side};
 use pliant::volume::{
     Fence, FsKind, Mode, NodeVolumes, Reason, State, VolumeError, VolumeKey, Volumes,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pliant::host::Host;
 use pliant::node::Node;
-use pliant::node::record::{lv_name, more_name};
+use pliant::node::lv_tags::{lv_name, more_name};
 use pliant::testing::{Failing, FakeHost};
 use pliant::volume::{FsKind, Mode, NodeVolumes, Page, VolumeError, Volumes};
 

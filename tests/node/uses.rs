@@ -8,7 +8,7 @@ use nix::libc::EPERM;
 use pliant::bytes::Bytes;
 use pliant::fs::superblock;
 use pliant::host::{Cmd, Host};
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::node::{Node, NodeSettings};
 use pliant::testing::FakeHost;
 use pliant::volume::{
@@ -341,7 +341,7 @@ fn staging_ends_a_resize_that_was_cut_short() {
         assert!(cut.run_until_cut(Op::Grow(LARGE).ask(&cut, &node)).await.is_none());
         let cut = cut.after_crash();
         let node = setup.start(&cut).await;
-        let safety = pliant::node::record::safety_name(id_of(VOLUME).key());
+        let safety = pliant::node::lv_tags::safety_name(id_of(VOLUME).key());
         let has_snapshot =
             |host: &FakeHost| host.state().groups["vg0"].volumes.contains_key(&safety);
         assert!(has_snapshot(&cut), "it was cut with its snapshot");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use pliant::bytes::Bytes;
 use pliant::fs::superblock;
 use pliant::host::{Host, NewMount};
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::node::{GroupSource, NewDisk, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{FsKind, Mode, NodeVolumes, Publish, VolumeError, Volumes, Wanted};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use pliant::bytes::Bytes;
 use pliant::csi::status::of_volume;
 use pliant::host::Host;
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use pliant::volume::{
     Access, CapacityQuery, Class, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Page, Publish,

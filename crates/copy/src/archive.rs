@@ -7,10 +7,10 @@
 
 mod absolute;
 mod fetch;
-mod put;
 mod reach;
 mod route;
 mod stream;
+mod unpack;
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -25,10 +25,10 @@ use crate::copy::{
 };
 
 pub use fetch::Address;
-use put::{Put, STAGE};
 pub use reach::{HostName, Network, Reach};
 pub use route::{Bundle, Proxies, Route};
 use stream::{Guard, Raw, decode};
+use unpack::{Put, STAGE};
 
 const TREE: &CStr = c"tree";
 /// Is there when the sum is known to be right: from then on a run that was interrupted is carried

@@ -15,25 +15,25 @@
 //! another, a final pass finds by comparing all contents, and copies again. If wanted, an index of
 //! what was compared makes that cheaper, see `index.rs`.
 
+mod checksum;
 mod content;
 mod device;
 mod digest;
 mod dir;
 mod entry;
-mod hand;
+mod free_space;
 mod index;
 mod local;
 mod manifest;
 mod mirror;
 mod needs;
-mod order;
-mod origin;
-mod ours;
+mod options;
 mod outcome;
+mod ownership;
 mod progress;
-mod room;
+mod source;
 mod sum;
-mod summing;
+mod target;
 mod tree;
 mod verify;
 mod walk;
@@ -45,25 +45,25 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use index::{Index, remove_index};
-use ours::Mark;
+use ownership::Mark;
 use verify::compare_ahead;
 
 pub use device::{copy_device, copy_disk};
 pub use digest::Digest;
 pub use dir::{Dir, Kind, LOST_AND_FOUND, Meta, Names, Stamp};
 pub use entry::{Entry, Thing};
-pub use hand::{Hand, Node};
+pub use free_space::room_for;
 pub use index::Reader;
 pub use local::{LocalDisk, LocalFile};
 pub use manifest::Manifest;
 pub use mirror::{dress, remove_all, set_attribute};
 pub use needs::{Needs, Reserved};
-pub use order::{Carried, Changed, Compare, How, Order, Round, Sockets};
-pub use origin::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
+pub use options::{Carried, Changed, Compare, How, Order, Round, Sockets};
 pub use outcome::{At, CopyError, Difference, Outcome, Verified, shown};
 pub use progress::{Progress, Totals};
-pub use room::room_for;
+pub use source::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
 pub use sum::{GRAIN, PIECE, Sum, next_data, read_full, sum};
+pub use target::{Hand, Node};
 pub use tree::{copy_tree, is_whole};
 pub use verify::verify;
 pub use walk::{Descent, Found, Step, Walk};
@@ -122,7 +122,7 @@ fn fill<O: Origin>(
     tell.begin("count", Totals::default());
     let needs = room_for(source, target, round == Round::Hot, tell)?;
     let mut how = How { round, sockets, trust: true, has_index: index.is_some() };
-    if ours::mark(target, hand)? == Mark::Done {
+    if ownership::mark(target, hand)? == Mark::Done {
         return done_before(source, target, round, needs.totals, tell);
     }
     tell.begin("copy", needs.totals);
@@ -161,7 +161,7 @@ fn fill<O: Origin>(
     if index.is_some() {
         remove_index(target, hand)?;
     }
-    ours::mark_done(target, hand)?;
+    ownership::mark_done(target, hand)?;
     Ok(Outcome { digest: Some(digest), known, ..outcome })
 }
 
@@ -174,12 +174,12 @@ fn done_before<O: Origin>(
     tell: &mut Progress,
 ) -> Result<Outcome, CopyError> {
     if round == Round::Hot {
-        return Err(ours::lived_in());
+        return Err(ownership::lived_in());
     }
     tell.begin("verify", totals);
     match verify(source, target, None, tell) {
         Ok(same) => Ok(Outcome { digest: Some(same.digest), ..Outcome::default() }),
-        Err(CopyError::Mismatch { .. }) => Err(ours::lived_in()),
+        Err(CopyError::Mismatch { .. }) => Err(ownership::lived_in()),
         Err(error) => Err(error),
     }
 }

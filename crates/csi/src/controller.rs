@@ -7,7 +7,7 @@ use std::time::Duration;
 use tonic::{Request, Response, Status, async_trait};
 use tracing::Instrument;
 
-use crate::busy::Busy;
+use crate::in_flight::Busy;
 use crate::parse::{self, Defaults, Enlargement, Validation};
 use crate::rpc::open;
 use crate::status::{of_operation, of_volume};

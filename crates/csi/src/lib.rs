@@ -29,7 +29,7 @@ pub use server::{Services, serve};
 
 // Under the names that the modules here call them by.
 use pliant_volume as volume;
-use pliant_volume::{busy, bytes, panics};
+use pliant_volume::{bytes, in_flight, panics};
 
 /// The messages and services of `proto/csi.proto`.
 ///

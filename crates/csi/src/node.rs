@@ -8,8 +8,8 @@ use tonic::{Request, Response, Status, async_trait};
 use tracing::Instrument;
 
 use crate::KubeletDir;
-use crate::busy::Busy;
 use crate::controller::PATIENCE;
+use crate::in_flight::Busy;
 use crate::parse::{self, Expansion, Look, ParseError, Unpublish, Unstage};
 use crate::rpc::open;
 use crate::status::{of_operation, of_volume};

@@ -10,7 +10,7 @@ use std::error::Error;
 
 use tonic::{Code, Status};
 
-use crate::busy::BusyError;
+use crate::in_flight::BusyError;
 use crate::parse::ParseError;
 use crate::volume::{Reason, VolumeError, error_chain};
 

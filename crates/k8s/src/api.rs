@@ -13,24 +13,24 @@ mod autoscale;
 mod claim_template;
 mod condition;
 mod dns_name;
-mod elder;
+mod duration;
 mod fence_status;
-mod filling;
 mod fs_type;
 mod gate;
 mod longest;
 mod maintenance_window;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod node_storage;
+mod ownership;
+mod percent_or_bytes;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod pool;
+mod population_status;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod pvc_autoscaler;
 #[allow(clippy::duplicated_attributes)] // As above.
 mod pvc_source;
 mod quantity;
-mod share;
-mod span;
 mod stateful_set_name;
 mod status_bounds;
 mod swap;
@@ -55,9 +55,8 @@ pub use claim_template::{
 };
 pub use condition::{Judged, READY};
 pub use dns_name::{DnsName, NoDnsName};
-pub use elder::Rival;
+pub use duration::{Span, SpanError};
 pub use fence_status::{FenceState, FenceStatus};
-pub use filling::{Filling, FillingPhase, PopulatorStatus, PreCopy};
 pub use fs_type::FsType;
 pub use gate::{GATE, controlling_stateful_set, holds_at_gate, is_gated, ordinal_of};
 pub use longest::{LONGEST_LINE, LONGEST_SENTENCE};
@@ -69,7 +68,10 @@ pub use node_storage::{
     NodeStorageSpec, NodeStorageStatus, OperationStatus, OperationType, PoolStatus as PoolOnNode,
     UsageBefore, VolumeHealthStatus, VolumeOnNode, VolumeState, VolumeUsage,
 };
+pub use ownership::Rival;
+pub use percent_or_bytes::{Share, ShareError};
 pub use pool::{PoolDisk, PoolNode, StoragePool, StoragePoolSpec, StoragePoolStatus};
+pub use population_status::{Filling, FillingPhase, PopulatorStatus, PreCopy};
 pub use pvc_autoscaler::{
     Abort, AbortedSwap, AutoscaledSize, AutoscalerMode, AutoscalerPhase, ClaimNamePolicy,
     MOST_ORDINALS, MOST_RETAINED, OrdinalStatus, PeakUsage, PvcAutoscaler, PvcAutoscalerSpec,
@@ -79,8 +81,6 @@ pub use pvc_source::{
     PopulatorPod, PvcSourcePopulator, PvcSourcePopulatorSpec, SourcePvcRef, Verification,
 };
 pub use quantity::Quantity;
-pub use share::{Share, ShareError};
-pub use span::{Span, SpanError};
 pub use stateful_set_name::{NamesStatefulSet, StatefulSetName};
 pub use swap::{AbortReason, InPlace, InPlacePhase, LastSwap, Retained, Swap, SwapPhase};
 pub use unknown::is_understood;

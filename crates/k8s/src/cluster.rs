@@ -20,21 +20,24 @@ use crate::volume::{
     Reason, Volume, VolumeError, VolumeId, VolumeStatus, Volumes,
 };
 
-mod asks;
 pub mod audit;
-mod away;
+mod cache;
 mod capacities;
 mod caught;
 mod claim;
 mod clock;
+mod concurrency;
+mod convert;
+mod debounce;
 mod decode;
+mod events;
 mod fair;
-mod kept;
-mod lasting;
 mod lead;
 mod locked;
+mod memory_limits;
+mod node_operations;
 mod nodes;
-mod once;
+mod persistent_volumes;
 mod placement;
 mod pod_events;
 mod pods;
@@ -42,19 +45,14 @@ mod pv;
 mod record;
 mod requests;
 mod seen;
-mod share;
 mod summary;
 mod timers;
 pub mod topology;
-mod waiting;
-mod watched;
-mod words;
-mod works;
+mod unprocessed;
+mod unresponsive;
 pub mod writes;
 
-pub use asks::Answers;
-pub use asks::Asks;
-pub use away::AwaySeen;
+pub use cache::{Change, Changed, Changes, Pauses, Place, Turnover, Watched, every};
 pub use caught::{
     INTERNAL_ERROR, LONGEST_WORK, Unfinished, begun_again, caught_in_time, reconcile, report_panic,
     report_unfinished,
@@ -66,19 +64,23 @@ pub use claim::{
     volume_name,
 };
 pub use clock::{Clock, ClockSkew};
+pub use concurrency::Works;
+pub use convert::{inspection_status, new_volume, usage_status, volume_on_node};
+pub use debounce::Lasting;
 pub use decode::{
     Guarded, Listed, NAMESPACE_TOO_LARGE, OBJECT_UNREADABLE, PAGE, Unreadable, guarded, list,
     note_readable, note_unreadable, pages, unreadable_by_kind,
 };
+pub use events::NO_NAMESPACE;
+pub use events::{EVENT_KEY, OnceEvent};
 pub use fair::{Due, Queue, Slots};
-pub use kept::{Differences, Kept};
-pub use lasting::Lasting;
 pub use lead::Candidate;
+pub use node_operations::Answers;
+pub use node_operations::Asks;
 pub use nodes::DEFAULT_POOL;
 pub use nodes::{Nodes, largest, pool_of};
 pub use nodes::{believe, is_being_copied, is_on, is_restricted, leaves_unnamed, told_of};
-pub use once::NO_NAMESPACE;
-pub use once::{EVENT_KEY, OnceEvent};
+pub use persistent_volumes::{Differences, Kept};
 pub use pod_events::{PodEvents, PodNews};
 pub use pods::pods;
 pub use pv::volume_of;
@@ -93,9 +95,7 @@ pub use summary::{
     PodVersion, StatefulSetVersion, VolumeSummary,
 };
 pub use timers::{Timers, until};
-pub use watched::{Change, Changed, Changes, Pauses, Place, Turnover, Watched, every};
-pub use words::{inspection_status, new_volume, usage_status, volume_on_node};
-pub use works::Works;
+pub use unresponsive::AwaySeen;
 
 /// Maximum delay of a NodeStorage behind its node: longer than a broken watch takes to reconnect.
 /// Together with the timeout it is still below those 60 s.
@@ -147,7 +147,7 @@ impl Cluster {
     /// # Errors
     /// As [`Volumes::inspect`].
     pub async fn inspect_unused(&self, id: &VolumeId) -> Result<Option<Inspection>, VolumeError> {
-        self.look(id, words::inspect(true)).await
+        self.look(id, convert::inspect(true)).await
     }
 
     /// As [`Volumes::fence`], and then [`Volumes::inspect`]; of those who have a volume open that may only be read
@@ -160,19 +160,19 @@ impl Cluster {
         id: &VolumeId,
         fence: Fence,
     ) -> Result<Option<Inspection>, VolumeError> {
-        self.look(id, words::fence(fence)).await
+        self.look(id, convert::fence(fence)).await
     }
 
     async fn look(&self, id: &VolumeId, how: Operation) -> Result<Option<Inspection>, VolumeError> {
         let node = self.nodes.of(id)?;
         let done = self.requests.carry_out(&node, id, how).await?;
-        words::inspection(&node, &done)
+        convert::inspection(&node, &done)
     }
 
     async fn make(&self, want: &NewVolume) -> Result<Volume, VolumeError> {
         let node = self.nodes.place(want, self.requests.node_that_made(&want.key()).as_deref())?;
         let id = VolumeId::new(NodeKey::of(&node), want.key());
-        self.requests.carry_out(&node, &id, words::create(want)).await?;
+        self.requests.carry_out(&node, &id, convert::create(want)).await?;
         // Its node publishes it before it reports success; the two are watched separately.
         let made = match in_time("creating", &id, self.nodes.until_told(&id)).await? {
             Some(made) => made,
@@ -183,7 +183,7 @@ impl Cluster {
 
     /// Returns a created volume that the NodeStorage of its node does not list.
     async fn unlisted(&self, node: &str, id: &VolumeId) -> Result<Volume, VolumeError> {
-        let seen = self.look(id, words::inspect(false)).await?.map(|seen| seen.status.volume);
+        let seen = self.look(id, convert::inspect(false)).await?.map(|seen| seen.status.volume);
         seen.filter(|seen| seen.id == *id).ok_or_else(|| VolumeError::Failed {
             what: format!(
                 "node {node} reports that it created volume {id}, but does not find it; check the log of its \
@@ -240,7 +240,7 @@ impl Volumes for Cluster {
 
     async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let node = self.nodes.of(id)?;
-        self.requests.carry_out(&node, id, words::delete()).await?;
+        self.requests.carry_out(&node, id, convert::delete()).await?;
         in_time("deleting", id, self.nodes.until_gone(id)).await?;
         if self.nodes.may_leave_unnamed(id) {
             self.requests.forget_making(id).await?;
@@ -250,19 +250,19 @@ impl Volumes for Cluster {
 
     async fn grow(&self, id: &VolumeId, growth: Growth) -> Result<Grown, VolumeError> {
         let node = self.nodes.of(id)?;
-        let done = self.requests.carry_out(&node, id, words::expand(growth)).await?;
-        words::grown(growth, &done)
+        let done = self.requests.carry_out(&node, id, convert::expand(growth)).await?;
+        convert::grown(growth, &done)
     }
 
     async fn shrink(&self, id: &VolumeId, to: Bytes) -> Result<Bytes, VolumeError> {
         let node = self.nodes.of(id)?;
-        let done = self.requests.carry_out(&node, id, words::shrink(to)).await?;
-        words::shrunk(&done)
+        let done = self.requests.carry_out(&node, id, convert::shrink(to)).await?;
+        convert::shrunk(&done)
     }
 
     async fn release(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let node = self.nodes.of(id)?;
-        self.requests.carry_out(&node, id, words::unpin()).await.map(drop)
+        self.requests.carry_out(&node, id, convert::unpin()).await.map(drop)
     }
 
     async fn fence(&self, id: &VolumeId, fence: Fence) -> Result<(), VolumeError> {
@@ -270,7 +270,7 @@ impl Volumes for Cluster {
     }
 
     async fn inspect(&self, id: &VolumeId) -> Result<Option<Inspection>, VolumeError> {
-        self.look(id, words::inspect(false)).await
+        self.look(id, convert::inspect(false)).await
     }
 
     async fn find(&self, id: &VolumeId) -> Result<Option<VolumeStatus>, VolumeError> {

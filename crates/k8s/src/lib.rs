@@ -4,8 +4,8 @@
 //! cluster, through requests to its nodes; beside it is what all loops need to look at objects and to write them.
 
 pub mod api; // the records in Kubernetes, one file a kind
-pub mod causes; // an error and its causes in one line
-pub mod cluster; // volumes of a whole cluster, through requests to its nodes
+pub mod cluster;
+pub mod error_chain; // an error and its causes in one line // volumes of a whole cluster, through requests to its nodes
 
 // Under the names that the modules here call them by.
 use pliant_volume as volume;

@@ -5,7 +5,6 @@
 //! a cache, an exit code or the text of a tool. A tool only acts, and its success is what a second
 //! look sees.
 
-mod behind;
 mod check;
 mod error;
 mod grow;
@@ -15,6 +14,7 @@ mod probe;
 mod read;
 mod run;
 mod shrink;
+mod stale_signatures;
 pub mod superblock;
 mod tools;
 

@@ -6,8 +6,9 @@
 //! after each effect. Nothing in here decides anything.
 
 mod block;
+mod blocking_pool;
 mod cmd;
-mod counts;
+mod counters;
 mod devmapper;
 mod disks;
 mod dm;
@@ -16,30 +17,29 @@ mod held;
 mod holders;
 mod image;
 mod ioctl;
-mod line;
+mod json_stream;
 mod lock;
+mod lvm_shell_quote;
 mod mounts;
-mod object;
 mod paths;
 mod real;
 mod resize;
 mod shell;
 mod state;
-mod things;
 mod tools;
+mod types;
 mod udev;
 mod version;
-mod waiting;
 
 pub use cmd::{Cmd, Output};
 pub use exec::is_installed;
 pub use real::RealHost;
 pub use state::{StateLock, lock_state};
-pub use things::{
+pub use tools::{TOOLS, Tool};
+pub use types::{
     DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, Holder, Mount, NewMount, PathKind, Source,
     XfsGeometry,
 };
-pub use tools::{TOOLS, Tool};
 pub use udev::{UDEV_RULES, UDEV_RULES_FILE, write_udev_rules};
 pub use version::{at_least, version_in};
 

@@ -3,20 +3,20 @@
 //! [`scan()`] finds the volume groups on the host's disks. [`VolumeGroup`] reads one of them,
 //! orders the commands that change it, and repairs what a killed command left.
 
+mod command_stats;
 mod commands;
 pub mod group;
-mod heal;
 pub mod layout;
 pub mod metadata;
 pub mod read;
+mod recovery;
 pub mod report;
 mod scan;
-mod spent;
 mod stack;
+mod tag_set;
 pub mod tags;
-pub mod torn;
+pub mod torn_commit;
 mod volume_group;
-mod words;
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ use crate::host::HostError;
 use crate::lvm::metadata::MetadataError;
 use crate::volume::{VolumeError, error_chain};
 
+pub use command_stats::{STEPS, Spent};
 pub use commands::{EXTENT, NewLv, before_extents};
 pub use group::{Group, Lv, Piece, Pv, Segment};
 pub use scan::{Member, Named, Scan, scan, scan_disks, without_label};
-pub use spent::{STEPS, Spent};
-pub use torn::{Wanted, undo_torn_commits};
+pub use tag_set::Words;
+pub use torn_commit::{Wanted, undo_torn_commits};
 pub use volume_group::{Turn, VolumeGroup};
-pub use words::Words;
 
 /// Reason why a volume group could not be read or changed.
 #[derive(Debug, thiserror::Error)]

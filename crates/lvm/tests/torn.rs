@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pliant_fake_host::FakeHost;
 use pliant_lvm::host::Host;
 use pliant_lvm::lvm::metadata::{self, checksum, find_label};
-use pliant_lvm::lvm::torn::{LARGEST_AREA, SEARCH_LIMIT, Wanted, undo_torn_commits};
+use pliant_lvm::lvm::torn_commit::{LARGEST_AREA, SEARCH_LIMIT, Wanted, undo_torn_commits};
 use pliant_lvm::lvm::{Named, Scan, scan};
 use pliant_volume::bytes::Bytes;
 

@@ -1,6 +1,6 @@
 //! The operations of this node on volumes: create, grow, shrink, publish to a workload, delete.
 //!
-//! The state of a volume is in the tags of its logical volume ([`record`]); nothing is stored
+//! The state of a volume is in the tags of its logical volume ([`lv_tags`]); nothing is stored
 //! elsewhere. So each call reads, acts and reads again, and an interrupted call is finished by the
 //! next.
 
@@ -22,26 +22,26 @@ use crate::volume::{
 };
 
 mod create;
+mod decommission;
 mod disks;
 mod error;
 mod fence;
 mod find;
 mod formats;
 mod found;
+mod free_space;
 mod grow;
 mod inspect;
-mod leave;
-mod make;
-mod offline;
+pub mod lv_tags;
 mod outcomes;
-mod plan;
+mod pool_plan;
+mod pool_setup;
 mod pools;
 mod publish;
-pub mod record;
 mod refused_disks;
 mod remove;
 mod report;
-mod room;
+mod resize_offline;
 mod settings;
 mod setup;
 mod shrink;
@@ -60,7 +60,7 @@ use pools::{Pool, default_pool, served};
 use refused_disks::RefusedDisks;
 
 pub use disks::{NewDisk, SetupError};
-pub use plan::{GroupSource, PoolPlan};
+pub use pool_plan::{GroupSource, PoolPlan};
 pub use settings::NodeSettings;
 
 /// This node: its pools, and the volumes in them.
@@ -247,17 +247,17 @@ impl Node {
     fn state(&self, found: &Found) -> State {
         let key = found.record.id.key();
         match found.record.life {
-            record::Life::New if self.wipes.runs(key) => State::Creating,
-            record::Life::Deleting => State::Deleting {
+            lv_tags::Life::New if self.wipes.runs(key) => State::Creating,
+            lv_tags::Life::Deleting => State::Deleting {
                 wiped: self
                     .wipes
                     .progress(key)
                     .unwrap_or_default()
                     .max(found.record.wiped.unwrap_or_default()),
             },
-            record::Life::Shown if self.wipes.runs(key) => State::Resizing,
+            lv_tags::Life::Shown if self.wipes.runs(key) => State::Resizing,
             _ if found.has_snapshot() || found.is_shrinking() => State::Resizing,
-            record::Life::New | record::Life::Shown => match self.growths().get(key) {
+            lv_tags::Life::New | lv_tags::Life::Shown => match self.growths().get(key) {
                 Some(LastGrowth::Done) => State::Resized,
                 Some(LastGrowth::Waits(_)) | None => State::Ready,
             },

@@ -11,7 +11,7 @@ use crate::bytes::Bytes;
 
 mod decision;
 mod forecast;
-mod hours;
+mod maintenance_window;
 mod shrink;
 mod step;
 pub(crate) mod usage;

@@ -10,12 +10,15 @@
 //! made from live reads, each effect carries the version that it was decided from, and an effect that another
 //! replica has already had does nothing.
 
+mod adopt;
 mod apply;
 mod asked;
 mod attempt;
 mod cancel;
+mod capacity;
 mod concerned;
 mod conditions;
+mod controller;
 mod copy_state;
 mod coverage;
 mod decide;
@@ -23,19 +26,15 @@ mod detached;
 mod detached_note;
 mod drain;
 mod drift;
-mod exchange;
 mod fence;
-mod forgotten;
 mod gates;
 mod hold;
 mod in_place;
 mod keep;
-mod keeper;
 mod lacks_place;
-mod left;
 mod looks;
 mod make;
-mod marks;
+mod metadata_sync;
 mod new_claim;
 mod objects;
 mod observe;
@@ -46,16 +45,15 @@ mod others;
 mod own_size;
 mod pause;
 mod phases;
-mod places;
 mod plan;
 mod pod_plan;
 mod preflight;
+mod pv_exchange;
+mod pv_exchange_apply;
 mod reason;
-mod remake;
+mod rebind;
 mod retire;
 mod rollback;
-mod room;
-mod same_name;
 mod seen;
 mod siblings;
 mod start;
@@ -65,16 +63,18 @@ mod summary;
 mod surroundings;
 mod taken;
 mod tell;
+mod topology;
+mod unreferenced;
 mod whole;
 
 use std::time::Duration;
 
 pub use asked::{is_aborted, is_rolled_back, is_wanted_aborted, is_wanted_back};
 pub use cancel::can_be_aborted;
+pub use controller::{Keeper, Webhook};
 pub use coverage::Coverage;
 pub use drift::Drift;
 pub use in_place::Shrinking;
-pub use keeper::{Keeper, Webhook};
 pub use reason::AutoscalerReason;
 pub use summary::AutoscalerSummary;
 

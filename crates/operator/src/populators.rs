@@ -9,7 +9,6 @@
 //! made from live reads, each effect carries the version that it was decided from, and an effect that another
 //! replica has already had does nothing.
 
-mod ahead;
 mod apply;
 mod archive;
 mod conditions;
@@ -18,15 +17,15 @@ mod events;
 mod fence;
 mod fit;
 mod looks;
-mod make;
 mod notes;
 mod observe;
 mod outcome;
 mod ownership;
-mod places;
 mod plan;
 mod pods;
 mod populator;
+mod pre_copy;
+mod prime;
 mod progress;
 mod pvc;
 mod reason;
@@ -38,6 +37,7 @@ mod settings;
 mod settle;
 mod source;
 mod steps;
+mod topology;
 pub mod validator;
 mod watches;
 
@@ -45,7 +45,6 @@ use std::time::Duration;
 
 pub use consumers::{claim_filled_by, fills, writers};
 pub use outcome::{Outcome, Round};
-pub use places::{nodes_of, nodes_with};
 pub use pods::PodSettings;
 pub use populator::Populator;
 pub use progress::Progress;
@@ -53,6 +52,7 @@ pub use pvc::not_readable_live;
 pub use reason::PopulatorReason;
 pub use settings::Settings;
 pub use source::{Far, Fill, Sight, Source};
+pub use topology::{nodes_of, nodes_with};
 pub use watches::Watches;
 
 // On a claim and its source while it is populated.

@@ -9,19 +9,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
 
-pub mod busy;
 pub mod bytes;
 mod class;
 mod error;
 pub mod error_chain;
 mod fence;
 mod id;
+pub mod in_flight;
 mod kind;
+mod messages;
 mod mkfs;
 mod mount_options;
 pub mod panics;
 mod store;
-mod words;
 mod workload;
 
 pub use class::{Class, ClassError, Safety, Wipe};
@@ -29,12 +29,12 @@ pub use error::{Reason, VolumeError};
 pub use fence::{Fence, Standing, Use};
 pub use id::{ForeignId, NodeKey, PoolName, VolumeId, VolumeKey};
 pub use kind::{FsKind, Layout, Mode, Shrinks};
+pub use messages::{either, few, nearest};
 pub use mkfs::MkfsOptions;
 pub use mount_options::parse_mount_options;
 pub use store::{
     Capacity, CapacityQuery, Grown, Growth, Listing, Page, PoolAilment, PoolSummary, Volumes,
 };
-pub use words::{either, few, nearest};
 pub use workload::{Access, Inspection, NodeInfo, NodeVolumes, Publish, Stage, Stats, Usage};
 
 /// The name of the driver, as StorageClasses and PersistentVolumes spell it.

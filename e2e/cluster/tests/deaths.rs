@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use pliant::api::NodeStorage;
-use pliant::node::record::lv_name;
+use pliant::node::lv_tags::lv_name;
 use pliant::volume::VolumeId;
 use serde_json::json;
 use tokio::time::{Instant, sleep};

@@ -5,9 +5,9 @@ use k8s_openapi::api::core::v1::{
 };
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
-use pliant::admission::{Coverage, Service, Workload, coverage};
 use pliant::api::{NodeStorage, PvcAutoscaler, PvcAutoscalerStatus};
 use pliant::lvm::metadata::checksum;
+use pliant::webhook::{Coverage, Service, Workload, coverage};
 use serde_json::{Value, json};
 
 use crate::autoscaler::is_ready;

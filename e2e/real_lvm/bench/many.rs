@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 
 use pliant::bytes::Bytes;
-use pliant::node::record::{Life, Record};
+use pliant::node::lv_tags::{Life, Record};
 use pliant::volume::{Class, FsKind, Mode, NewVolume, NodeKey, Wanted};
 
 use crate::bench::client::{Client, Spent};

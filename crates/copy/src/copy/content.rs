@@ -6,12 +6,12 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
-use super::hand::Hand;
-use super::origin::{Content, Piece};
+use super::checksum::Summing;
 use super::outcome::{At, CopyError};
 use super::progress::Progress;
+use super::source::{Content, Piece};
 use super::sum::{PIECE, next_data, read_full};
-use super::summing::Summing;
+use super::target::Hand;
 
 /// Carries contents from file to file, and from device to device.
 pub struct Porter<'a> {

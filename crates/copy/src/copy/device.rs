@@ -9,16 +9,16 @@ use rustix::fs::OFlags;
 
 use crate::bytes::Bytes;
 
+use super::checksum::Summing;
 use super::content::{Goal, Porter};
 use super::digest::Digest;
-use super::hand::Hand;
 use super::local::{LocalDisk, open};
-use super::order::Round;
-use super::origin::Disk;
+use super::options::Round;
 use super::outcome::{At, CopyError, Difference, Outcome};
 use super::progress::{Progress, Totals};
+use super::source::Disk;
 use super::sum::{forget, sum};
-use super::summing::Summing;
+use super::target::Hand;
 
 /// Makes the beginning of the target equal to the source, durably. Only blocks that differ are
 /// written, so that zeroes take no space in a thin volume, and an interrupted run is resumed. After

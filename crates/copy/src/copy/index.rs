@@ -23,11 +23,11 @@ use std::time::Duration;
 use super::digest::Digest;
 use super::dir::{Dir, Kind, Meta, Stamp};
 use super::entry::{Entry, Thing};
-use super::hand::{Hand, Node};
 use super::mirror::{remove_all, stamp};
-use super::order::Changed;
+use super::options::Changed;
 use super::outcome::{At, CopyError};
 use super::sum::Sum;
+use super::target::{Hand, Node};
 use super::walk::is_before;
 
 /// Where it is, at the top of the target.

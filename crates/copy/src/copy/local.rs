@@ -13,15 +13,15 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::dir::{Dir, Kind, Meta, Names, Stamp, meta_of};
-use super::hand::Node;
 use super::index::Reader;
 use super::manifest::{Manifest, Reading, Side};
 use super::needs::Needs;
-use super::order::{How, Round};
-use super::origin::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
+use super::options::{How, Round};
 use super::outcome::{At, CopyError};
 use super::progress::Progress;
+use super::source::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
 use super::sum::{Sum, next_data, read_full, sum};
+use super::target::Node;
 use super::walk::{Found, Walk};
 use super::xattr::{Attributes, attributes, attributes_of};
 

@@ -9,10 +9,10 @@ use sha2::{Digest as _, Sha256};
 use super::digest::Digest;
 use super::dir::{Dir, Kind, Meta, Stamp};
 use super::entry::Entry;
-use super::hand::Node;
 use super::index::{Reader, is_index};
 use super::outcome::{At, CopyError, Verified, is_gone};
 use super::sum::{forget, sum};
+use super::target::Node;
 use super::walk::{Found, Step, Walk};
 use super::xattr::attributes;
 

@@ -5,9 +5,9 @@ use std::ffi::{CStr, CString};
 use rustix::io::Errno;
 
 use super::dir::{Dir, Kind, Meta, Names, Stamp};
-use super::hand::{Hand, Node};
 use super::needs::Reserved;
 use super::outcome::{At, CopyError};
+use super::target::{Hand, Node};
 use super::walk::Descent;
 use super::xattr::{Attributes, attributes, is_for_administrators};
 

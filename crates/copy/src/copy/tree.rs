@@ -8,13 +8,13 @@ use rustix::io::Errno;
 
 use super::content::{Goal, Porter};
 use super::dir::{Dir, Kind, LOST_AND_FOUND, Meta, Stamp};
-use super::hand::{Hand, Node};
 use super::index::is_index;
 use super::mirror::{dress, remove_all, remove_below, stamp};
-use super::order::{Carried, How, Round, Sockets};
-use super::origin::{Opened, Origin, Steps};
+use super::options::{Carried, How, Round, Sockets};
 use super::outcome::{At, CopyError, is_gone, shown};
 use super::progress::Progress;
+use super::source::{Opened, Origin, Steps};
+use super::target::{Hand, Node};
 use super::walk::{Descent, Found, Step};
 use super::xattr::Attributes;
 

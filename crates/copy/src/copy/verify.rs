@@ -8,13 +8,13 @@ use std::thread;
 
 use super::dir::{Dir, Kind};
 use super::entry::Entry;
-use super::hand::Hand;
 use super::index::{Index, remove_index};
 use super::manifest::{Manifest, Reading, Side};
-use super::origin::{Origin, Take, Tick};
 use super::outcome::{CopyError, Difference, Verified, shown};
 use super::progress::Progress;
+use super::source::{Origin, Take, Tick};
 use super::sum::GRAIN;
+use super::target::Hand;
 use super::walk::in_a_walk;
 
 /// How many differences are reported.

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-use super::hand::Node;
-use super::ours::COPIED;
+use super::ownership::COPIED;
+use super::target::Node;
 
 /// Extended attributes of an entry by name.
 pub type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;

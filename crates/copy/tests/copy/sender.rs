@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::UNIX_EPOCH;
 
-use pliant_copy::wire::{Credentials, Keys, Remote, Served, serve};
+use pliant_copy::remote::{Credentials, Keys, Remote, Served, serve};
 
 /// One who sends until it is dropped.
 pub struct Sender {

@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 use pliant_copy::copy::{
     CopyError, Dir, Hand, Outcome, Progress, Round, Sockets, copy_disk, copy_from,
 };
-use pliant_copy::wire::{Keys, Remote, RemoteDisk, RemoteTree, Served};
+use pliant_copy::remote::{Keys, Remote, RemoteDisk, RemoteTree, Served};
 
 use crate::sender::{Sender, credentials, keys};
 use crate::world::World;

@@ -17,7 +17,7 @@ use pliant_copy::copy::{
     Compare, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy, copy_device,
     copy_disk, copy_from,
 };
-use pliant_copy::wire::{RemoteDisk, RemoteTree, Served};
+use pliant_copy::remote::{RemoteDisk, RemoteTree, Served};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
 use tempfile::TempDir;
 

@@ -5,8 +5,8 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::filling::is_zero;
 use crate::api::longest::LONGEST_SENTENCE;
+use crate::api::population_status::is_zero;
 use crate::api::{FenceStatus, Quantity, Span};
 
 /// An in-place shrink of a claim.

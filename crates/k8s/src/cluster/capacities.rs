@@ -11,10 +11,10 @@ use tokio::time::timeout;
 
 use crate::api::{NodeStorage, Quantity};
 use crate::bytes::Bytes;
-use crate::causes;
 use crate::cluster::list;
 use crate::cluster::nodes::capacity_on;
 use crate::cluster::writes::CONTROLLER;
+use crate::error_chain;
 use crate::volume::{CapacityQuery, DRIVER, FsKind, TOPOLOGY};
 
 /// Whose objects they are, by the label that the provisioner gives them.
@@ -52,7 +52,7 @@ impl Capacities {
         let told = timeout(PATIENCE, self.tell_each(nodes)).await;
         let failed = match told {
             Ok(Ok(())) => return,
-            Ok(Err(error)) => causes::in_full(&error),
+            Ok(Err(error)) => error_chain::in_full(&error),
             Err(_) => format!("timed out after {} s", PATIENCE.as_secs()),
         };
         tracing::warn!(error = failed, "failed to update the storage capacity for the scheduler");

@@ -7,8 +7,8 @@ use kube::{Client, Resource};
 use tokio::time::timeout;
 use tracing::Span;
 
-use crate::causes;
 use crate::cluster::{OnceEvent, Record};
+use crate::error_chain;
 use crate::panics::{Panicked, caught};
 
 /// The reason of the event on an object whose work ended in a panic.
@@ -103,7 +103,7 @@ pub async fn report_panic<K: Record>(
     let event = OnceEvent::of(object, (INTERNAL_ERROR, true), &panicked.0, &text);
     match timeout(LONGEST_REPORT, event.write(client, writer)).await {
         Ok(Err(error)) => {
-            let error = causes::in_full(&error);
+            let error = error_chain::in_full(&error);
             tracing::warn!(event = event.name, error, "failed to write an event");
         }
         Err(_) => tracing::warn!(event = event.name, "failed to write an event in time"),

@@ -20,9 +20,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
-use crate::causes;
 use crate::cluster::writes::{self, OPERATOR, by_json, is_stale};
 use crate::cluster::{Pauses, until};
+use crate::error_chain;
 
 /// Time for which an unchanged Lease belongs to another holder.
 const HELD_FOR: Duration = Duration::from_secs(15);
@@ -196,7 +196,7 @@ impl Candidate {
     }
 
     fn failed(&self, what: &str, error: &(dyn std::error::Error + 'static)) {
-        let error = causes::in_full(error);
+        let error = error_chain::in_full(error);
         tracing::warn!(lease = self.name, error, "failed to {what} the Lease");
     }
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{NodeStorage, NodeStorageStatus, PoolOnNode, VolumeOnNode};
 use crate::bytes::Bytes;
 use crate::cluster::placement::{Candidate, place};
-use crate::cluster::{Watched, every, words};
+use crate::cluster::{Watched, convert, every};
 use crate::volume::{
     Capacity, CapacityQuery, Class, Fence, Layout, Mode, NewVolume, NodeKey, Page, Reason, Use,
     Volume, VolumeError, VolumeId, VolumeStatus, few,
@@ -195,7 +195,7 @@ impl Nodes {
         let status = record.status.clone().unwrap_or_default();
         let found = status.volumes.iter().find(|one| one.volume_handle == id.to_string());
         match (found, status.inventory_gap()) {
-            (Some(volume), _) => words::volume_status(&node, volume).map(Some),
+            (Some(volume), _) => convert::volume_status(&node, volume).map(Some),
             (None, Some(reason)) => Err(VolumeError::Unavailable { reason: reason.to_owned() }),
             (None, None) => Ok(None),
         }
@@ -222,7 +222,7 @@ impl Nodes {
         let mut volumes: Vec<VolumeStatus> = Vec::new();
         for node in self.watched.all() {
             let told = node.status.iter().flat_map(|status| &status.volumes);
-            volumes.extend(told.filter_map(|one| words::volume_status(name(&node), one).ok()));
+            volumes.extend(told.filter_map(|one| convert::volume_status(name(&node), one).ok()));
         }
         volumes.sort_by(|a, b| a.volume.id.cmp(&b.volume.id));
         volumes

@@ -13,10 +13,10 @@ use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::controlling_stateful_set;
-use crate::causes;
 use crate::cluster::decode::{Guarded, guarded};
 use crate::cluster::locked::locked;
 use crate::cluster::{Pauses, Place, every};
+use crate::error_chain;
 
 /// Events of pods, of which only the StatefulSet or the namespace is noted: what a pod is like is read when it
 /// matters, and ten thousand pods take no memory.
@@ -73,7 +73,7 @@ async fn follow(
         match event {
             Ok(event) => locked(news).note(&event),
             Err(error) => {
-                let error = causes::in_full(&error);
+                let error = error_chain::in_full(&error);
                 tracing::warn!(kind = "Pod", error, "watch failed, reconnecting");
             }
         }

@@ -7,7 +7,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
 use crate::cluster::decode::pages;
-use crate::cluster::share::SHARE;
+use crate::cluster::memory_limits::SHARE;
 use crate::cluster::summary::{LARGEST_POD, PodSummary, weight};
 
 /// Lists the pods of a namespace that have a claim, or that a StatefulSet creates.

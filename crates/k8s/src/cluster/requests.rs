@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{
     NodeStorage, Operation, Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
 };
-use crate::cluster::waiting::Waiting;
+use crate::cluster::unprocessed::Waiting;
 use crate::cluster::{Watched, every, writes};
 use crate::volume::{NodeKey, Reason, VolumeError, VolumeId, VolumeKey};
 
@@ -563,7 +563,7 @@ mod tests {
     }
 
     fn new_work(name: &str) -> Operation {
-        crate::cluster::words::create(&crate::volume::NewVolume {
+        crate::cluster::convert::create(&crate::volume::NewVolume {
             name: name.to_owned(),
             size: crate::volume::Wanted { at_least: Bytes::gib(1), at_most: None },
             mode: crate::volume::Mode::Block,

@@ -8,7 +8,7 @@ use crate::bytes::Bytes;
 use crate::fs::read::known;
 use crate::fs::run::run_to_success;
 use crate::fs::{
-    Check, Facts, FsError, Superblock, behind, check, grows_online, superblock, tools,
+    Check, Facts, FsError, Superblock, check, grows_online, stale_signatures, superblock, tools,
 };
 use crate::host::{Host, HostError, NewMount};
 use crate::volume::FsKind;
@@ -47,7 +47,7 @@ pub async fn grow_mounted(
     let before = seen(host, device, Some(mount_point), kind).await?;
     let may_grow = may_grow_mounted(&before, device);
     if may_grow.is_ok() {
-        behind::wipe_behind(host, device, Some(mount_point), &before, size).await?;
+        stale_signatures::wipe_behind(host, device, Some(mount_point), &before, size).await?;
     }
     if fills(host, device, &before, size).await? {
         return Ok(unchanged(&before));
@@ -98,7 +98,7 @@ pub async fn grow_unmounted(
         grew?;
     } else {
         let checked = known(host, device, kind).await?;
-        behind::wipe_behind(host, device, None, &checked, size).await?;
+        stale_signatures::wipe_behind(host, device, None, &checked, size).await?;
         run_to_success(host, tools::resize_ext(device)).await?;
     }
     if kind.is_ext() {

@@ -13,8 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use nix::sys::stat::{major, minor};
 
-use super::counts::Counts;
-use super::waiting::Waiting;
+use super::blocking_pool::Waiting;
+use super::counters::Counts;
 use super::{DeviceNumber, HeldDevice, HeldFor, HostError, block};
 
 /// Opens the device node, if it is that of the device with this number.

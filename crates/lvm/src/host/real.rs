@@ -10,13 +10,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
-use super::counts::Counts;
+use super::blocking_pool::Waiting;
+use super::counters::Counts;
 use super::disks::Backings;
 use super::exec::{self, Environment};
 use super::held::{self, AllHeld, Held};
 use super::shell::Shells;
 use super::state::{self, State};
-use super::waiting::Waiting;
 use super::{
     Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, HeldDevice, HeldFor, Holder,
     Host, HostError, Kernel, Mount, NewMount, Output, PathKind, XfsGeometry,

@@ -14,10 +14,10 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStdin};
 use tokio::time::{Instant, timeout_at};
 
-use super::counts::Counts;
+use super::counters::Counts;
 use super::exec::{Environment, OUTPUT_LIMIT, receiver, run_reporting, start, system, within};
-use super::line::line;
-use super::object::ObjectEnd;
+use super::json_stream::ObjectEnd;
+use super::lvm_shell_quote::line;
 use super::state::State;
 use super::{Cmd, HostError};
 

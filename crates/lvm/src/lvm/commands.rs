@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::bytes::Bytes;
 use crate::host::{Cmd, at_least, version_in};
+use crate::lvm::command_stats::code_of;
 use crate::lvm::group::{Group, Lv, Piece};
 use crate::lvm::report::{self, Outcome, Refusal};
-use crate::lvm::spent::code_of;
 use crate::lvm::volume_group::Turn;
 use crate::lvm::{LvmError, layout};
 use crate::volume::Layout;

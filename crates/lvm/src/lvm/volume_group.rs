@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 
 use crate::host::{Cmd, DeviceNumber, Disk, Host, HostError};
 use crate::lvm::LvmError;
+use crate::lvm::command_stats::Spent;
 use crate::lvm::group::Group;
 use crate::lvm::scan::{Member, Named};
-use crate::lvm::spent::Spent;
 
 /// A volume group of this host.
 ///

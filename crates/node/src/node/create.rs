@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::bytes::Bytes;
 use crate::lvm::NewLv;
+use crate::node::free_space::{by_room, place, room_for_new};
+use crate::node::lv_tags::{Life, Record};
 use crate::node::pools::{self, Pool};
-use crate::node::record::{Life, Record};
-use crate::node::room::{by_room, place, room_for_new};
 use crate::node::wipe::Task;
 use crate::node::{Found, Node};
 use crate::volume::{Mode, NewVolume, VolumeError, Wanted};

@@ -8,7 +8,7 @@ use crate::fs::{self, FsError, Probe};
 use crate::host::{Cmd, Disk, Host, HostError, PathKind, Source};
 use crate::lvm::{EXTENT, Group, LvmError, Scan, before_extents, without_label};
 use crate::mount::MountTable;
-use crate::node::record::{self, OtherNode};
+use crate::node::lv_tags::{self, OtherNode};
 use crate::panics::{Panicked, caught};
 use crate::volume::{PoolName, few};
 
@@ -400,9 +400,9 @@ impl Located<'_> {
     async fn may_hold_volumes(&self, host: &dyn Host, scan: &Scan) -> Result<bool, SetupError> {
         let Some(member) = scan.on(&self.device) else {
             let group = without_label(host, &self.device).await?;
-            return Ok(group.as_ref().is_some_and(record::holds_volumes));
+            return Ok(group.as_ref().is_some_and(lv_tags::holds_volumes));
         };
-        Ok(scan.group_of(member).map_or(!member.is_orphan(), record::holds_volumes))
+        Ok(scan.group_of(member).map_or(!member.is_orphan(), lv_tags::holds_volumes))
     }
 }
 

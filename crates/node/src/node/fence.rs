@@ -1,6 +1,6 @@
 //! Protects workloads from copies of a volume that must not be used.
 
-use crate::node::{Found, Node, record};
+use crate::node::{Found, Node, lv_tags};
 use crate::volume::{Fence, Standing, Use, VolumeError, VolumeId};
 
 impl Node {
@@ -20,9 +20,9 @@ impl Node {
             return Err(outdated(id, fence, now));
         }
         if fence != now {
-            let gone: Vec<&str> = record::find_fence_tag(&found.lv).into_iter().collect();
+            let gone: Vec<&str> = lv_tags::find_fence_tag(&found.lv).into_iter().collect();
             let turn = found.group.turn().await?;
-            turn.retag(&found.lv.name, &gone, &[record::fence_tag(fence)]).await?;
+            turn.retag(&found.lv.name, &gone, &[lv_tags::fence_tag(fence)]).await?;
         }
         // Also of what an earlier call has said that died before its flush.
         found.group.flush().await.map_err(VolumeError::from)
@@ -48,7 +48,7 @@ fn fenced_off(found: &Found) -> String {
             "is superseded: another volume has replaced it, and data written here would be lost"
         }
     };
-    let tag = record::find_fence_tag(&found.lv).unwrap_or_default();
+    let tag = lv_tags::find_fence_tag(&found.lv).unwrap_or_default();
     format!(
         "volume {id} {why} (generation {}); use the volume that its claim has now, see `kubectl \
          get persistentvolumes`, and only if that volume is not to be used, run `lvchange --deltag \

@@ -7,8 +7,8 @@ use crate::host::DmInfo;
 use crate::lvm::{Group, VolumeGroup};
 use crate::node::Node;
 use crate::node::found::Found;
+use crate::node::lv_tags::{self, Record};
 use crate::node::pools::{self, Pool, served};
-use crate::node::record::{self, Record};
 use crate::volume::{VolumeError, VolumeId, VolumeKey};
 
 impl Node {
@@ -26,7 +26,7 @@ impl Node {
         may_hold_it: impl Fn(&Pool) -> bool + Send,
     ) -> Result<(Option<Found>, Option<VolumeError>), VolumeError> {
         self.heal_what_died().await;
-        let name = record::lv_name(key);
+        let name = lv_tags::lv_name(key);
         let pools = self.pools();
         let (first, rest): (Vec<_>, Vec<_>) = served(&pools).partition(|(_, group)| {
             group.remembered().is_some_and(|seen| seen.lvs.contains_key(&name))
@@ -91,8 +91,8 @@ impl Node {
     pub(super) async fn usable(&self, id: &VolumeId) -> Result<Found, VolumeError> {
         let found = self.must_find(id).await?.reachable()?;
         match found.record.life {
-            record::Life::New | record::Life::Shown => Ok(found),
-            record::Life::Deleting => Err(VolumeError::InProgress {
+            lv_tags::Life::New | lv_tags::Life::Shown => Ok(found),
+            lv_tags::Life::Deleting => Err(VolumeError::InProgress {
                 what: format!("volume {id}"),
                 progress: format!("it is {}", self.state(&found)),
             }),
@@ -135,12 +135,12 @@ fn find_in(
     seen: Arc<Group>,
     key: &VolumeKey,
 ) -> Result<Option<Found>, VolumeError> {
-    let named = seen.lvs.get(&record::lv_name(key));
-    let Some(lv) = named.filter(|lv| record::is_marked(lv)).cloned() else {
+    let named = seen.lvs.get(&lv_tags::lv_name(key));
+    let Some(lv) = named.filter(|lv| lv_tags::is_marked(lv)).cloned() else {
         return Ok(None);
     };
     let record = Record::read(&lv).ok_or_else(|| VolumeError::PreconditionFailed {
-        reason: record::says_nothing(group.name(), &lv),
+        reason: lv_tags::says_nothing(group.name(), &lv),
     })?;
     Ok(Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record }))
 }

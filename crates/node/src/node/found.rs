@@ -10,8 +10,8 @@ use crate::fs::superblock;
 use crate::host::{DeviceNumber, DmInfo, Host};
 use crate::lvm::{Group, Lv, VolumeGroup};
 use crate::node::error::failed;
+use crate::node::lv_tags::{self, Record};
 use crate::node::pools::Pool;
-use crate::node::record::{self, Record};
 use crate::volume::VolumeError;
 
 /// A volume that was found, as its group had it then.
@@ -85,7 +85,7 @@ impl Found {
 
     /// Returns whether an interrupted resize left its snapshot.
     pub fn has_snapshot(&self) -> bool {
-        self.seen.lvs.contains_key(&record::safety_name(self.record.id.key()))
+        self.seen.lvs.contains_key(&lv_tags::safety_name(self.record.id.key()))
     }
 }
 

@@ -9,8 +9,8 @@ use crate::lvm::{NewLv, Piece, layout};
 use crate::mount::MountTable;
 use crate::node::create::keeps_limit;
 use crate::node::error::{failed, fs_failed};
+use crate::node::lv_tags::{self, Life};
 use crate::node::pools;
-use crate::node::record::{self, Life};
 use crate::node::shrink::keeps_below_limit;
 use crate::node::wipe::Task;
 use crate::node::{Found, LastGrowth, Node};
@@ -146,7 +146,7 @@ impl Node {
 
     /// Takes the extents that are to join, or find them taken by an earlier call.
     async fn take_more(&self, found: &Found, extents: u64) -> Result<Found, VolumeError> {
-        let name = record::more_name(found.record.id.key());
+        let name = lv_tags::more_name(found.record.id.key());
         let taken = found.seen.lvs.get(&name);
         if let Some(lv) = taken.filter(|lv| lv.extents() == extents) {
             return Ok(Found { lv: lv.clone(), ..found.clone() });

@@ -7,7 +7,7 @@ use crate::bytes::Bytes;
 use crate::host::Disk;
 use crate::lvm::{Group, Scan, VolumeGroup};
 use crate::node::disks::NewDisk;
-use crate::node::record;
+use crate::node::lv_tags;
 use crate::node::storage::DiskState;
 use crate::volume::error_chain;
 use crate::volume::{Ailment, PoolName, Severity};
@@ -204,10 +204,10 @@ impl Seen<'_> {
         });
         let all = self.groups.iter().chain(&self.leaving);
         let unreadable = all.flat_map(|(handle, group)| {
-            record::unreadable(group).map(|lv| Ailment {
+            lv_tags::unreadable(group).map(|lv| Ailment {
                 severity: Severity::Degraded,
                 reason: "VolumeUnreadable",
-                message: record::says_nothing(handle.name(), lv),
+                message: lv_tags::says_nothing(handle.name(), lv),
             })
         });
         let all = self.groups.iter().chain(&self.leaving);
@@ -235,11 +235,11 @@ pub(super) fn default_pool(pools: &[Arc<Pool>]) -> Option<&Arc<Pool>> {
 
 /// The message for a volume group that no plan names; `None` if it has become empty.
 pub(super) fn not_configured(group: &Group) -> Option<String> {
-    let volumes = match record::volumes(group).count() {
+    let volumes = match lv_tags::volumes(group).count() {
         1 => "a volume".to_owned(),
         count => format!("{count} volumes"),
     };
-    record::holds_volumes(group).then(|| {
+    lv_tags::holds_volumes(group).then(|| {
         format!(
             "no pool of this node names volume group {}, and it holds {volumes}: existing volumes \
              stay in service, and no new ones are created in it; delete the volumes, or name the \

@@ -8,7 +8,7 @@ use crate::host::{DeviceNumber, DmInfo};
 use crate::mount::{self, MountError, MountTable};
 use crate::node::error::{failed, mount_failed};
 use crate::node::pools::served;
-use crate::node::{Found, Node, device_node, fence, record};
+use crate::node::{Found, Node, device_node, fence, lv_tags};
 use crate::volume::{Access, Growth, Mode, Publish, Use, VolumeError, VolumeId, few};
 
 use crate::bytes::Bytes;
@@ -204,7 +204,7 @@ impl Node {
         let ownerless = |uuid: &str| {
             let group = groups.iter().find(|group| uuid.starts_with(&group.dm_prefix()));
             group.is_some_and(|group| {
-                !record::healable(group).any(|lv| uuid.starts_with(&group.dm_uuid(lv)))
+                !lv_tags::healable(group).any(|lv| uuid.starts_with(&group.dm_uuid(lv)))
             })
         };
         let devices = devices.into_iter().filter(|device| ownerless(&device.uuid));

@@ -1,7 +1,7 @@
 //! Deletes a volume: it must not be open, its bytes are made unreadable, then its extents are
 //! freed.
 
-use crate::node::record::{self, Life};
+use crate::node::lv_tags::{self, Life};
 use crate::node::wipe::Task;
 use crate::node::{Found, Node};
 use crate::volume::{VolumeError, VolumeId, Wipe};
@@ -82,15 +82,15 @@ impl Node {
     /// the volume does not hold, or wiped extents, and they go before it.
     pub(super) async fn remove_helpers(&self, found: &Found) -> Result<(), VolumeError> {
         let key = found.record.id.key();
-        self.remove_helper(found, &record::safety_name(key)).await?;
-        self.remove_helper(found, &record::more_name(key)).await
+        self.remove_helper(found, &lv_tags::safety_name(key)).await?;
+        self.remove_helper(found, &lv_tags::more_name(key)).await
     }
 
     /// Removes extents that were to join the volume and did not yet.
     pub(super) async fn give_up_more(&self, found: &Found) -> Result<(), VolumeError> {
         let key = found.record.id.key();
         self.wipes.settle(key).await?;
-        self.remove_helper(found, &record::more_name(key)).await
+        self.remove_helper(found, &lv_tags::more_name(key)).await
     }
 
     async fn remove_helper(&self, found: &Found, name: &str) -> Result<(), VolumeError> {
@@ -106,7 +106,7 @@ impl Node {
 /// [`VolumeError::InUse`] if another process has taken a snapshot of the volume: LVM would remove
 /// that with it.
 fn refuse_if_copied(found: &Found) -> Result<(), VolumeError> {
-    let own = record::safety_name(found.record.id.key());
+    let own = lv_tags::safety_name(found.record.id.key());
     let others = found.seen.snapshots_of(&found.lv).find(|name| **name != own);
     others.map_or(Ok(()), |name| {
         let copy = format!("{}/{name}", found.group.name());

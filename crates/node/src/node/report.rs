@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::bytes::Bytes;
 use crate::lvm::{Group, Pv, VolumeGroup};
+use crate::node::free_space::roomiest;
 use crate::node::pools::{self, PlannedDisk, Pool, Seen, served};
-use crate::node::room::roomiest;
 use crate::node::standby::room_of;
 use crate::node::storage::{
     DISK_REJECTED, DiskState, DiskStatus, GroupStatus, HEALTHY, Health, LayoutRoom,
     NO_VOLUME_GROUP, OperationStatus, OperationType, PoolStatus, Storage,
 };
-use crate::node::{Node, record};
+use crate::node::{Node, lv_tags};
 use crate::volume::{Layout, Severity, VolumeId};
 
 impl Node {
@@ -64,7 +64,7 @@ impl Node {
             free: open.map(|(_, group)| group.size_of(group.free_extents())).sum(),
             largest: Layout::ALL.into_iter().map(room).collect(),
             extent: all.iter().map(|group| group.extent_size).min().unwrap_or_default(),
-            volumes: all.iter().map(|group| record::volumes(group).count()).sum(),
+            volumes: all.iter().map(|group| lv_tags::volumes(group).count()).sum(),
             health,
             reason,
             message,

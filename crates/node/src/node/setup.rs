@@ -6,10 +6,10 @@ use crate::host::{Host, HostError};
 use crate::lvm::{Group, LvmError, Turn, VolumeGroup};
 use crate::mount::MountTable;
 use crate::node::found::Found;
+use crate::node::lv_tags::{self, Life};
 use crate::node::outcomes::Outcomes;
-use crate::node::plan::PoolPlan;
+use crate::node::pool_plan::PoolPlan;
 use crate::node::pools::{Pool, served};
-use crate::node::record::{self, Life};
 use crate::node::refused_disks::RefusedDisks;
 use crate::node::survey::Survey;
 use crate::node::{Node, NodeSettings, wipe};
@@ -86,7 +86,7 @@ impl Node {
         for pool in pools.iter() {
             let seen = pool.see().await; // What is reported from memory is as new as the plans.
             for (group, seen) in seen.groups.iter().chain(&seen.leaving) {
-                let looked = group.look_at_devices(seen, record::healable(seen));
+                let looked = group.look_at_devices(seen, lv_tags::healable(seen));
                 let error = match caught("groups", looked).await {
                     Ok(Ok(())) => continue,
                     Ok(Err(error)) => error_chain::in_full(&error),
@@ -148,7 +148,7 @@ impl Node {
         if let Ok(None) = self.host.path_kind(&private).await {
             return;
         }
-        for (_, record) in record::volumes(seen) {
+        for (_, record) in lv_tags::volumes(seen) {
             let left = private.join(record.id.key().as_str());
             if let Err(error) = self.host.remove_path(&left).await {
                 tracing::warn!(%error, "failed to remove a directory of an earlier run");
@@ -171,17 +171,17 @@ impl Node {
     async fn recover(&self, pool: &Arc<Pool>, group: &Arc<VolumeGroup>) -> Result<(), LvmError> {
         let turn = group.turn().await?;
         let seen = heal(&turn).await?;
-        let ours = |record: &record::Record| record::is_here(&seen, record, &self.settings);
-        for (_, record) in record::volumes(&seen).filter(|(_, record)| ours(record)) {
+        let ours = |record: &lv_tags::Record| lv_tags::is_here(&seen, record, &self.settings);
+        for (_, record) in lv_tags::volumes(&seen).filter(|(_, record)| ours(record)) {
             // A growth that was interrupted starts again when it is asked for again.
-            let more = record::more_name(record.id.key());
+            let more = lv_tags::more_name(record.id.key());
             if seen.lvs.contains_key(&more) {
                 turn.remove(&more).await?;
             }
         }
         drop(turn);
         self.remove_private_mount_points(&seen).await;
-        for (lv, record) in record::volumes(&seen).filter(|(_, record)| ours(record)) {
+        for (lv, record) in lv_tags::volumes(&seen).filter(|(_, record)| ours(record)) {
             let (pool, group, seen) = (pool.clone(), group.clone(), seen.clone());
             let found = Found { pool, group, seen, lv: lv.clone(), record };
             match found.record.life {
@@ -213,6 +213,6 @@ async fn heal_after_death(group: Arc<VolumeGroup>) {
 async fn heal(turn: &Turn) -> Result<Arc<Group>, LvmError> {
     turn.level().await?;
     let seen = turn.read().await?;
-    turn.heal_all(record::healable(&seen)).await?;
+    turn.heal_all(lv_tags::healable(&seen)).await?;
     Ok(seen)
 }

@@ -12,7 +12,7 @@ use crate::fs;
 use crate::mount::MountTable;
 use crate::node::error::{failed, fs_failed};
 use crate::node::wipe::Task;
-use crate::node::{Found, Node, record};
+use crate::node::{Found, Node, lv_tags};
 use crate::volume::{FsKind, Mode, Shrinks, VolumeError, VolumeId, Wipe};
 
 impl Found {
@@ -107,7 +107,7 @@ impl Node {
     /// Removes the extents of a growth that was aborted. The wipe of what a shrink gives back goes
     /// on.
     async fn give_up_cut_growth(&self, found: &Found) -> Result<(), VolumeError> {
-        if found.seen.lvs.contains_key(&record::more_name(found.record.id.key())) {
+        if found.seen.lvs.contains_key(&lv_tags::more_name(found.record.id.key())) {
             self.give_up_more(found).await?;
         }
         Ok(())
@@ -228,8 +228,8 @@ impl Node {
         if found.record.limit != limit {
             // It wipes behind the limit as it was.
             self.wipes.settle(found.record.id.key()).await?;
-            let gone: Vec<&str> = record::find_limit_tag(&found.lv).into_iter().collect();
-            let new: Vec<String> = limit.map(record::limit_tag).into_iter().collect();
+            let gone: Vec<&str> = lv_tags::find_limit_tag(&found.lv).into_iter().collect();
+            let new: Vec<String> = limit.map(lv_tags::limit_tag).into_iter().collect();
             let turn = found.group.turn().await?;
             let lv = turn.retag(&found.lv.name, &gone, &new).await?;
             found.seen = turn.seen().await?;
@@ -262,7 +262,7 @@ fn shrinkable(found: &Found) -> Result<FsKind, VolumeError> {
 /// [`VolumeError::SizeOutOfRange`] if a volume that was shrunk is to grow before that is over.
 pub(super) fn keeps_below_limit(found: &Found, asked: Bytes) -> Result<(), VolumeError> {
     let Some(limit) = found.record.limit.filter(|limit| asked > *limit) else { return Ok(()) };
-    let tag = record::find_limit_tag(&found.lv).unwrap_or_default();
+    let tag = lv_tags::find_limit_tag(&found.lv).unwrap_or_default();
     Err(VolumeError::SizeOutOfRange {
         reason: format!(
             "volume {} was shrunk to {limit} and cannot grow until its claim has that size; the \

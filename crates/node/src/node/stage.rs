@@ -8,9 +8,9 @@ use crate::host::{DmInfo, NewMount};
 use crate::lvm::tags;
 use crate::mount::{self, MountTable};
 use crate::node::error::{failed, fs_failed, mount_failed};
-use crate::node::record::Life;
+use crate::node::lv_tags::Life;
 use crate::node::wipe::Task;
-use crate::node::{Found, LastGrowth, Node, fence, record};
+use crate::node::{Found, LastGrowth, Node, fence, lv_tags};
 use crate::volume::error_chain;
 use crate::volume::{Access, FsKind, Mode, Stage, Use, VolumeError, VolumeId, parse_mount_options};
 
@@ -180,7 +180,7 @@ impl Node {
     /// Returns whether a growth that failed has left nothing half done: no way back that is still to be taken,
     /// and no note of a resize that has begun, which is that of an error.
     async fn is_as_before(&self, found: &Found, kind: FsKind) -> Result<bool, VolumeError> {
-        let safety = record::safety_name(found.record.id.key());
+        let safety = lv_tags::safety_name(found.record.id.key());
         if found.group.read().await?.lvs.contains_key(&safety) {
             return Ok(false);
         }
@@ -268,7 +268,7 @@ impl Node {
         let seen = turn.read().await?;
         // Else its last wipe would pass over what was wiped now.
         let now = seen.lvs.get(&found.lv.name).into_iter();
-        let wiped = now.flat_map(|lv| tags::find_all(&lv.tags, record::WIPED));
+        let wiped = now.flat_map(|lv| tags::find_all(&lv.tags, lv_tags::WIPED));
         let gone: Vec<&str> = std::iter::once(new.as_str()).chain(wiped).collect();
         turn.retag(&found.lv.name, &gone, &[Life::Shown.tag()]).await?;
         drop(turn);
@@ -292,7 +292,7 @@ impl Node {
         let Some((_, info)) = self.live_device(&found).await? else {
             return self.unmount(id, None, staging).await;
         };
-        let is_shown = found.record.life == record::Life::Shown;
+        let is_shown = found.record.life == lv_tags::Life::Shown;
         if !is_shown && self.wipes.runs(id.key()) {
             // The driver's own wipe needs the device.
             return self.unmount(id, Some(info.number), staging).await;

@@ -9,10 +9,10 @@ use crate::host::{DeviceNumber, DmInfo, PathKind};
 use crate::lvm::Spent;
 use crate::mount::MountTable;
 use crate::node::error::failed;
+use crate::node::free_space::room_for_new;
+use crate::node::lv_tags;
 use crate::node::pools::Pool;
 use crate::node::pools::served;
-use crate::node::record;
-use crate::node::room::room_for_new;
 use crate::node::{Found, Node};
 use crate::volume::{
     Ailment, Layout, PoolAilment, PoolSummary, Severity, Stats, Usage, Volume, VolumeError,
@@ -115,7 +115,7 @@ impl Node {
             let Some(seen) = group.remembered() else {
                 continue;
             };
-            for (lv, record) in record::volumes(&seen) {
+            for (lv, record) in lv_tags::volumes(&seen) {
                 let (pool, group) = (pool.clone(), group.clone());
                 let found = Found { pool, group, seen: seen.clone(), lv: lv.clone(), record };
                 volumes.push(self.describe(&found, &look));

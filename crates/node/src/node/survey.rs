@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::host::{DeviceNumber, Disk, HostError};
 use crate::lvm::{Group, Named, Scan, Wanted, scan_disks, tags, undo_torn_commits};
 use crate::node::disks::{Located, NewDisk, SetupError};
-use crate::node::plan::{GroupSource, PoolPlan};
+use crate::node::pool_plan::{GroupSource, PoolPlan};
 use crate::node::pools::{Pool, served};
 use crate::node::{Node, NodeSettings};
 use crate::volume::error_chain;

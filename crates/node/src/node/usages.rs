@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::node::pools::served;
-use crate::node::{Node, record};
+use crate::node::{Node, lv_tags};
 use crate::volume::{Mode, Usage, VolumeError, VolumeId};
 
 /// How many file systems are asked at once.
@@ -60,7 +60,7 @@ impl Node {
         let mut all = Vec::new();
         for (_, group) in served(&self.pools()) {
             let Some(seen) = group.remembered() else { continue };
-            for (lv, record) in record::volumes(&seen).filter(|(_, one)| one.mode != Mode::Block) {
+            for (lv, record) in lv_tags::volumes(&seen).filter(|(_, one)| one.mode != Mode::Block) {
                 let dm_uuid = seen.dm_uuid(lv);
                 let Some(number) = look.live.get(&dm_uuid) else { continue };
                 let Some(mount) = self.shown(&look.table, *number).first().copied() else {

@@ -17,7 +17,7 @@ use crate::bytes::{Bytes, Pace};
 use crate::host::{DeviceNumber, HeldDevice, HeldFor, Host, HostError};
 use crate::lvm::tags;
 use crate::node::found::{Found, device_node};
-use crate::node::record;
+use crate::node::lv_tags;
 use crate::panics::caught;
 use crate::volume::error_chain;
 use crate::volume::{FsKind, Mode, VolumeError, VolumeKey, Wipe};
@@ -438,8 +438,8 @@ async fn write_down(task: &Task, wiped: u64) {
     let Ok(turn) = task.found.group.turn().await else { return };
     let Ok(seen) = turn.read().await else { return };
     let Some(now) = seen.lvs.get(lv) else { return };
-    let old: Vec<&str> = tags::find_all(&now.tags, record::WIPED).collect();
-    if let Err(error) = turn.retag(lv, &old, &[record::wiped_tag(Bytes::new(wiped))]).await {
+    let old: Vec<&str> = tags::find_all(&now.tags, lv_tags::WIPED).collect();
+    if let Err(error) = turn.retag(lv, &old, &[lv_tags::wiped_tag(Bytes::new(wiped))]).await {
         let error = error_chain::in_full(&error);
         tracing::warn!(lv, error, "failed to save the progress of a wipe");
     }

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Decision, Resize, Sized, after, fullest, hours, step};
+use super::{Decision, Resize, Sized, after, fullest, maintenance_window, step};
 use crate::api::{Autoscale, AutoscaledSize, PeakUsage, Quantity, Shrink};
 use crate::autoscaler::usage::Usage;
 use crate::bytes::Bytes;
@@ -64,7 +64,7 @@ pub(super) fn decide(
             "{most}; it shrinks {how} when its cool-down ends, at {until}"
         ));
     }
-    if !hours::is_open(shrink, now) {
+    if !maintenance_window::is_open(shrink, now) {
         return Decision::stay(format!(
             "{most}; it shrinks {how} when that is allowed: {}",
             shrink.times()
@@ -112,7 +112,7 @@ pub(super) fn objection(
     usage: Option<Usage>,
     now: Timestamp,
 ) -> Option<String> {
-    if !hours::is_open(shrink, now) {
+    if !maintenance_window::is_open(shrink, now) {
         return Some(format!(
             "its pod may only be stopped {}, and the swap was not ready in time",
             shrink.times()
@@ -134,7 +134,7 @@ pub(super) fn looks(
 ) -> impl Iterator<Item = Timestamp> {
     let window = peak.map(|peak| after(peak.since_time.0, shrink.stabilization_window));
     let rest = grown.and_then(last_time).map(|at| after(at, shrink.cooldown));
-    let opens = peak.and_then(|_| hours::next_opening(shrink, now));
+    let opens = peak.and_then(|_| maintenance_window::next_opening(shrink, now));
     window.into_iter().chain(rest).chain(opens)
 }
 

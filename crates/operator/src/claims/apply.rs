@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::{PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity};
-use crate::claims::keeper::Keeper;
+use crate::claims::controller::Keeper;
 use crate::claims::objects::uid;
 use crate::claims::seen::Seen;
 use crate::claims::steps::Step;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::api::{NodeStorage, PvcSourcePopulator, VolumeUsage, Workload};
-use crate::claims::keeper::Keeper;
+use crate::claims::controller::Keeper;
 use crate::claims::summary::AutoscalerSummary;
 use crate::cluster::{
     Answers, AwaySeen, Change, Changed, Changes, ClaimSummary, DeploymentVersion, PodNews, Pv,

@@ -11,9 +11,9 @@ use serde_json::json;
 
 use crate::api::Swap;
 use crate::claims::AutoscalerReason;
+use crate::claims::adopt::is_made_for;
+use crate::claims::controller::Keeper;
 use crate::claims::detached_note::note;
-use crate::claims::keeper::Keeper;
-use crate::claims::left::is_made_for;
 use crate::claims::objects::{is_bound, is_copy, owner, uid};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::seen::Seen;

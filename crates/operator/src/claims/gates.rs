@@ -7,13 +7,13 @@ use kube::api::{ListParams, Patch};
 use serde_json::json;
 
 use crate::api::{GATE, PvcAutoscaler, controlling_stateful_set, is_gated};
-use crate::causes;
-use crate::claims::exchange::record;
-use crate::claims::keeper::Keeper;
+use crate::claims::controller::Keeper;
+use crate::claims::pv_exchange::record;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
     PodVersion, caught_in_time, lacks_claim, list, report_unfinished, volume_of, writes,
 };
+use crate::error_chain;
 use crate::volume::Use;
 
 impl Keeper {
@@ -25,7 +25,7 @@ impl Keeper {
         match Box::pin(caught_in_time("gated pods", self.open_gate(&seen))).await {
             Ok(Ok(is_left)) => is_left,
             Ok(Err(error)) => {
-                let error = causes::in_full(&error);
+                let error = error_chain::in_full(&error);
                 tracing::warn!(error, "failed to decide whether to remove a scheduling gate");
                 true
             }

@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::api::{FillingPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase};
-use crate::claims::keeper::Keeper;
+use crate::claims::controller::Keeper;
 use crate::claims::objects::{HELD_FOR, POLICY_BEFORE, is_ending, owner, policy_before, uid};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::steps::Step;
@@ -23,7 +23,7 @@ use crate::cluster::{
     ClaimSummary, HELD_BY_SWAP as SWAP, OnceEvent, PodSummary, caught_in_time, list,
     report_unfinished, writes,
 };
-use crate::{causes, populators};
+use crate::{error_chain, populators};
 
 /// Reclaim policy that retains a volume when its claim is deleted.
 const RETAIN: &str = "Retain";
@@ -243,7 +243,7 @@ impl Keeper {
         match Box::pin(released).await {
             Ok(Ok(is_any)) => is_any,
             Ok(Err(error)) => {
-                let error = causes::in_full(&error);
+                let error = error_chain::in_full(&error);
                 tracing::warn!(error, "failed to decide whether to release a held claim");
                 true
             }

@@ -10,7 +10,7 @@ use crate::claims::decide::decide_size;
 use crate::claims::drift::Drift;
 use crate::claims::fence::report_superseded;
 use crate::claims::in_place::{Shrinking, begin_in_place, has_failed_in_place, way_of};
-use crate::claims::marks::Marks;
+use crate::claims::metadata_sync::Marks;
 use crate::claims::objects::{is_bound, is_ending};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::rollback::wait_if_rolled_back;

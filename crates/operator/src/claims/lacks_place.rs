@@ -3,8 +3,8 @@
 use kube::ResourceExt;
 
 use crate::claims::AutoscalerReason;
-use crate::claims::places::{Place, tolerates};
 use crate::claims::pod_plan::PodPlan;
+use crate::claims::topology::{Place, tolerates};
 use crate::cluster::{NotDone, Wish};
 use crate::volume::few;
 

@@ -12,7 +12,7 @@ use tracing::Instrument;
 
 use crate::api::{self, Rival};
 use crate::claims::concerned::News;
-use crate::claims::keeper::Keeper;
+use crate::claims::controller::Keeper;
 use crate::claims::seen::Refusal;
 use crate::claims::summary::AutoscalerSummary;
 use crate::cluster::writes::OPERATOR;

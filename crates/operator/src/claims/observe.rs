@@ -18,16 +18,16 @@ use crate::api::{
 use crate::autoscaler;
 use crate::autoscaler::usage::Usage;
 use crate::claims::Drift;
+use crate::claims::controller::{Keeper, Told};
 use crate::claims::coverage::Coverage;
 use crate::claims::detached_note::DetachedNote;
 use crate::claims::hold::is_marked_for;
-use crate::claims::keeper::{Keeper, Told};
 use crate::claims::make;
 use crate::claims::objects::{is_bound, uid};
-use crate::claims::places::{Elsewhere, Place, is_fit};
 use crate::claims::seen::{ClockSeen, Refusal, Seen, Workload};
 use crate::claims::summary::AutoscalerSummary;
 use crate::claims::surroundings::{Room, Surroundings};
+use crate::claims::topology::{Elsewhere, Place, is_fit};
 use crate::cluster::KEPT_BY;
 use crate::cluster::{
     CLASS, EXCHANGE, Names, PodSummary, Unreadable, VOLUME, list, pods, requested, untrue_notes,

@@ -10,14 +10,14 @@ use kube::{Resource, ResourceExt};
 use serde_json::json;
 
 use crate::api::{FillingPhase, PvcAutoscaler, PvcSourcePopulator, ordinal_of};
-use crate::causes;
 use crate::claims::SUPERSEDED_BY;
-use crate::claims::exchange::record;
-use crate::claims::keeper::Keeper;
+use crate::claims::controller::Keeper;
 use crate::claims::objects::{has_ended, is_bound, is_copy, is_ending, is_fillable, uid, uses};
+use crate::claims::pv_exchange::record;
 use crate::cluster::KEPT_BY;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{ClaimSummary, Place, PodSummary, caught_in_time, list, pods, writes};
+use crate::error_chain;
 use crate::populators;
 
 /// Notes of PersistentVolumes about the claim with the copy.
@@ -164,7 +164,7 @@ impl Keeper {
             let cared =
                 cared.unwrap_or_else(|why| Err(kube::Error::Service(why.to_string().into())));
             is_any |= cared.unwrap_or_else(|error| {
-                let error = causes::in_full(&error);
+                let error = error_chain::in_full(&error);
                 tracing::warn!(claim = name, namespace, error, "failed to clean up after a swap");
                 true
             });

@@ -7,9 +7,9 @@ use crate::api::{AutoscalerPhase, OrdinalStatus, Quantity};
 use crate::claims::AutoscalerReason;
 use crate::claims::coverage::Coverage;
 use crate::claims::drift::Drift;
-use crate::claims::places::Elsewhere;
 use crate::claims::seen::Seen;
 use crate::claims::steps::Step;
+use crate::claims::topology::Elsewhere;
 use crate::cluster::{PodSummary, UnreadableSize, VolumeSeen, Wish};
 
 /// Contribution of one pod to the status of the whole workload.

@@ -12,13 +12,13 @@ use kube::core::{Selector, SelectorExt};
 use crate::api::Quantity;
 use crate::bytes::{Bytes, ParseBytesError};
 use crate::claims::AutoscalerReason;
+use crate::claims::capacity::does_not_fit;
 use crate::claims::lacks_place::lacks_place;
 use crate::claims::objects::uid;
 use crate::claims::pause::{would_copy_cold, would_pause};
-use crate::claims::places::Elsewhere;
 use crate::claims::pod_plan::PodPlan;
-use crate::claims::room::does_not_fit;
 use crate::claims::surroundings::Room;
+use crate::claims::topology::Elsewhere;
 use crate::cluster::PodSummary;
 
 /// Number of claims of its size that a swap adds temporarily: the new one, and the temporary one that

@@ -2,7 +2,7 @@
 
 use crate::api::Quantity;
 use crate::claims::AutoscalerReason;
-use crate::claims::marks::Marks;
+use crate::claims::metadata_sync::Marks;
 use crate::cluster::Wish;
 use crate::volume::VolumeId;
 

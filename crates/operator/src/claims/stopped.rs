@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt};
 
 use crate::api::{OrdinalStatus, Swap, SwapPhase};
 use crate::claims::AutoscalerReason;
-use crate::claims::keeper::Keeper;
+use crate::claims::controller::Keeper;
 use crate::claims::objects::uid;
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::seen::Seen;

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ResourceQuota;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 
 use crate::bytes::Bytes;
-use crate::claims::places::{Elsewhere, Place};
+use crate::claims::topology::{Elsewhere, Place};
 
 /// Objects of others that swaps depend on.
 #[derive(Debug, Clone, Default, PartialEq)]

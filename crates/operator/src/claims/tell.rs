@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::api::Quantity;
 use crate::bytes::Bytes;
-use crate::claims::keeper::Keeper;
+use crate::claims::controller::Keeper;
 use crate::claims::objects::uid;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{capacity, writes};

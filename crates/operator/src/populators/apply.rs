@@ -24,9 +24,9 @@ use crate::populators::seen::{Seen, uid};
 use crate::populators::steps::Step;
 use crate::populators::{
     FINALIZER, Fill, NUDGED, POLICY, POPULATES, PopulatorReason, SELECTED_NODE, SHOWN, Source,
-    make, sender,
+    prime, sender,
 };
-use crate::wire::Keys;
+use crate::remote::Keys;
 
 /// Number of attempts to write a created object into a status that others write, too.
 const RECORDED_WITHIN: usize = 5;
@@ -133,7 +133,7 @@ impl<S: Source> Populator<S> {
     }
 
     async fn make_prime(&self, work: &Work<'_, S>) -> Result<(), kube::Error> {
-        let prime = make::prime(&work.seen.claim, work.seen.waits_for_consumer, work.namespace);
+        let prime = prime::prime(&work.seen.claim, work.seen.waits_for_consumer, work.namespace);
         let made = writes::make_new(&self.of(&prime.metadata), &prime, OPERATOR).await?;
         let Some(made) = made.and_then(|made| made.metadata.uid) else { return Ok(()) };
         self.record(work, |told| told.prime_claim_uid = Some(made.clone())).await
@@ -221,7 +221,7 @@ impl<S: Source> Populator<S> {
         };
         let generation = work.seen.source.as_ref().map_or(0, |source| source.generation);
         let fit = self.fit(work.namespace).await?;
-        let pod = make::pod(&work.seen.claim, &fill, self.frame(work, &fit), generation);
+        let pod = prime::pod(&work.seen.claim, &fill, self.frame(work, &fit), generation);
         writes::rehearse(&self.of(&pod.metadata), &pod, OPERATOR).await
     }
 
@@ -250,8 +250,8 @@ impl<S: Source> Populator<S> {
         Ok(Fit::of(&list(&quotas, &all).await?.items, &list(&ranges, &all).await?.items))
     }
 
-    fn frame<'a>(&'a self, work: &Work<'a, S>, fit: &'a Fit) -> make::Frame<'a> {
-        make::Frame { settings: &self.settings, namespace: work.namespace, fit }
+    fn frame<'a>(&'a self, work: &Work<'a, S>, fit: &'a Fit) -> prime::Frame<'a> {
+        prime::Frame { settings: &self.settings, namespace: work.namespace, fit }
     }
 
     async fn tell(
@@ -403,14 +403,14 @@ impl<S: Source> Populator<S> {
 }
 
 /// Returns the pod to create now: the populator pod, or its probe.
-pub(super) fn pod_now(seen: &Seen, frame: make::Frame<'_>) -> Option<Pod> {
+pub(super) fn pod_now(seen: &Seen, frame: prime::Frame<'_>) -> Option<Pod> {
     let generation = seen.source.as_ref().map_or(0, |source| source.generation);
     if let Some(later) = seen.fill()?.rehearsal.as_deref() {
         let nodes = later.nodes.clone().filter(|_| !seen.is_far());
         let here = Fill { nodes, ..later.clone() };
-        return Some(make::probe(&seen.claim, &here, frame, generation));
+        return Some(prime::probe(&seen.claim, &here, frame, generation));
     }
-    Some(make::pod(&seen.claim, &how_to_fill(seen)?, frame, generation))
+    Some(prime::pod(&seen.claim, &how_to_fill(seen)?, frame, generation))
 }
 
 /// Returns what the populator pod needs: the source itself, or its sender.

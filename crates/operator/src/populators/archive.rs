@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 use kube::{Api, Client, ResourceExt};
 
 use crate::api::{ArchivePopulator, ConfigMapRef, PopulatorStatus};
-use crate::populators::{Fill, PopulatorReason, Sight, Source, make};
+use crate::populators::{Fill, PopulatorReason, Sight, Source, prime};
 
 /// Path of an archive in the pod that is not downloaded.
 const ARCHIVE: &str = "/source/archive";
@@ -45,7 +45,7 @@ fn sight(
     claim: &PersistentVolumeClaim,
     map: Option<&ConfigMap>,
 ) -> Sight {
-    if make::is_block(claim) {
+    if prime::is_block(claim) {
         let message = "an archive can only be unpacked into a file system, but this claim has volumeMode \
                        Block: delete it and create it with volumeMode Filesystem";
         return Sight::Never(PopulatorReason::VolumeModeMismatch, message.to_owned());
@@ -70,7 +70,7 @@ fn fill(source: &ArchivePopulator) -> Fill {
     let spec = &source.spec;
     let mut args = vec!["unpack".to_owned()];
     match &spec.url {
-        Some(url) => args.extend(["--url".to_owned(), make::literal(url)]),
+        Some(url) => args.extend(["--url".to_owned(), prime::literal(url)]),
         None => args.extend(["--file", ARCHIVE].map(str::to_owned)),
     }
     args.extend(["--sha256".to_owned(), spec.sha256.clone()]);

@@ -10,17 +10,17 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::api::PopulatorStatus;
-use crate::causes;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::writes::is_stale;
 use crate::cluster::{
     Answers, Binding, Change, Changed, Changes, ClaimSummary, Due, Place, PodVersion, Pv, Queue,
     Slots, Timers, Turnover, reconcile, report_panic, until,
 };
+use crate::error_chain;
 use crate::panics::{caught, caught_now};
 use crate::populators::populator::Populator;
 use crate::populators::seen::is_held;
-use crate::populators::{POPULATES, Source, make, sender};
+use crate::populators::{POPULATES, Source, prime, sender};
 
 /// Delay after the API server did not respond, and while waiting for something that is not watched.
 pub(super) const AGAIN: Duration = Duration::from_secs(10);
@@ -447,7 +447,7 @@ impl<S: Source> Populator<S> {
     }
 
     fn versions(&self, claim: &ClaimSummary) -> Versions {
-        let prime = make::prime_name(&claim.names.uid);
+        let prime = prime::prime_name(&claim.names.uid);
         let own = &*claim.names.namespace;
         let places = [Some(own), self.settings.namespace.as_deref()];
         let find = |place: &str| self.watches.claims().get_in(place, &prime);
@@ -504,7 +504,7 @@ impl<S: Source> Populator<S> {
                 return true; // It has changed, and is looked at for that.
             }
             Ok(Ok(Err(error))) => {
-                let error = causes::in_full(&error);
+                let error = error_chain::in_full(&error);
                 tracing::warn!(error, "failed to update a source, retrying");
             }
             Ok(Err(panicked)) => tracing::error!(%panicked, "failed to update a source"),
@@ -542,7 +542,8 @@ fn names<S: Source>(claim: &ClaimSummary) -> Option<&str> {
 
 /// The uid of the claim for which a prime claim or a pod of this name was made.
 fn filled_by(name: &str) -> Option<String> {
-    let is_for = |uid: &&str| [make::prime_name(uid), sender::name(uid)].contains(&name.to_owned());
+    let is_for =
+        |uid: &&str| [prime::prime_name(uid), sender::name(uid)].contains(&name.to_owned());
     let (_, uid) = name.split_once('-')?;
     Some(uid).filter(is_for).map(str::to_owned)
 }

@@ -12,7 +12,7 @@ use crate::cluster::{Names, volume_of};
 use crate::populators::ownership::Prime;
 use crate::populators::populator::Populator;
 use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, uid};
-use crate::populators::{Outcome, Progress, Source, make, places, sender};
+use crate::populators::{Outcome, Progress, Source, prime, sender, topology};
 
 /// Timeout of a kubelet's answer about the progress. One that does not respond must not delay other
 /// claims.
@@ -41,7 +41,7 @@ impl<S: Source> Populator<S> {
         let there = self.namespace_of(&claim, source.as_ref());
         let found = self.prime(&claim, &there).await?;
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &there);
-        let found_pod = pods.get_opt(&make::prime_name(uid(&claim.metadata))).await?;
+        let found_pod = pods.get_opt(&prime::prime_name(uid(&claim.metadata))).await?;
         let told = source.as_ref().and_then(|source| source.status()?.of(uid(&claim.metadata)));
         let recorded = told.and_then(|told| told.pod_uid.as_deref());
         // One whose pass is in the status is to be deleted, and still exists.
@@ -79,8 +79,8 @@ impl<S: Source> Populator<S> {
             None => self.pv(&claim).await?,
         };
         let pv_nodes = match &pv {
-            Some(pv) if pod.as_ref().is_none_or(make::is_probe) => {
-                places::nodes_of(&self.client, pv).await?
+            Some(pv) if pod.as_ref().is_none_or(prime::is_probe) => {
+                topology::nodes_of(&self.client, pv).await?
             }
             _ => None,
         };
@@ -141,7 +141,7 @@ impl<S: Source> Populator<S> {
     pub(super) fn namespace_of(&self, claim: &PersistentVolumeClaim, source: Option<&S>) -> String {
         let own = claim.namespace().unwrap_or_default();
         let Some(other) = &self.settings.namespace else { return own };
-        let name = make::prime_name(uid(&claim.metadata));
+        let name = prime::prime_name(uid(&claim.metadata));
         let is_in = |namespace: &str| {
             self.watches.claims().get_in(namespace, &name).is_some()
                 || self.watches.pods().get_in(namespace, &name).is_some()
@@ -160,7 +160,7 @@ impl<S: Source> Populator<S> {
         namespace: &str,
     ) -> Result<Option<PersistentVolumeClaim>, kube::Error> {
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), namespace);
-        api.get_opt(&make::prime_name(uid(&claim.metadata))).await
+        api.get_opt(&prime::prime_name(uid(&claim.metadata))).await
     }
 
     /// The volume that was handed over already.
@@ -193,7 +193,7 @@ impl<S: Source> Populator<S> {
         let namespace = pod.namespace().unwrap_or_default();
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
         let last = LogParams {
-            container: Some(make::CONTAINER.to_owned()),
+            container: Some(prime::CONTAINER.to_owned()),
             tail_lines: Some(5),
             // Anything can be written there, and must not use up the memory.
             limit_bytes: Some(16 * 1024),
@@ -209,5 +209,5 @@ impl<S: Source> Populator<S> {
 /// Returns true if the source is to be observed: before a pod is created that reads it, and again when that has
 /// ended. A later user may have written what is not in the copy.
 fn is_to_be_seen(pod: Option<&Pod>) -> bool {
-    pod.is_none_or(|pod| make::is_probe(pod) || Outcome::of(pod).is_some())
+    pod.is_none_or(|pod| prime::is_probe(pod) || Outcome::of(pod).is_some())
 }

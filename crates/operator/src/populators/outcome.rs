@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use serde::Deserialize;
 
-use crate::populators::{PopulatorReason, make};
+use crate::populators::{PopulatorReason, prime};
 
 /// Message for a pod that succeeded without a checksum.
 const UNSAID: &str = "its pod succeeded but did not report what it wrote; check that the image of the chart is \
@@ -71,13 +71,13 @@ impl Outcome {
         let ended = terminated(pod).cloned().unwrap_or_default();
         let told = told(&ended);
         match status.phase.as_deref() {
-            Some("Succeeded") if make::is_probe(pod) => Some(probed(told)),
-            Some("Succeeded") if make::is_ahead(pod) => Some(ahead(told)),
+            Some("Succeeded") if prime::is_probe(pod) => Some(probed(told)),
+            Some("Succeeded") if prime::is_ahead(pod) => Some(ahead(told)),
             Some("Succeeded") => Some(done(told)),
             Some("Failed") => Some(failed(pod, &ended, told)),
             // The end of a pod is reported when all of it is stopped, a second or two later; and its next
             // one has the same volume.
-            Some("Running") if ended.exit_code == 0 && make::fills_volume(pod) => {
+            Some("Running") if ended.exit_code == 0 && prime::fills_volume(pod) => {
                 Some(done(told)).filter(|outcome| matches!(outcome, Outcome::Done { .. }))
             }
             _ => None,
@@ -88,7 +88,7 @@ impl Outcome {
 fn terminated(pod: &Pod) -> Option<&ContainerStateTerminated> {
     let mut containers = pod.status.as_ref()?.container_statuses.as_ref()?.iter();
     // Others may have put theirs beside it.
-    containers.find(|one| one.name == make::CONTAINER)?.state.as_ref()?.terminated.as_ref()
+    containers.find(|one| one.name == prime::CONTAINER)?.state.as_ref()?.terminated.as_ref()
 }
 
 fn told(ended: &ContainerStateTerminated) -> Option<Told> {
@@ -175,7 +175,7 @@ mod tests {
     fn a_round_that_was_copied_ahead_is_never_a_filled_volume() {
         let of = |phase: &str, message: &str| {
             let mut pod = pod(phase, &json!({"exitCode": 0, "message": message}));
-            make::mark_ahead(&mut pod);
+            prime::mark_ahead(&mut pod);
             Outcome::of(&pod)
         };
         let said = r#"{"outcome":"done","bytes":7,"changing":2,"seconds":61.9}"#;

@@ -12,7 +12,7 @@ use crate::populators::apply::pod_now;
 use crate::populators::fit::Fit;
 use crate::populators::seen::{Seen, is_ending, uid};
 use crate::populators::steps::Step;
-use crate::populators::{LABEL, Outcome, PopulatorReason, Settings, make};
+use crate::populators::{LABEL, Outcome, PopulatorReason, Settings, prime};
 
 /// Time that a pod may exist before its uid is in the status: another replica may have created it just
 /// now.
@@ -68,7 +68,7 @@ fn is_as_asked(claim: &PersistentVolumeClaim, prime: &PersistentVolumeClaim) -> 
     let sizes = requested(claim).ok().zip(requested(prime).ok());
     sizes.is_some_and(|(asked, has)| asked == has)
         && class(claim) == class(prime)
-        && make::is_block(claim) == make::is_block(prime)
+        && prime::is_block(claim) == prime::is_block(prime)
 }
 
 impl Seen {
@@ -117,7 +117,7 @@ impl Seen {
             return Vec::new(); // Until it is gone.
         }
         if self.made_pod(pod).is_some_and(|wanted| runs_as(pod, &wanted)) {
-            let tries = make::is_probe(pod);
+            let tries = prime::is_probe(pod);
             let phase = if tries { FillingPhase::Provisioning } else { FillingPhase::Populating };
             let mut filling = self.filling(phase);
             (filling.pod_uid, filling.next_retry_time) =
@@ -143,7 +143,7 @@ impl Seen {
         let namespace = pod.namespace().unwrap_or_default();
         let settings = Settings { image: self.image.clone(), ..Settings::default() };
         let fit = Fit::default(); // What it asks of a node is not compared.
-        let frame = make::Frame { settings: &settings, namespace: &namespace, fit: &fit };
+        let frame = prime::Frame { settings: &settings, namespace: &namespace, fit: &fit };
         pod_now(self, frame)
     }
 
@@ -181,7 +181,7 @@ fn runs_as(pod: &Pod, wanted: &Pod) -> bool {
         let does = (container.image, container.args.unwrap_or_default());
         is_alone.then_some((does, env, mounts, devices, volumes))
     };
-    let marks = |pod: &Pod| (make::generation_of(pod), make::is_ahead(pod), make::is_probe(pod));
+    let marks = |pod: &Pod| (prime::generation_of(pod), prime::is_ahead(pod), prime::is_probe(pod));
     of(pod).is_some() && of(pod) == of(wanted) && marks(pod) == marks(wanted)
 }
 

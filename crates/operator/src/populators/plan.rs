@@ -19,7 +19,7 @@ use crate::cluster::{Binding, requested};
 use crate::populators::notes::counted;
 use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, selected_node, uid};
 use crate::populators::steps::Step;
-use crate::populators::{Fill, Outcome, PopulatorReason, Sight, conditions, make};
+use crate::populators::{Fill, Outcome, PopulatorReason, Sight, conditions, prime};
 
 /// Plans the next steps.
 pub(super) fn plan(seen: &Seen) -> Vec<Step> {
@@ -165,7 +165,7 @@ fn move_on(seen: &Seen) -> Vec<Step> {
     let node = selected_node(&seen.claim).unwrap_or_default();
     let is_refused = |prime: &PersistentVolumeClaim| {
         selected_node(prime).is_none()
-            && make::node_of(prime) == Some(node)
+            && prime::node_of(prime) == Some(node)
             && !is_ending(&prime.metadata)
     };
     if !seen.prime.as_ref().is_some_and(is_refused) {
@@ -276,7 +276,7 @@ fn start(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
 /// While there is a pod: see how far it is, and what has become of it.
 fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
     let moved = selected_node(&seen.claim).is_none_or(|node| seen.is_moved(node));
-    let is_outdated = make::generation_of(pod) != Some(source.generation);
+    let is_outdated = prime::generation_of(pod) != Some(source.generation);
     if is_ending(&pod.metadata) {
         let why = waiting::why_silent(seen.now, pod, "populates the volume");
         return why.map_or_else(Vec::new, |why| seen.report_stall(pod, &why));
@@ -286,7 +286,7 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
     if seen.waits_for_consumer && moved || is_outdated && !is_of_use {
         return call_off(seen, source);
     }
-    if make::is_probe(pod) {
+    if prime::is_probe(pod) {
         return probing::watch(seen, source, pod);
     }
     let id = uid(&pod.metadata);

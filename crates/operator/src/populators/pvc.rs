@@ -12,7 +12,7 @@ use kube::{Api, Client, ResourceExt};
 use crate::api::{PopulatorStatus, PvcSourcePopulator, Verification};
 use crate::cluster;
 use crate::cluster::Binding;
-use crate::populators::{Far, Fill, PopulatorReason, Sight, Source, consumers, make, places};
+use crate::populators::{Far, Fill, PopulatorReason, Sight, Source, consumers, prime, topology};
 
 /// The source as it is at this moment.
 struct Seen {
@@ -65,7 +65,7 @@ async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Seen, k
         None => None,
     };
     let nodes = match &pv {
-        Some(pv) => places::nodes_of(client, pv).await?,
+        Some(pv) => topology::nodes_of(client, pv).await?,
         None => None,
     };
     let all = cluster::pods(client, namespace).await?;
@@ -95,14 +95,14 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
             "its source, claim {name}, has no volume; see `kubectl describe pvc {name}`"
         ));
     }
-    if make::is_block(from) != make::is_block(claim) {
-        return wrong_mode(name, make::is_block(from));
+    if prime::is_block(from) != prime::is_block(claim) {
+        return wrong_mode(name, prime::is_block(from));
     }
     if source.spec.paused {
         return Sight::Ready(Box::new(match not_ahead(source, from) {
             // Its volume may be made on a node to which it is sent later.
             Some(held) => {
-                let later = fill(source, "--final", make::is_block(from), seen.nodes.clone());
+                let later = fill(source, "--final", prime::is_block(from), seen.nodes.clone());
                 Fill {
                     held: Some(held),
                     nodes: later.nodes.clone(),
@@ -124,7 +124,7 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
         );
         return Sight::Waits(PopulatorReason::SourceInUse, message);
     }
-    let fill = fill(source, "--final", make::is_block(from), seen.nodes.clone());
+    let fill = fill(source, "--final", prime::is_block(from), seen.nodes.clone());
     Sight::Ready(Box::new(Fill { is_live: !seen.writers.is_empty(), ..fill }))
 }
 
@@ -137,7 +137,7 @@ fn paused(source: &PvcSourcePopulator) -> String {
 
 /// Returns the pre-copy while the populator is paused and pods use the source.
 fn ahead(source: &PvcSourcePopulator, from: &PersistentVolumeClaim, seen: &Seen) -> Fill {
-    let mut fill = fill(source, "--pre-copy", make::is_block(from), seen.nodes.clone());
+    let mut fill = fill(source, "--pre-copy", prime::is_block(from), seen.nodes.clone());
     if !modes_of(from).any(|mode| mode.ends_with("Many")) && !seen.nodes_of_writers.is_empty() {
         // Its volume is attached to their node, and to no other one.
         fill.nodes = Some(seen.nodes_of_writers.clone());

@@ -7,9 +7,9 @@ use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{FillingPhase, is_understood};
-use crate::causes;
 use crate::cluster::writes::{is_refused, is_stale};
 use crate::cluster::{Asks, Clock, Names, Watched, begun_again, every};
+use crate::error_chain;
 use crate::populators::apply::Work;
 use crate::populators::events::Events;
 use crate::populators::looks::{AGAIN, Looks, keys_of_source};
@@ -82,7 +82,7 @@ impl<S: Source> Populator<S> {
         match &failed {
             kube::Error::Api(status) if is_stale(status) => Some(SOON),
             error => {
-                let error = causes::in_full(error);
+                let error = error_chain::in_full(error);
                 tracing::warn!(error, "failed to reconcile a claim");
                 Some(AGAIN)
             }

@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::api::{ArchivePopulator, PvcSourcePopulator, VolumePopulator};
-use crate::causes;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{Watched, begun_again, caught_in_time, every, reconcile};
+use crate::error_chain;
 use crate::panics::caught;
 
 /// Name for panics and spans.
@@ -54,7 +54,7 @@ pub async fn watch(client: &Client, stop: &CancellationToken) -> Watched<VolumeP
             }
             Ok(Err(error)) => {
                 tracing::warn!(
-                    error = causes::in_full(&error),
+                    error = error_chain::in_full(&error),
                     "failed to look up the CRD VolumePopulator"
                 );
                 AGAIN
@@ -106,7 +106,7 @@ fn missing(known: impl Fn(&str) -> Option<VolumePopulator>) -> Vec<VolumePopulat
 async fn register_in_time(api: &Api<VolumePopulator>, populator: &VolumePopulator) {
     let error = match caught_in_time(LOOP, register(api, populator)).await {
         Ok(Ok(())) => return,
-        Ok(Err(error)) => causes::in_full(&error),
+        Ok(Err(error)) => error_chain::in_full(&error),
         Err(why) => why.to_string(),
     };
     tracing::warn!(error, "failed to register a kind");

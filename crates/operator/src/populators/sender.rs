@@ -7,8 +7,8 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use crate::populators::seen::uid;
-use crate::populators::{Far, Fill, LABEL, make};
-use crate::wire::{Keys, PORT};
+use crate::populators::{Far, Fill, LABEL, prime};
+use crate::remote::{Keys, PORT};
 
 /// Path of the keys in both pods.
 const KEYS: &str = "/keys";
@@ -31,7 +31,7 @@ pub(super) fn keys(
     namespace: &str,
     keys: &Keys,
 ) -> Secret {
-    let mut metadata = make::metadata(claim, &keys_name(prime), namespace);
+    let mut metadata = prime::metadata(claim, &keys_name(prime), namespace);
     metadata["ownerReferences"] = owned_by(prime);
     let secret = json!({
         "metadata": metadata,
@@ -55,7 +55,7 @@ pub(super) fn policy(
     prime: &PersistentVolumeClaim,
     namespace: &str,
 ) -> NetworkPolicy {
-    let mut metadata = make::metadata(claim, &keys_name(prime), namespace);
+    let mut metadata = prime::metadata(claim, &keys_name(prime), namespace);
     metadata["ownerReferences"] = owned_by(prime);
     let ours = json!({"matchLabels": { LABEL: uid(&claim.metadata) }});
     let policy = json!({
@@ -90,9 +90,9 @@ pub(super) fn pod(
     claim: &PersistentVolumeClaim,
     prime: &PersistentVolumeClaim,
     (fill, far): (&Fill, &Far),
-    frame: make::Frame<'_>,
+    frame: prime::Frame<'_>,
 ) -> Pod {
-    let mut run = make::Run::of(fill, name(uid(&claim.metadata)));
+    let mut run = prime::Run::of(fill, name(uid(&claim.metadata)));
     // Without the port: brackets are for an address of IPv6 alone, and which it has is not known yet.
     let where_to = ["--listen", "$(POD_IP)", "--cert-dir", KEYS].map(str::to_owned);
     run.args = json!([&far.send[..], &where_to].concat());
@@ -110,7 +110,7 @@ pub(super) fn pod(
 /// `prime` is the uid of the prime claim, if known.
 pub(super) fn is_ours(pod: &Pod, claim: &PersistentVolumeClaim, prime: Option<&str>) -> bool {
     let is_labelled = pod.labels().get(LABEL).map(String::as_str) == Some(uid(&claim.metadata));
-    let owner = make::prime_name(uid(&claim.metadata));
+    let owner = prime::prime_name(uid(&claim.metadata));
     is_labelled
         && pod.owner_references().iter().any(|one| {
             one.kind == "PersistentVolumeClaim"
@@ -202,19 +202,19 @@ mod tests {
         });
         assert_eq!(made["spec"], expected);
         let (settings, fit) = (Settings::default(), Fit::default());
-        let frame = make::tests::frame(&settings, &fit);
+        let frame = prime::tests::frame(&settings, &fit);
         let pod = pod(&claim, &prime, (&fill(), &far()), frame);
         assert_eq!(pod.labels()[LABEL], "u");
     }
 
     #[test]
     fn who_sends_has_what_the_administrator_gives() {
-        let (settings, fit) = (make::tests::given(), Fit::default());
-        let claim = make::tests::claim("Filesystem");
-        for (fill, priority, tolerations) in make::tests::wishes() {
-            let frame = make::tests::frame(&settings, &fit);
+        let (settings, fit) = (prime::tests::given(), Fit::default());
+        let claim = prime::tests::claim("Filesystem");
+        for (fill, priority, tolerations) in prime::tests::wishes() {
+            let frame = prime::tests::frame(&settings, &fit);
             let made = pod(&claim, &claim, (&fill, &far()), frame);
-            make::tests::has_what_is_given(made, priority, tolerations);
+            prime::tests::has_what_is_given(made, priority, tolerations);
         }
     }
 
@@ -226,7 +226,7 @@ mod tests {
             &claim,
             &prime,
             (&fill(), &far()),
-            make::tests::frame(&settings, &fit),
+            prime::tests::frame(&settings, &fit),
         ))
         .unwrap();
         assert_eq!(made["metadata"]["name"], "send-u");

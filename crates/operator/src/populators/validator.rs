@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::api::{SourceKind, VolumePopulator};
-use crate::causes;
 use crate::cluster::{
     Binding, Change, Changed, ClaimSummary, DataSource, Timers, Watched, Works, begun_again,
     caught_in_time, list, reconcile, until,
 };
+use crate::error_chain;
 use crate::panics::caught_now;
 use crate::populators::events::Events;
 use crate::populators::{PopulatorReason, Tally};
@@ -283,7 +283,7 @@ async fn tell_in_time(client: Client, mode: Mode, claim: Arc<ClaimSummary>) -> b
     let told = async {
         let error = match caught_in_time(LOOP, tell(&client, mode, &claim)).await {
             Ok(Ok(())) => return true,
-            Ok(Err(error)) => causes::in_full(&error),
+            Ok(Err(error)) => error_chain::in_full(&error),
             Err(why) => why.to_string(),
         };
         tracing::warn!(error, "failed to report a claim without a populator");

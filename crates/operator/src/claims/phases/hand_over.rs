@@ -1,11 +1,11 @@
 //! Hands the complete content over to the pod: by another claim, or by another volume under the name. Pure.
 
 use crate::api::{Retained, Swap, SwapPhase};
-use crate::claims::exchange::size_with;
 use crate::claims::fence::last_fence;
 use crate::claims::objects::{is_bound, uid};
 use crate::claims::phases::next::{Next, give_up};
 use crate::claims::pod_plan::PodPlan;
+use crate::claims::pv_exchange::size_with;
 
 /// The new claim has all of the content: from here on the volumes change their claims.
 pub(in crate::claims) fn begin_exchange(

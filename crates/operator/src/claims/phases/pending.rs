@@ -8,6 +8,7 @@ use crate::api::{
 use crate::claims::AutoscalerReason;
 use crate::claims::attempt::attempt;
 use crate::claims::cancel::{give_up_edited_back, is_edited_back, tell_of_filling};
+use crate::claims::capacity::does_not_fit;
 use crate::claims::copy_state::{copied_too_early, copies_another, filled_too_early};
 use crate::claims::decide::objects_to_shrink;
 use crate::claims::drain::stop_writers;
@@ -19,8 +20,7 @@ use crate::claims::others::wait_for_others;
 use crate::claims::phases::next::{Next, fail, give_up, go_on};
 use crate::claims::phases::passes::in_rounds;
 use crate::claims::pod_plan::PodPlan;
-use crate::claims::room::does_not_fit;
-use crate::claims::same_name::{is_foreign, outgrows};
+use crate::claims::rebind::{is_foreign, outgrows};
 use crate::claims::siblings::wait_for_siblings;
 use crate::claims::stopped::note_stopped;
 use crate::populators::PopulatorReason;

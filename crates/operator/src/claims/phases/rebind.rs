@@ -9,15 +9,15 @@ use crate::api::{AutoscalerPhase, InPlace, InPlacePhase, Quantity, Retained, Swa
 use crate::claims::AutoscalerReason;
 use crate::claims::cancel::{note_downtime, note_slow_exchange, report_slow_exchange};
 use crate::claims::drain::stop_writers;
-use crate::claims::exchange::Exchange;
 use crate::claims::fence::last_fence;
 use crate::claims::hold::ensure_held;
 use crate::claims::in_place::shrink_in_place;
 use crate::claims::objects::uid;
 use crate::claims::phases::next::{Next, give_up, go_on};
 use crate::claims::pod_plan::PodPlan;
+use crate::claims::pv_exchange::Exchange;
+use crate::claims::rebind::outgrows;
 use crate::claims::rollback::note_return;
-use crate::claims::same_name::outgrows;
 use crate::claims::steps::Step;
 use crate::cluster::{NotDone, UnreadableSize, Wish, requested};
 

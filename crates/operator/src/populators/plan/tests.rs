@@ -650,7 +650,7 @@ fn copies_ahead(phase: &str, message: &str) -> Box<Seen> {
     running(phase, message)
         .with(|seen| {
             seen.source.as_mut().unwrap().anew = false;
-            make::mark_ahead(seen.pod.as_mut().unwrap());
+            prime::mark_ahead(seen.pod.as_mut().unwrap());
         })
         .sight(Sight::Ready(Box::new(Fill { ahead_of, is_live: true, ..Fill::default() })))
 }
@@ -691,7 +691,7 @@ fn rounds_are_copied_ahead_until_little_is_left_and_then_it_waits() {
             "paused no more while one runs",
             unpaused(one(Populating, "other")).with(|seen| {
                 let mut runs = pod("Running", "");
-                make::mark_ahead(&mut runs);
+                prime::mark_ahead(&mut runs);
                 seen.pod = Some(runs);
             }),
             "Note Waiting, Show, DropPod",
@@ -976,7 +976,7 @@ fn tried(seen: Box<Seen>) -> Box<Seen> {
 
 /// The pod that tries it.
 fn tries(phase: &str, message: &str) -> Box<Seen> {
-    tried(running(phase, message).with(|seen| make::mark_probe(seen.pod.as_mut().unwrap())))
+    tried(running(phase, message).with(|seen| prime::mark_probe(seen.pod.as_mut().unwrap())))
 }
 
 #[test]

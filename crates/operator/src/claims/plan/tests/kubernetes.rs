@@ -8,7 +8,7 @@ use super::tampering::ELSEWHERE;
 use super::world::{Claim, FillingPhaseKey, PodModel, Source, TEMPLATES, World};
 use crate::api::{Quantity, Swap, SwapPhase};
 use crate::bytes::Bytes;
-use crate::claims::exchange::Exchange;
+use crate::claims::pv_exchange::Exchange;
 use crate::volume::{Fence, Use};
 
 impl World {

@@ -9,8 +9,8 @@ use crate::api::{
     VolumeOnNode, VolumeState,
 };
 use crate::bytes::Bytes;
-use crate::claims::forgotten::fence_without_swap;
 use crate::claims::hold::is_told;
+use crate::claims::unreferenced::fence_without_swap;
 use crate::cluster::{Asked, Look, NotDone, VolumeSeen, Wish, believe, told_of};
 use crate::volume::{Fence, FsKind, Mode, NodeKey, Reason, Standing, Use, VolumeId, VolumeKey};
 

@@ -9,9 +9,9 @@ use super::world::{NOTHING, PodModel, TEMPLATES, World};
 use crate::api::{OrdinalStatus, Quantity, Rollout, Swap, SwapPhase};
 use crate::bytes::Bytes;
 use crate::claims::ORDINAL;
-use crate::claims::places::Place;
 use crate::claims::plan::plan;
 use crate::claims::seen::{Claims, Seen};
+use crate::claims::topology::Place;
 use crate::cluster::{Asked, Look, NotDone, Wish};
 use crate::volume::{Fence, Reason};
 

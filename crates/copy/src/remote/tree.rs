@@ -1,0 +1,368 @@
+//! A tree that a pod of another node sends, as if it were here.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::client::{Connection, RemoteTree};
+use super::connection::{Frame, take_io};
+use super::message::{Take, nonsense};
+use super::prefetch::{Reading, RemoteFile};
+use super::transfer::{Job, word};
+use crate::copy::{
+    self, Attributes, CopyError, Dir, Found, Kind, Meta, Names, Needs, Origin, Progress, Stamp,
+    Step, Steps, Tick, shown,
+};
+
+/// Clocks that differ by more are not to be trusted: a file is compared and not believed.
+const APART_S: i64 = 300;
+
+impl Origin for RemoteTree {
+    type Steps = RemoteSteps;
+
+    fn space_needed(
+        &self,
+        live: bool,
+        block: u64,
+        tell: &mut Progress,
+    ) -> Result<Needs, CopyError> {
+        let mut stream = self.remote.connect(Job::Count { live, block })?;
+        loop {
+            let Frame { word, body } = stream.next()?;
+            let said = match word {
+                word::TICK => Take(body).u64().map(Ok),
+                word::NEEDS => Take(body).requirements().map(Err),
+                _ => Err(nonsense("an invalid part of a count")),
+            };
+            match stream.said(said)? {
+                Ok(things) => (0..things).try_for_each(|_| tell.file_done())?,
+                Err(needs) => return Ok(needs),
+            }
+        }
+    }
+
+    fn steps(&self, how: copy::How, _: &Dir) -> Result<RemoteSteps, CopyError> {
+        let stream = self.remote.connect(Job::Walk { live: how.round == copy::Round::Hot })?;
+        let reading = Rc::new(RefCell::new(Reading::of(&self.remote)?));
+        Ok(RemoteSteps {
+            reading,
+            clocks: stream.clocks,
+            doubt: self.doubt,
+            stream,
+            levels: Vec::new(),
+            path: Vec::new(),
+            leaving: false,
+            said: Said::Nothing,
+            vanished: 0,
+        })
+    }
+
+    fn entries(
+        &self,
+        _: Option<copy::Reader>,
+        limit: Option<u64>,
+        tick: Tick,
+        take: copy::Take,
+    ) -> Result<(), CopyError> {
+        let mut stream = self.remote.connect(Job::Entries { limit })?;
+        loop {
+            let Frame { word, body } = stream.next()?;
+            let mut read = Take(body);
+            let said = match word {
+                word::TICK => read.u64().map(|bytes| Some(Ok(bytes))),
+                word::ENTRY => read.entry().map(|entry| Some(Err(entry))),
+                word::END => return Ok(()),
+                _ => Err(nonsense("an invalid part of a manifest")),
+            };
+            match stream.said(said)? {
+                Some(Ok(bytes)) => tick(bytes)?,
+                Some(Err(entry)) => take(entry)?,
+                None => {}
+            }
+        }
+    }
+}
+
+/// A walk at the source, which is streamed.
+pub struct RemoteSteps {
+    stream: Connection,
+    reading: Rc<RefCell<Reading>>,
+    clocks: (Stamp, Stamp),
+    doubt: Duration,
+    /// Each directory of the way down: its name, what was said of it, and where its path ends.
+    levels: Vec<(CString, Meta, usize)>,
+    path: Vec<u8>,
+    /// Whether the last step was the end of a directory.
+    leaving: bool,
+    said: Said,
+    vanished: u64,
+}
+
+/// What was said with the last step.
+enum Said {
+    Nothing,
+    Names(NameSet),
+    Thing(io::Result<(Attributes, Vec<u8>)>),
+    Leave(Meta, Attributes),
+}
+
+impl Steps for RemoteSteps {
+    type File = RemoteFile;
+
+    fn next(&mut self) -> Result<Option<Found>, CopyError> {
+        if std::mem::take(&mut self.leaving) {
+            self.levels.pop();
+        }
+        let Frame { word, body } = self.stream.next()?;
+        let read = match word {
+            word::END => Take(body).u64().map(Heard::End),
+            word::ENTER => enter(&mut Take(body), self.levels.is_empty()),
+            word::THING => thing(&mut Take(body)),
+            word::LEAVE => leave(&mut Take(body)),
+            _ => Err(nonsense("an invalid step")),
+        };
+        match self.stream.said(read)? {
+            Heard::End(vanished) if self.levels.is_empty() => {
+                self.vanished = vanished;
+                Ok(None)
+            }
+            Heard::Enter(name, meta) => self.enter(name, meta).map(Some),
+            Heard::Thing(name, meta, looked) if !self.levels.is_empty() => {
+                self.below(&name);
+                self.said = Said::Thing(looked);
+                Ok(Some(Found { step: Step::Thing, name, meta }))
+            }
+            Heard::Leave(now, attributes) => self.leave(now, attributes).map(Some),
+            _ => self.stream.said(Err(nonsense("steps in an invalid order"))),
+        }
+    }
+
+    fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    fn gone(&mut self, theirs: &Names) -> Result<Vec<CString>, CopyError> {
+        let Said::Names(names) = &self.said else { return Ok(Vec::new()) };
+        let gone = theirs.iter().filter(|name| !names.contains(name));
+        Ok(gone.map(CStr::to_owned).collect())
+    }
+
+    fn leaving(&mut self) -> io::Result<(Meta, Attributes)> {
+        match std::mem::replace(&mut self.said, Said::Nothing) {
+            Said::Leave(now, attributes) => Ok((now, attributes)),
+            _ => Err(nonsense("a directory without an end")),
+        }
+    }
+
+    fn look(&mut self, _: &Found) -> io::Result<(Attributes, Vec<u8>)> {
+        match std::mem::replace(&mut self.said, Said::Nothing) {
+            Said::Thing(looked) => looked,
+            _ => Err(nonsense("a file without metadata")),
+        }
+    }
+
+    fn open(&mut self, found: &Found) -> io::Result<RemoteFile> {
+        let (attributes, _) = self.look(found)?;
+        if found.meta.kind != Kind::File {
+            return Err(Errno::STALE.into());
+        }
+        let met = (found.meta.clone(), attributes);
+        Ok(RemoteFile::met(self.reading.clone(), &self.path, met))
+    }
+
+    fn vanished(&self) -> u64 {
+        self.vanished
+    }
+
+    fn changed(&self) -> CopyError {
+        CopyError::Changed { path: shown(&self.path) }
+    }
+
+    fn as_of(&self, target: Stamp) -> Option<Stamp> {
+        as_of(self.clocks, self.doubt, target)
+    }
+}
+
+impl RemoteSteps {
+    fn below(&mut self, name: &CString) {
+        let length = self.levels.last().map_or(0, |(_, _, length)| *length);
+        self.path.truncate(length);
+        if length > 0 {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(name.to_bytes());
+    }
+
+    fn enter(&mut self, name: CString, meta: Meta) -> Result<Found, CopyError> {
+        self.below(&name);
+        self.levels.push((name.clone(), meta.clone(), self.path.len()));
+        let mut names = NameSet::default();
+        loop {
+            let Frame { word, body } = self.stream.next()?;
+            let mut take = Take(body);
+            if body.is_empty() && word == word::NAMES {
+                break;
+            }
+            let read = read_names(word, &mut take, &mut names);
+            self.stream.said(read)?;
+        }
+        names.sort();
+        self.said = Said::Names(names);
+        Ok(Found { step: Step::Enter, name, meta })
+    }
+
+    fn leave(&mut self, now: Meta, attributes: Attributes) -> Result<Found, CopyError> {
+        let Some((name, meta, length)) = self.levels.last() else {
+            return self.stream.said(Err(nonsense("the end of a directory that did not begin")));
+        };
+        self.path.truncate(*length);
+        self.leaving = true;
+        self.said = Said::Leave(now, attributes);
+        Ok(Found { step: Step::Leave, name: name.clone(), meta: meta.clone() })
+    }
+}
+
+/// A step as it is heard.
+enum Heard {
+    Enter(CString, Meta),
+    Thing(CString, Meta, io::Result<(Attributes, Vec<u8>)>),
+    Leave(Meta, Attributes),
+    End(u64),
+}
+
+/// The top alone has no name.
+fn enter(take: &mut Take, is_top: bool) -> io::Result<Heard> {
+    let name = if is_top { CString::new(take.bytes()?)? } else { take.name()? };
+    if is_top && !name.is_empty() {
+        return Err(nonsense("a top directory with a name"));
+    }
+    Ok(Heard::Enter(name, take.meta()?))
+}
+
+fn thing(take: &mut Take) -> io::Result<Heard> {
+    let (name, meta) = (take.name()?, take.meta()?);
+    let looked = if take.flag()? {
+        Ok((take.attributes()?, take.bytes()?.to_vec()))
+    } else {
+        Err(take_io(take)?)
+    };
+    Ok(Heard::Thing(name, meta, looked))
+}
+
+fn leave(take: &mut Take) -> io::Result<Heard> {
+    Ok(Heard::Leave(take.meta()?, take.attributes()?))
+}
+
+/// All names of a directory at the source, in one piece: some have millions.
+#[derive(Debug, Default)]
+struct NameSet {
+    bytes: Vec<u8>,
+    /// Where each begins and ends; in the order of the names once they are sorted.
+    places: Vec<(u32, u8)>,
+}
+
+impl NameSet {
+    /// How many bytes they may take: a pod has 512 MiB.
+    const MOST: usize = 96 << 20;
+
+    /// # Errors
+    /// That there are too many.
+    fn add(&mut self, name: &CStr) -> io::Result<()> {
+        let name = name.to_bytes();
+        let takes = self.bytes.len() + self.places.len() * size_of::<(u32, u8)>() + name.len();
+        let place = u32::try_from(self.bytes.len()).ok().zip(u8::try_from(name.len()).ok());
+        let place = place.filter(|_| takes <= NameSet::MOST);
+        self.places.push(place.ok_or_else(|| {
+            let most = NameSet::MOST >> 20;
+            io::Error::other(format!("the names of one directory take more than {most} MiB"))
+        })?);
+        self.bytes.extend_from_slice(name);
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        let bytes = &self.bytes;
+        self.places.sort_unstable_by_key(|place| name_at(bytes, *place));
+    }
+
+    fn contains(&self, name: &CStr) -> bool {
+        let name = name.to_bytes();
+        self.places.binary_search_by_key(&name, |place| name_at(&self.bytes, *place)).is_ok()
+    }
+}
+
+fn name_at(bytes: &[u8], (start, length): (u32, u8)) -> &[u8] {
+    let start = usize::try_from(start).unwrap_or(usize::MAX);
+    bytes.get(start..).and_then(|rest| rest.get(..usize::from(length))).unwrap_or_default()
+}
+
+fn read_names(word: u8, take: &mut Take, names: &mut NameSet) -> io::Result<()> {
+    if word != word::NAMES {
+        return Err(nonsense("no names"));
+    }
+    while !take.0.is_empty() {
+        names.add(&take.name()?)?;
+    }
+    Ok(())
+}
+
+/// A time of this host by the clock of the source, and a while before, if both clocks are of any
+/// use.
+fn as_of((theirs, ours): (Stamp, Stamp), doubt: Duration, then: Stamp) -> Option<Stamp> {
+    let apart = theirs.seconds.checked_sub(ours.seconds)?;
+    if apart.abs() > APART_S {
+        return None;
+    }
+    let doubt = i64::try_from(doubt.as_secs()).ok()?;
+    let seconds = then.seconds.checked_add(apart)?.checked_sub(doubt)?;
+    Some(Stamp { seconds, nanos: then.nanos })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::message::Put;
+
+    #[test]
+    fn the_names_of_one_directory_are_found_again_and_bounded() {
+        let mut names = NameSet::default();
+        for name in [c"b", c"a", c"ab", c"\xff", c"a.b"] {
+            names.add(name).unwrap();
+        }
+        names.sort();
+        assert!([c"b", c"a", c"ab", c"\xff", c"a.b"].iter().all(|name| names.contains(name)));
+        assert!(![c"", c"aa", c"c", c"a."].iter().any(|name| names.contains(name)));
+
+        let mut frame = Put::default();
+        for number in 0..1000 {
+            frame.bytes(format!("{number:0>255}").as_bytes());
+        }
+        let (mut names, mut frames) = (NameSet::default(), 0);
+        let error = loop {
+            match read_names(word::NAMES, &mut Take(&frame.0), &mut names) {
+                Ok(()) => frames += 1,
+                Err(error) => break error,
+            }
+            assert!(frames < 1000, "names without an end are taken");
+        };
+        assert!(error.to_string().ends_with("take more than 96 MiB"), "{error}");
+    }
+
+    #[test]
+    fn what_the_target_says_is_believed_by_the_clock_of_the_source_and_a_minute_late() {
+        let at = |seconds| Stamp { seconds, nanos: 7 };
+        let as_of = |clocks, then| as_of(clocks, Duration::from_secs(60), then);
+        assert_eq!(as_of((at(1000), at(1000)), at(500)), Some(at(440)));
+        assert_eq!(as_of((at(1200), at(1000)), at(500)), Some(at(640)));
+        assert_eq!(as_of((at(800), at(1000)), at(500)), Some(at(240)));
+        for theirs in [699, 1301] {
+            assert_eq!(as_of((at(theirs), at(1000)), at(500)), None);
+        }
+        assert_eq!(as_of((at(i64::MIN), at(1000)), at(500)), None);
+        assert_eq!(as_of((at(0), at(0)), at(i64::MIN)), None);
+    }
+}

@@ -1,0 +1,160 @@
+//! The explanation of a claim or a PersistentVolume.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::verdict::NodeSays;
+use crate::commands::address::{Kind, address};
+use crate::doctor::Severity;
+
+/// A claim or a PersistentVolume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum About {
+    /// A claim, by its name.
+    Claim(String),
+    /// A PersistentVolume, by its name.
+    Volume(String),
+}
+
+/// Reads `pvc/NAME` or `NAME` for a claim, or `pv/NAME`.
+impl FromStr for About {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, name) = address(text, &[Kind::Claim, Kind::Volume])?;
+        Ok(if kind == Kind::Volume { About::Volume(name) } else { About::Claim(name) })
+    }
+}
+
+/// State of a claim or a PersistentVolume, and the reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// Explained object: `namespace/claim`, or the name of a PersistentVolume.
+    #[serde(rename = "subject")]
+    pub about: String,
+    /// State, for programs.
+    pub state: State,
+    /// Severity of the state.
+    pub severity: Severity,
+    /// Sentences for people, the first of which continues the subject.
+    #[serde(rename = "message")]
+    pub why: String,
+    /// Verdict of each node, if the answer depends on it.
+    pub nodes: Vec<NodeSays>,
+    /// Alternative actions.
+    pub remediation: Vec<Remediation>,
+    /// Kinds that the caller may not read, so the answer may be incomplete.
+    #[serde(rename = "forbidden")]
+    pub unseen: Vec<String>,
+    /// Objects that this version cannot decode, so the answer may be incomplete.
+    #[serde(rename = "undecodable")]
+    pub unreadable: Vec<String>,
+}
+
+/// One action.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Remediation {
+    /// Description of the action.
+    #[serde(rename = "description")]
+    pub what: String,
+    /// Command to run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
+}
+
+impl Remediation {
+    pub(super) fn hint(what: impl Into<String>) -> Remediation {
+        Remediation { what: what.into(), command: None }
+    }
+
+    pub(super) fn command(what: impl Into<String>, command: impl Into<String>) -> Remediation {
+        Remediation { what: what.into(), command: Some(command.into()) }
+    }
+}
+
+/// State of a claim or a PersistentVolume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[allow(missing_docs)] // Each is explained by its sentence.
+pub enum State {
+    Healthy,
+    Provisioning,
+    Populating,
+    Superseded,
+    Swapping,
+    ProvisioningFailed,
+    WaitForFirstConsumer,
+    WaitForPodScheduled,
+    PodSchedulingGated,
+    PodNodeNameSet,
+    PodUnschedulable,
+    InsufficientCapacity,
+    PoolNotFound,
+    PoolUnavailable,
+    NodePluginUnavailable,
+    StorageClassNotSet,
+    StorageClassNotFound,
+    StorageClassInvalid,
+    OtherDriver,
+    VolumeConflict,
+    Expanding,
+    InvalidSize,
+    ExpansionRetrying,
+    ExpansionFailed,
+    OfflineExpansionPending,
+    NodeExpansionPending,
+    VolumeUnhealthy,
+    VolumeFenced,
+    VolumeNotFound,
+    VolumeStatusUnknown,
+    Lost,
+    Deleting,
+    Available,
+    Retained,
+    DeletionFailed,
+    Forbidden,
+}
+
+impl State {
+    pub(super) fn severity(self) -> Severity {
+        match self {
+            State::Healthy
+            | State::Superseded
+            | State::WaitForFirstConsumer
+            | State::OfflineExpansionPending
+            | State::Available => Severity::Ok,
+            State::Provisioning
+            | State::Populating
+            | State::Swapping
+            | State::WaitForPodScheduled
+            | State::PodSchedulingGated
+            | State::Expanding
+            | State::NodeExpansionPending
+            | State::Deleting
+            | State::Retained
+            | State::OtherDriver
+            | State::Forbidden => Severity::Warning,
+            State::ProvisioningFailed
+            | State::PodNodeNameSet
+            | State::PodUnschedulable
+            | State::InsufficientCapacity
+            | State::PoolNotFound
+            | State::PoolUnavailable
+            | State::NodePluginUnavailable
+            | State::StorageClassNotSet
+            | State::StorageClassNotFound
+            | State::StorageClassInvalid
+            | State::VolumeConflict
+            | State::InvalidSize
+            | State::ExpansionRetrying
+            | State::ExpansionFailed
+            | State::VolumeUnhealthy
+            | State::VolumeFenced
+            | State::VolumeNotFound
+            | State::VolumeStatusUnknown
+            | State::Lost
+            | State::DeletionFailed => Severity::Error,
+        }
+    }
+}

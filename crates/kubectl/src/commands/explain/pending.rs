@@ -1,0 +1,563 @@
+//! Explains why a claim has no volume. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, PodSpec};
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::api::storage::v1::StorageClass;
+
+use super::capacity::{Wish, nodes_say};
+use super::explanation::{Explanation, Remediation, State};
+use super::fit::Bar;
+use super::gather::{Facts, NODES, POOLS, STORAGES, VOLUMES};
+use super::verdict::{NodeSays, Verdict};
+use crate::api::{
+    NodeStorageStatus, Operation, Phase, PoolOnNode, Quantity, StoragePool, VolumeRequest,
+};
+use crate::cluster::{DEFAULT_POOL, topology};
+use crate::commands::{CLASSES, PODS};
+use crate::volume::{Class, DRIVER, FsKind, Reason, TOPOLOGY, few};
+
+/// Annotation with the node that the scheduler has selected.
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+/// Annotation of the default class.
+const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+
+/// Why a claim is Pending.
+pub(super) fn pending(facts: &Facts) -> Explanation {
+    if let Some(said) = under_way(facts).or_else(|| populated(facts)) {
+        return said;
+    }
+    let (storage_class, class) = match class_of(facts) {
+        Ok(found) => found,
+        Err(said) => return *said,
+    };
+    let waits = storage_class.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer");
+    match (waits, facts.pods.as_slice()) {
+        (false, _) => placed(facts, storage_class, &class, None),
+        (true, []) if !facts.sees(PODS) => unseen(facts),
+        (true, []) => waits_for_pod(facts),
+        (true, [first, ..]) => held_back(facts, first)
+            .unwrap_or_else(|| placed(facts, storage_class, &class, Some(first))),
+    }
+}
+
+fn waits_for_pod(facts: &Facts) -> Explanation {
+    let why = "is Pending: waiting for a pod. This is normal: its class creates the volume when the first \
+               pod that uses the claim is scheduled.";
+    facts.explain(
+        State::WaitForFirstConsumer,
+        why,
+        vec![Remediation::hint("start a pod that uses it")],
+    )
+}
+
+/// Explains what the populator of a claim last reported, unless that is that it waits for a pod.
+fn populated(facts: &Facts) -> Option<Explanation> {
+    // The provisioner reports about such a claim too, and only that it leaves it to others.
+    const OF_PROVISIONER: [&str; 3] =
+        ["ExternalProvisioning", "Provisioning", "ProvisioningFailed"];
+    let source = facts.claim.as_ref()?.spec.as_ref()?.data_source_ref.as_ref()?;
+    let reason_of = |event: &Event| event.reason.clone().unwrap_or_default();
+    let is_told = |event: &&Event| !OF_PROVISIONER.contains(&reason_of(event).as_str());
+    let event = facts.events.iter().find(is_told)?;
+    let reason = reason_of(event);
+    if reason == "WaitForFirstConsumer" {
+        return None;
+    }
+    let why = format!(
+        "is Pending: its content comes from {} {}. {reason}: {}",
+        source.kind,
+        source.name,
+        event.note.as_deref().unwrap_or_default()
+    );
+    let todo = Remediation::command(
+        "read all events of its population",
+        format!("kubectl describe pvc {}", facts.place()),
+    );
+    Some(facts.explain(State::Populating, why, vec![todo]))
+}
+
+/// Explains the creation from its VolumeRequest.
+fn under_way(facts: &Facts) -> Option<Explanation> {
+    let claim = facts.claim.as_ref()?;
+    // The provisioner calls it so.
+    let name = format!("pvc-{}", claim.metadata.uid.as_deref()?);
+    let is_it = |one: &&VolumeRequest| matches!(&one.spec.operation, Operation::Create(create) if create.name == name);
+    let request = facts.requests.iter().find(is_it)?;
+    let (node, status) = (&request.spec.node_name, request.told());
+    if status.phase == Phase::Failed {
+        let failure = status.error?;
+        // For insufficient capacity, the numbers of all nodes are more useful.
+        let is_room = failure.reason == Reason::InsufficientCapacity.to_string();
+        let words = format!("on node {node}: {}", failure.message);
+        return (!is_room).then(|| failed(facts, &words));
+    }
+    let says = match (status.phase, status.progress) {
+        (Phase::Pending, _) if facts.node_plugin_trouble(node).is_some() => {
+            return Some(node_plugin_away(facts, node));
+        }
+        (Phase::Pending, _) => "its node plugin has not started it yet".to_owned(),
+        (_, Some(progress)) => progress,
+        (_, None) => "its node plugin is working on it".to_owned(),
+    };
+    let why = format!("is Pending: its volume is being created on node {node}; {says}.");
+    Some(facts.explain(State::Provisioning, why, Vec::new()))
+}
+
+fn failed(facts: &Facts, words: &str) -> Explanation {
+    let why = format!("is Pending: its volume could not be created {words}");
+    let todo = Remediation::command(
+        "read the events of the driver",
+        format!("kubectl describe pvc {}", facts.place()),
+    );
+    facts.explain(State::ProvisioningFailed, why, vec![todo])
+}
+
+fn node_plugin_away(facts: &Facts, node: &str) -> Explanation {
+    let trouble = facts
+        .node_plugin_trouble(node)
+        .unwrap_or_else(|| "its node plugin is not responding".to_owned());
+    let why = format!("is Pending: its volume is to be created on node {node}, and {trouble}.");
+    facts.explain(State::NodePluginUnavailable, why, vec![look_at_node_plugins(node)])
+}
+
+/// Command that shows the node plugin of a node.
+pub(super) fn look_at_node_plugins(node: &str) -> Remediation {
+    Remediation::command(
+        format!("look at the driver's pod on {node}"),
+        format!(
+            "kubectl get pods --all-namespaces --selector {} --field-selector spec.nodeName={node}",
+            crate::commands::NODE_PLUGINS
+        ),
+    )
+}
+
+/// The class of the claim, if volumes of this driver can be made by it.
+fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
+    let refused = |state, why: String, todo| Err(Box::new(facts.explain(state, why, todo)));
+    let spec = facts.claim.as_ref().and_then(|claim| claim.spec.as_ref());
+    let names_unseen = spec.is_some_and(|spec| spec.volume_name.is_some()) && !facts.sees(VOLUMES);
+    if facts.unseen.contains(&CLASSES) || names_unseen {
+        return Err(Box::new(unseen(facts)));
+    }
+    if let Some(volume) = spec.and_then(|spec| spec.volume_name.as_ref()) {
+        return Err(Box::new(names_volume(facts, volume)));
+    }
+    let Some(name) = spec.and_then(|spec| spec.storage_class_name.as_deref()) else {
+        return refused(State::StorageClassNotSet, no_class(facts), vec![name_a_class(facts)]);
+    };
+    if name.is_empty() {
+        let why = "is Pending: its storageClassName is empty, so it binds only to an existing \
+                   PersistentVolume, and none fits.";
+        return refused(State::StorageClassNotSet, why.to_owned(), vec![name_a_class(facts)]);
+    }
+    let is_it = |class: &&StorageClass| class.metadata.name.as_deref() == Some(name);
+    let Some(class) = facts.classes.iter().find(is_it) else {
+        if !facts.sees(CLASSES) {
+            return Err(Box::new(unseen(facts)));
+        }
+        let why = format!("is Pending: StorageClass {name} does not exist.");
+        return refused(State::StorageClassNotFound, why, vec![name_a_class(facts)]);
+    };
+    if class.provisioner != DRIVER {
+        let why = format!(
+            "is Pending: its class {name} belongs to the driver {}, which Pliant cannot explain.",
+            class.provisioner
+        );
+        return refused(State::OtherDriver, why, Vec::new());
+    }
+    let foreign = topology::foreign_keys(class);
+    if !foreign.is_empty() {
+        let why = format!(
+            "is Pending: the allowedTopologies of its class {name} name {}, and volumes of this driver \
+             have only the key {TOPOLOGY}, whose value is the name of the node.",
+            few(foreign)
+        );
+        let what =
+            "create the claim again with a class that has this instead: no class can be edited";
+        let todo = Remediation::command(what, topology::in_our_key(class, &facts.nodes));
+        return refused(State::StorageClassInvalid, why, vec![todo]);
+    }
+    match Class::parse(&class.parameters.clone().unwrap_or_default(), None, FsKind::Ext4) {
+        Ok(parsed) => Ok((class, parsed)),
+        Err(error) => {
+            let why = format!("is Pending: its class {name} cannot be used: {error}.");
+            let what = "create the class again: its parameters cannot be edited";
+            let command = format!("kubectl get storageclass {name} --output yaml");
+            refused(State::StorageClassInvalid, why, vec![Remediation::command(what, command)])
+        }
+    }
+}
+
+fn unseen(facts: &Facts) -> Explanation {
+    let last = facts.events.first().and_then(|event| event.note.as_deref());
+    let last = last.map(|note| format!(" Its last event: {note}")).unwrap_or_default();
+    let why = format!("is Pending, and {}.{last}", facts.unknown());
+    let what = "ask an administrator of the cluster to run";
+    let command = format!("{} explain pvc/{}", facts.program, facts.place());
+    facts.explain(State::Forbidden, why, vec![Remediation::command(what, command)])
+}
+
+fn names_volume(facts: &Facts, name: &str) -> Explanation {
+    let reference = facts.volume.as_ref().and_then(|pv| pv.spec.as_ref()?.claim_ref.as_ref());
+    let why = match (&facts.volume, reference) {
+        (None, _) => format!("is Pending: it names PersistentVolume {name}, which does not exist."),
+        (Some(_), Some(other)) if !is_this_claim(facts, other) => format!(
+            "is Pending: it names PersistentVolume {name}, which is reserved for claim {}/{}{}.",
+            other.namespace.as_deref().unwrap_or_default(),
+            other.name.as_deref().unwrap_or_default(),
+            other.uid.as_ref().map(|uid| format!(" with the uid {uid}")).unwrap_or_default()
+        ),
+        (Some(_), _) => format!(
+            "is Pending: it names PersistentVolume {name}. If it is not bound within seconds, the \
+             two differ in class, size, access or volume mode."
+        ),
+    };
+    let todo =
+        Remediation::command("compare the two", format!("kubectl get pv {name} --output yaml"));
+    facts.explain(State::VolumeConflict, why, vec![todo])
+}
+
+/// True if a PersistentVolume is reserved for the claim; one without a uid accepts any claim of the name.
+fn is_this_claim(facts: &Facts, reference: &ObjectReference) -> bool {
+    facts.claim.as_ref().is_some_and(|claim| {
+        let metadata = &claim.metadata;
+        let uid = reference.uid.is_none() || reference.uid == metadata.uid;
+        (&reference.namespace, &reference.name) == (&metadata.namespace, &metadata.name) && uid
+    })
+}
+
+fn no_class(facts: &Facts) -> String {
+    let is_default = |class: &&StorageClass| {
+        let annotations = class.metadata.annotations.as_ref();
+        annotations.and_then(|all| all.get(IS_DEFAULT)).is_some_and(|value| value == "true")
+    };
+    match facts.classes.iter().find(is_default) {
+        None => "is Pending: it names no StorageClass, and none is the default.".to_owned(),
+        Some(class) => format!(
+            "is Pending: it names no StorageClass, and gets the default one, {}, within seconds.",
+            class.metadata.name.as_deref().unwrap_or_default()
+        ),
+    }
+}
+
+fn name_a_class(facts: &Facts) -> Remediation {
+    let ours = facts.classes.iter().filter(|class| class.provisioner == DRIVER);
+    let names: Vec<&str> = ours.filter_map(|class| class.metadata.name.as_deref()).collect();
+    match names.as_slice() {
+        [] => Remediation::command(
+            "create a StorageClass of this driver; there is none",
+            format!("kubectl explain storageclass # provisioner: {DRIVER}"),
+        ),
+        names => Remediation::hint(format!(
+            "create the claim again with a class of this driver, such as {}",
+            few(names)
+        )),
+    }
+}
+
+/// Explains a pod that blocks its claim before any node is considered.
+fn held_back(facts: &Facts, pod: &Pod) -> Option<Explanation> {
+    let spec = pod.spec.as_ref()?;
+    let name = pod_name(pod);
+    if let Some(gates) = spec.scheduling_gates.as_ref().filter(|gates| !gates.is_empty()) {
+        let gates = few(gates.iter().map(|gate| &gate.name));
+        let why = format!("is Pending: its pod {name} has scheduling gates: {gates}.");
+        let todo = Remediation::hint("wait until their owner removes these scheduling gates");
+        return Some(facts.explain(State::PodSchedulingGated, why, vec![todo]));
+    }
+    let node = spec.node_name.as_ref()?;
+    if selected_node(facts).is_some() {
+        return None;
+    }
+    let why = format!(
+        "is Pending: its pod {name} sets nodeName to {node}, so it bypasses the scheduler, which selects \
+         the node of the volume."
+    );
+    let todo = Remediation::hint(format!(
+        "replace nodeName in the pod by nodeSelector: {{kubernetes.io/hostname: {node}}}"
+    ));
+    Some(facts.explain(State::PodNodeNameSet, why, vec![todo]))
+}
+
+fn pod_name(pod: &Pod) -> &str {
+    pod.metadata.name.as_deref().unwrap_or_default()
+}
+
+fn selected_node(facts: &Facts) -> Option<&str> {
+    let annotations = facts.claim.as_ref()?.metadata.annotations.as_ref()?;
+    annotations.get(SELECTED_NODE).map(String::as_str)
+}
+
+/// Explains a claim by the verdicts of the nodes.
+fn placed(
+    facts: &Facts,
+    storage_class: &StorageClass,
+    class: &Class,
+    pod: Option<&Pod>,
+) -> Explanation {
+    if facts.unseen.contains(&STORAGES) {
+        return unseen(facts);
+    }
+    let spec: Option<&PodSpec> = pod.and_then(|pod| pod.spec.as_ref());
+    let size = facts.wish().unwrap_or_default();
+    let nodes = nodes_say(facts, &Wish { size, storage_class, class, pod: spec });
+    let says = |verdict| nodes.iter().any(|node| node.verdict == verdict);
+    let mut told = if says(Verdict::Fits) {
+        fits(facts, &nodes, pod)
+    } else if !facts.sees(STORAGES) || !(facts.sees(NODES) || says(Verdict::InsufficientCapacity)) {
+        // An object that cannot be decoded may be the node that fits, and only Node objects have taints and labels.
+        // That none has so much space is true of all.
+        return unseen(facts);
+    } else {
+        nowhere(facts, &nodes, storage_class, class, pod)
+    };
+    told.why += &chosen_pools(facts, class, &nodes);
+    told.nodes = nodes;
+    told
+}
+
+/// By which rule a class that names no pool gets one, where that is a choice.
+fn chosen_pools(facts: &Facts, class: &Class, nodes: &[NodeSays]) -> String {
+    let statuses = facts.storages.iter().filter_map(|node| node.status.as_ref());
+    let configured =
+        |status: &NodeStorageStatus| status.pools.iter().filter(|pool| pool.configured).count();
+    if class.pool.is_some() || !statuses.into_iter().any(|status| configured(status) > 1) {
+        return String::new();
+    }
+    let mut chosen: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for node in nodes {
+        if let Some(pool) = &node.pool {
+            chosen.entry(pool).or_default().push(&node.node);
+        }
+    }
+    let chosen: Vec<String> =
+        chosen.into_iter().map(|(pool, nodes)| format!("{pool} on {}", few(nodes))).collect();
+    format!(" Its class names no pool, so each node takes {DEFAULT_POOL}: {}.", chosen.join(", "))
+}
+
+fn fits(facts: &Facts, nodes: &[NodeSays], pod: Option<&Pod>) -> Explanation {
+    if let Some(words) = facts.told("ProvisioningFailed") {
+        let on = selected_node(facts).map(|node| format!("on node {node}: ")).unwrap_or_default();
+        return failed(facts, &format!("{on}{words}"));
+    }
+    if let Some(node) = selected_node(facts) {
+        let why = format!("is Pending: its volume is about to be created on node {node}.");
+        let todo = facts.log_of("provisioner");
+        return facts.explain(State::Provisioning, why, vec![todo]);
+    }
+    let fitting = few(nodes.iter().filter(|node| node.verdict == Verdict::Fits).map(|n| &n.node));
+    let Some(pod) = pod else {
+        let why = format!("is Pending: its volume is about to be created on {fitting}.");
+        return facts.explain(State::Provisioning, why, Vec::new());
+    };
+    let said = unschedulable(pod).map(|words| format!(" The scheduler reports: {words}."));
+    let why = format!(
+        "is Pending: enough free space is on {fitting}, and its pod {} is not scheduled yet.{}",
+        pod_name(pod),
+        said.unwrap_or_default()
+    );
+    let (namespace, name) = (pod.metadata.namespace.as_deref(), pod_name(pod));
+    let command =
+        format!("kubectl describe pod {name} --namespace {}", namespace.unwrap_or_default());
+    let todo = Remediation::command("see what else its pod waits for", command);
+    facts.explain(State::WaitForPodScheduled, why, vec![todo])
+}
+
+/// The scheduler's words.
+pub(super) fn unschedulable(pod: &Pod) -> Option<&str> {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let told = conditions.into_iter().find(|one| one.type_ == "PodScheduled");
+    Some(told.filter(|one| one.status == "False")?.message.as_deref()?.trim_end_matches('.'))
+}
+
+/// Explains that no node fits, by what the nearest nodes lack.
+fn nowhere(
+    facts: &Facts,
+    nodes: &[NodeSays],
+    storage_class: &StorageClass,
+    parsed: &Class,
+    pod: Option<&Pod>,
+) -> Explanation {
+    let class = storage_class.metadata.name.as_deref().unwrap_or_default();
+    let pods = pod.filter(|_| facts.sees(NODES));
+    let pods =
+        pods.map(|pod| format!(" that may run its pod {}", pod_name(pod))).unwrap_or_default();
+    let with = |verdict| nodes.iter().filter(move |node| node.verdict == verdict);
+    let any = |verdict| with(verdict).next().is_some();
+    let size = facts.wish().unwrap_or_default();
+    let (state, why) = if any(Verdict::InsufficientCapacity) {
+        let why = format!(
+            "it requests {size} of class {class}, and no node{pods} has that much in one pool"
+        );
+        (State::InsufficientCapacity, why)
+    } else if any(Verdict::PoolUnavailable) {
+        (
+            State::PoolUnavailable,
+            format!("the pool of class {class} cannot be used on any node{pods}"),
+        )
+    } else if any(Verdict::PoolNotFound) {
+        (State::PoolNotFound, format!("no node{pods} has the pool of class {class}"))
+    } else if any(Verdict::NodePluginUnavailable) {
+        (State::NodePluginUnavailable, format!("the driver is ready on no node{pods}"))
+    } else if nodes.is_empty() {
+        (State::NodePluginUnavailable, "no node has reported its pools".to_owned())
+    } else {
+        let who = pod.map_or("have it".to_owned(), |pod| format!("run its pod {}", pod_name(pod)));
+        (State::PodUnschedulable, format!("no node may {who}"))
+    };
+    facts.explain(state, format!("is Pending: {why}."), ways_out(facts, nodes, parsed, state))
+}
+
+fn ways_out(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> Vec<Remediation> {
+    let mut ways = Vec::new();
+    let short = nodes.iter().filter(|node| node.verdict == Verdict::InsufficientCapacity);
+    let most = short.clone().filter_map(|node| node.largest).max();
+    if let Some(most) = most.filter(|most| *most > Quantity::default()) {
+        let what = format!("request {most} or less: create the claim again, it has no volume yet");
+        let place = facts.place();
+        ways.push(Remediation::command(what, format!("kubectl delete pvc {place}")));
+    }
+    let pools = |node: &NodeSays| Some((node.pool.clone()?, node.node.clone()));
+    if let Some((pool, node)) = short.clone().max_by_key(|node| node.largest).and_then(pools) {
+        let what = format!("add a disk to pool {pool} of {node}");
+        ways.push(Remediation::command(what, format!("kubectl edit storagepool {pool}")));
+    }
+    let size = facts.wish().map(Quantity);
+    let excluded: Vec<&NodeSays> =
+        nodes.iter().filter(|node| node.verdict == Verdict::Excluded).collect();
+    let roomy: Vec<&NodeSays> =
+        excluded.iter().filter(|node| node.largest >= size).copied().collect();
+    if !roomy.is_empty() {
+        ways.extend(lifted(facts, &roomy));
+    } else if state == State::PodUnschedulable {
+        ways.extend(lifted(facts, &excluded));
+    }
+    ways.extend(look_further(facts, nodes, class, state));
+    ways
+}
+
+/// Actions that make excluded nodes fit: one for all nodes with the same obstacles.
+fn lifted(facts: &Facts, excluded: &[&NodeSays]) -> Vec<Remediation> {
+    let mut alike: BTreeMap<Vec<Bar>, Vec<&str>> = BTreeMap::new();
+    for node in excluded {
+        let mut bars = node.bars.clone();
+        bars.sort();
+        bars.dedup();
+        alike.entry(bars).or_default().push(&node.node);
+    }
+    alike.into_iter().map(|(bars, nodes)| way_to(facts, &bars, &nodes)).collect()
+}
+
+fn way_to(facts: &Facts, bars: &[Bar], nodes: &[&str]) -> Remediation {
+    let on = few(nodes);
+    if bars == [Bar::Cordon] {
+        let command = format!("kubectl uncordon {}", nodes.join(" "));
+        return Remediation::command(format!("let pods run on {on} again"), command);
+    }
+    let way = |bar: &Bar| match bar {
+        Bar::Cordon => format!("uncordon {on}"),
+        Bar::Node => format!("bring {on} back"),
+        Bar::Pod => {
+            format!("let its pod run on {on}: see its nodeSelector, affinity and tolerations")
+        }
+        Bar::Companion(claim) => {
+            format!("let its pod use another claim than {claim}, which is not on {on}")
+        }
+        Bar::Class => {
+            let others = facts.classes.iter().filter(|class| {
+                class.provisioner == DRIVER
+                    && nodes.iter().all(|node| topology::allows(class, node))
+            });
+            let names: Vec<&str> = others.filter_map(|one| one.metadata.name.as_deref()).collect();
+            let such = match names.as_slice() {
+                [] => String::new(),
+                names => format!(", such as {}", few(names)),
+            };
+            format!("create the claim again with a class that allows {TOPOLOGY}={on}{such}")
+        }
+    };
+    let ways: Vec<String> = bars.iter().map(way).collect();
+    Remediation::hint(ways.join("; and "))
+}
+
+/// Action that makes a pool usable.
+fn use_pool(facts: &Facts, nodes: &[NodeSays]) -> Remediation {
+    let only_plans = |node: &NodeSays| {
+        let pool = node.pool.as_ref()?;
+        let status = facts.storage(&node.node)?.status.as_ref()?;
+        let is_it = |one: &&PoolOnNode| one.name == *pool && one.only_plans();
+        status.pools.iter().find(is_it).map(|_| pool.clone())
+    };
+    match nodes.iter().find_map(only_plans) {
+        Some(pool) => Remediation::command(
+            format!("let StoragePool {pool} create what it plans: createVolumeGroups: true"),
+            format!("kubectl edit storagepool {pool}"),
+        ),
+        None => Remediation::command("see all pools", format!("{} status", facts.program)),
+    }
+}
+
+/// Action that adds the pool of a class to a node.
+fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Remediation {
+    let lacking = nodes.iter().filter(|node| node.verdict == Verdict::PoolNotFound);
+    let lacking: Vec<&str> = lacking.map(|node| node.node.as_str()).collect();
+    let on = few(&lacking);
+    let name = |pool: &StoragePool| pool.metadata.name.clone().unwrap_or_default();
+    let Some(wanted) = class.pool.as_ref().filter(|_| facts.sees(POOLS)) else {
+        let what =
+            format!("create a StoragePool for {on}, or see the nodeSelector of those that exist");
+        return Remediation::command(what, "kubectl get storagepools --output yaml");
+    };
+    let Some(pool) = facts.pools.iter().find(|pool| name(pool) == wanted.as_str()) else {
+        let there = facts.pools.iter().map(name);
+        let or = if facts.pools.is_empty() {
+            String::new()
+        } else {
+            format!(", or create the claim again with a class of {}", few(there))
+        };
+        let what = format!("StoragePool {wanted} does not exist: create it{or}");
+        return Remediation::command(what, "kubectl explain storagepool.spec");
+    };
+    let selector = &pool.spec.node_selector;
+    let has_labels = |node: &&str| {
+        let is_it = |one: &&Node| one.metadata.name.as_deref() == Some(*node);
+        let labels = facts.nodes.iter().find(is_it).and_then(|node| node.metadata.labels.as_ref());
+        selector.iter().all(|(key, value)| labels.is_some_and(|all| all.get(key) == Some(value)))
+    };
+    if selector.is_empty() || lacking.iter().all(has_labels) {
+        let what = format!("StoragePool {wanted} is for {on}: see its status");
+        return Remediation::command(
+            what,
+            format!("kubectl get storagepool {wanted} --output yaml"),
+        );
+    }
+    let unlabelled: Vec<&str> = lacking.into_iter().filter(|node| !has_labels(node)).collect();
+    let labels: Vec<String> =
+        selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let on = few(&unlabelled);
+    let what = format!("extend StoragePool {wanted} to {on}, by the labels that it selects");
+    let command =
+        format!("kubectl label node {} {} --overwrite", unlabelled.join(" "), labels.join(" "));
+    Remediation::command(what, command)
+}
+
+/// Where to look where no number helps.
+fn look_further(
+    facts: &Facts,
+    nodes: &[NodeSays],
+    class: &Class,
+    state: State,
+) -> Option<Remediation> {
+    let program = &facts.program;
+    match state {
+        State::PoolNotFound => Some(get_pool(facts, nodes, class)),
+        State::PoolUnavailable => Some(use_pool(facts, nodes)),
+        State::NodePluginUnavailable => {
+            Some(Remediation::command("look at the driver", format!("{program} doctor --cluster")))
+        }
+        _ => None,
+    }
+}
