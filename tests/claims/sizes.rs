@@ -412,6 +412,53 @@ fn a_claim_that_another_client_made_larger_is_reported_and_its_pod_goes_on() {
     }
 }
 
+/// With autoscaling too: nothing that nobody asked for stops a pod.
+#[test]
+fn a_claim_that_is_larger_than_the_template_stays_while_autoscaling_comes_and_goes() {
+    for policy in [json!({}), json!({"shrink": {"belowPercent": 30}})] {
+        block_on(async {
+            let (world, _operator) = World::with_an_operator();
+            pods(&world, 1, &policy).await;
+            let (pod, name) = (world.pod("nginx-0"), world.ordinal(0).active_claim);
+            let stays = |size: &str, what: &str| {
+                let one = world.ordinal(0);
+                assert_eq!((world.pod("nginx-0"), one.claim_revision), (pod.clone(), 0), "{what}");
+                assert_eq!(capacity(&world, 0), size, "{what}");
+            };
+            let mut claim = world.claim(&name).unwrap();
+            claim.spec.as_mut().unwrap().resources =
+                Some(object(json!({"requests": {"storage": "8Gi"}})));
+            world.api.put(&claim);
+            world.settled("1/1").await;
+            stays("8Gi", "a person made it larger");
+            world.fill(0, 85, 0);
+            until(&world, "it grows", |one| {
+                one.autoscaled_size.as_ref().is_some_and(|own| own.size.0 == Bytes::gib(24))
+            })
+            .await;
+            world.fill(0, 50, 1);
+            world.settled("1/1").await;
+            stays("24Gi", "it was full");
+            world.want("4Gi", "hdd", &json!({}));
+            let is_told =
+                |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("ClaimLarger");
+            world.until("it is told", is_told).await;
+            want(&world, &policy);
+            world.settled("1/1").await;
+            world.rest().await;
+            stays("24Gi", "autoscaling came back");
+            // A template that is lowered is an order.
+            let mut lower = json!({"maxSize": "100Gi"});
+            lower.as_object_mut().unwrap().extend(policy.as_object().unwrap().clone());
+            world.fill(0, 5, 1);
+            world.want("3Gi", "hdd", &json!({ "autoscale": lower }));
+            world.settled("1/1").await;
+            assert_eq!(capacity(&world, 0), "3Gi");
+            world.write();
+        });
+    }
+}
+
 #[test]
 fn what_another_node_tells_of_a_volume_changes_nothing() {
     block_on(async {

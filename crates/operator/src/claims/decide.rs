@@ -105,11 +105,23 @@ fn resize_to(
     plan.tell(reason, &to.to_string(), text);
 }
 
-/// Accepts a claim that is larger than its automatic size: a person expanded it, which is no reason to
-/// stop its pod.
+/// Accepts a claim that is larger than its automatic size, or than a template that was not lowered: a person
+/// expanded it, or autoscaling did before it was removed and added again. Neither is a reason to stop its pod.
 fn take_as_it_is(plan: &mut PodPlan<'_>, has: Quantity, is_refused: bool) {
-    if let Some(own) = own_size(plan).filter(|own| own.size < has && !is_refused) {
-        plan.entry.autoscaled_size = Some(AutoscaledSize { size: has, ..own.clone() });
+    let template_size = plan.seen.template_size();
+    let follows = plan.entry.template_size.is_some_and(|before| before <= template_size);
+    let accepted = match own_size(plan) {
+        Some(own) => own.clone(),
+        None if follows => AutoscaledSize {
+            size: template_size,
+            template_size,
+            decision_time: None,
+            failure_time: None,
+        },
+        None => return,
+    };
+    if accepted.size < has && !is_refused {
+        plan.entry.autoscaled_size = Some(AutoscaledSize { size: has, ..accepted });
     }
 }
 

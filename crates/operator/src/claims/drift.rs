@@ -17,7 +17,7 @@ pub enum Drift {
     Lower,
     /// Only larger; the change, in words.
     Shrink(String),
-    /// Only larger, made so by another client; the difference, in words.
+    /// Only larger, expanded by another client or by autoscaling that is no more; the difference, in words.
     Larger(String),
     /// Another claim is necessary; the change, in words.
     Swap(String),
@@ -29,7 +29,8 @@ pub enum Drift {
 
 impl Drift {
     /// Compares the claim of a pod with its desired state. A larger claim is not shrunk unless the template was
-    /// lowered: whoever expanded it, for example in an emergency, would do so again.
+    /// lowered or autoscaling chose a smaller size: whoever expanded it, for example in an emergency, would do so
+    /// again.
     pub fn of_pod(
         spec: &PvcAutoscalerSpec,
         entry: &OrdinalStatus,
@@ -39,10 +40,11 @@ impl Drift {
         let template = &spec.volume_claim_template.spec;
         let size = wanted(spec, entry.autoscaled_size.as_ref());
         let is_lowered = entry.template_size.is_none_or(|before| before > size);
+        let chosen = entry.autoscaled_size.as_ref().filter(|_| spec.autoscale.is_some());
+        let is_chosen =
+            chosen.is_some_and(|own| own.template_size == template.resources.requests.storage);
         match Drift::of(claim, template, size, can_grow) {
-            Drift::Shrink(change) if spec.autoscale.is_none() && !is_lowered => {
-                Drift::Larger(change)
-            }
+            Drift::Shrink(change) if !is_lowered && !is_chosen => Drift::Larger(change),
             drift => drift,
         }
     }

@@ -171,8 +171,8 @@ fn compare(plan: &mut PodPlan<'_>, claim: &PersistentVolumeClaim, may_stop: &mut
         Drift::Larger(change) => {
             let (name, has) = (claim.name_any(), requested);
             let message = format!(
-                "claim {name} was made larger than the template by another client, and is not reduced \
-                 ({change}): set {has} in the template; lower that again if the claim is to shrink"
+                "claim {name} was expanded beyond the template, by another client or by autoscaling, and is \
+                 not reduced ({change}): set {has} in the template; lower that again if the claim is to shrink"
             );
             plan.wait(AutoscalerReason::ClaimLarger, message);
         }
