@@ -435,6 +435,90 @@ fn settings_files_in_the_documents_are_taken() {
     assert_eq!(count, 3);
 }
 
+/// Blocks of a page: its kind, such as `sh`, and its text.
+fn blocks(page: &str) -> Vec<(String, String)> {
+    let blocks = page.split("```").skip(1).step_by(2);
+    let blocks = blocks.filter_map(|block| block.split_once('\n'));
+    blocks.map(|(kind, text)| (kind.trim().to_owned(), text.to_owned())).collect()
+}
+
+/// Objects in a block: of YAML, or between the marks of a command.
+fn objects_in(kind: &str, text: &str) -> Vec<serde_json::Value> {
+    let yaml = match text.split_once("<<") {
+        Some((_, rest)) if kind == "sh" => {
+            let (mark, rest) = rest.split_once('\n').unwrap();
+            rest.split(&format!("\n{}", mark.trim_matches('\''))).next().unwrap().to_owned()
+        }
+        _ if kind == "yaml" => text.to_owned(),
+        _ => return Vec::new(),
+    };
+    let documents = yaml.split("\n---\n").map(serde_saphyr::from_str);
+    documents.filter_map(Result::ok).collect()
+}
+
+/// Paths of an object that its schema does not know.
+fn unknown_fields(
+    value: &serde_json::Value,
+    schema: &serde_json::Value,
+    path: &str,
+) -> Vec<String> {
+    match value {
+        serde_json::Value::Object(fields) => {
+            let Some(known) = schema["properties"].as_object() else { return Vec::new() };
+            let each = fields.iter().flat_map(|(name, value)| match known.get(name) {
+                Some(schema) => unknown_fields(value, schema, &format!("{path}.{name}")),
+                None => vec![format!("{path}.{name}")],
+            });
+            each.collect()
+        }
+        serde_json::Value::Array(items) => {
+            items.iter().flat_map(|item| unknown_fields(item, &schema["items"], path)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn objects_of_ours_in_the_documents_have_only_known_fields() {
+    let schemas: BTreeMap<String, serde_json::Value> = pliant::api::definitions()
+        .iter()
+        .map(|one| {
+            let schema = &one.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema;
+            (one.spec.names.kind.clone(), serde_json::to_value(schema).unwrap())
+        })
+        .collect();
+    let mut count = 0;
+    for page in pages() {
+        for (kind, text) in blocks(&read(&page)) {
+            for object in objects_in(&kind, &text) {
+                let Some(schema) = object["kind"].as_str().and_then(|kind| schemas.get(kind))
+                else {
+                    continue;
+                };
+                let mut object = object.clone();
+                let fields = object.as_object_mut().unwrap();
+                fields
+                    .retain(|name, _| !["apiVersion", "kind", "metadata"].contains(&name.as_str()));
+                let unknown = unknown_fields(&object, schema, "");
+                assert_eq!(unknown, Vec::<String>::new(), "{}: {object}", page.display());
+                count += 1;
+            }
+        }
+    }
+    assert!(count >= 7, "only {count} are found");
+}
+
+/// `Stalled` is true only for what ends when a person acts.
+#[test]
+fn the_page_of_each_reason_names_its_condition() {
+    for reason in AutoscalerReason::ALL {
+        let page = read(format!("docs/src/reference/events/{reason}.md"));
+        let on = page.split("\n\n").nth(1).unwrap();
+        let wrong = if reason.needs_action() { "Reconciling" } else { "Stalled" };
+        assert!(!on.contains(&format!("of its condition `{wrong}`")), "{reason}: {on}");
+    }
+}
+
 #[test]
 fn the_rules_for_udev_in_the_documents_are_those_of_the_code() {
     let page = read("docs/src/how-to/storage-classes.md");

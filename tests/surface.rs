@@ -335,7 +335,7 @@ fn tags() -> BTreeSet<String> {
             let key = rest.split(',').next().unwrap();
             let key = match key.strip_prefix('"') {
                 Some(literal) => literal.trim_end_matches('"').to_owned(),
-                None => constant(key.trim_start_matches("record::")),
+                None => constant(key.trim_start_matches("lv_tags::")),
             };
             found.insert(format!("pliant.{key}"));
         }

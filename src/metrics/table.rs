@@ -97,7 +97,7 @@ table! {
     VOLUME_SIZE = Gauge "pliant_volume_size_bytes" ["volume", "name", "pool"],
         "Size of the logical volume in bytes";
     VOLUME_REQUESTED = Gauge "pliant_volume_requested_bytes" ["volume"],
-        "Size in bytes that the request for the volume asked for";
+        "Size in bytes that was requested when the volume was created; an expansion does not change it";
     VOLUME_STATE = Gauge "pliant_volume_state" ["volume", "state"],
         "1 for the state of the volume: creating, ready, resizing, resized or deleting";
     VOLUME_WIPED = Gauge "pliant_volume_wiped_bytes" ["volume"],

@@ -94,6 +94,13 @@ fn a_mounted_disk_is_told_as_such_whether_or_not_it_may_be_wiped() {
                 &["/dev/fake2 is in use", "mounted at /var/lib", "`umount /var/lib`"],
             );
         }
+        // The disk from which its node runs.
+        let target = PathBuf::from("/var");
+        let (device, kind, options) = (disk.clone(), "ext4", Vec::new());
+        host.mount(&NewMount { device, target, kind, options }).await.expect("again");
+        let said = trouble(&host, create(&disk, true)).await;
+        assert_says(&said, &["/dev/fake2 is in use", "the node itself uses it"]);
+        assert!(!said.contains("umount"), "{said}");
     });
 }
 

@@ -7,6 +7,6 @@ pub mod commands; // what people ask of a cluster
 // The crates, under the names that the modules here call them by.
 use pliant_k8s::{api, cluster, error_chain};
 use pliant_node::doctor;
-use pliant_operator::{autoscaler, claims};
+use pliant_operator::{autoscaler, claims, populators};
 use pliant_volume as volume;
 use pliant_volume::bytes;

@@ -62,7 +62,7 @@ use crate::cluster::HELD_BY_POPULATOR as FINALIZER;
 const LABEL: &str = "pliant.io/populator";
 
 /// Annotation of a claim: its population progress, for users.
-const SHOWN: &str = "pliant.io/population-progress";
+pub const SHOWN: &str = "pliant.io/population-progress";
 
 /// Annotation of the volume of a prime claim: the uid of the claim that it is for.
 pub const POPULATES: &str = "pliant.io/populates";

@@ -136,3 +136,45 @@ fn a_claim_that_lost_its_volume_gets_it_back() {
         assert_eq!(world.exec("app", "cat /data/file").await, "kept");
     });
 }
+
+/// Commands of kubectl in the blocks of a page, without what follows a sign of the shell.
+fn kubectl_commands(page: &str) -> Vec<String> {
+    let blocks = page.split("```").skip(1).step_by(2);
+    let blocks = blocks.filter(|block| block.starts_with("sh") || block.starts_with("console"));
+    let text = blocks.collect::<String>().replace("\\\n", " ");
+    let lines = text.lines().map(|line| line.trim().trim_start_matches("$ "));
+    let ours = |line: &&str| line.starts_with("kubectl ") && !line.starts_with("kubectl pliant");
+    let until_sign = |line: &str| {
+        let ends = [" |", " <<", " >", " &&", " -- "];
+        let end = ends.iter().filter_map(|sign| line.find(sign)).min();
+        line[..end.unwrap_or(line.len())].to_owned()
+    };
+    lines.filter(ours).map(until_sign).collect()
+}
+
+/// kubectl reads the flags of a command before it shows its help.
+#[test]
+fn kubectl_knows_every_flag_of_a_command_in_the_documents() {
+    let mut commands = std::collections::BTreeSet::new();
+    let mut dirs = vec![std::path::PathBuf::from("docs/src")];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|end| end == "md") {
+                commands.extend(kubectl_commands(&std::fs::read_to_string(path).unwrap()));
+            }
+        }
+    }
+    assert!(commands.len() > 100, "only {} are found", commands.len());
+    let mut wrong = Vec::new();
+    for command in commands {
+        let script = format!("{command} --help");
+        let ran = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        if !ran.status.success() {
+            wrong.push(format!("{command}: {}", String::from_utf8_lossy(&ran.stderr)));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+}

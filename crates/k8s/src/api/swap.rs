@@ -160,10 +160,10 @@ pub struct Swap {
     /// Size of the claim after a rollback with `preservesName`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<Quantity>,
-    /// Name of the PersistentVolume that the claim gets, with `preservesName`.
+    /// Handle of the volume that the claim gets, with `preservesName`. The PersistentVolume of the claim has the same name as before.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
-    pub volume_name: Option<String>,
+    pub volume_handle: Option<String>,
 }
 
 /// Why a swap is aborted whose copy has not failed.

@@ -1,7 +1,7 @@
 //! Disks that may become part of a group. The only way from a disk to a physical volume, and it
 //! begins with doubt.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::bytes::Bytes;
 use crate::fs::{self, FsError, Probe};
@@ -11,6 +11,20 @@ use crate::mount::MountTable;
 use crate::node::lv_tags::{self, OtherNode};
 use crate::panics::{Panicked, caught};
 use crate::volume::{PoolName, few};
+
+/// Where the disk is mounted from which a host runs; the files are those that a container runtime mounts into each pod.
+const OF_HOST: [&str; 10] = [
+    "/",
+    "/boot",
+    "/boot/efi",
+    "/home",
+    "/usr",
+    "/var",
+    "/etc/hosts",
+    "/etc/hostname",
+    "/etc/resolv.conf",
+    "/dev/termination-log",
+];
 
 /// A disk that the administrator gave to a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -379,8 +393,17 @@ impl Located<'_> {
         };
         let table = MountTable::read(host).await?;
         let targets: Vec<_> = table.of(number).map(|mount| mount.target.display()).collect();
+        let is_of_host = table
+            .of(number)
+            .any(|mount| OF_HOST.iter().any(|path| mount.target == Path::new(path)));
         Ok(targets.first().map(|first| {
-            format!("it is mounted at {}; run `umount {first}` if it is not needed", few(&targets))
+            let all = few(&targets);
+            if is_of_host {
+                return format!(
+                    "it is mounted at {all}: the node itself uses it, so choose another disk"
+                );
+            }
+            format!("it is mounted at {all}; run `umount {first}` if it is not needed")
         }))
     }
 

@@ -127,7 +127,7 @@ pub(super) fn tell_of_what_lacks(plan: &mut PodPlan<'_>) -> Option<(AutoscalerRe
 pub(super) fn would_find(plan: &PodPlan<'_>) -> Vec<String> {
     let (seen, claim) = (plan.seen, &plan.entry.active_claim);
     let mut found = Vec::new();
-    found.extend(seen.usage.get(claim).map(|usage| format!("{} are copied", usage.used)));
+    found.extend(seen.usage.get(claim).map(|usage| format!("{} will be copied", usage.used)));
     found.extend(would_pause(plan));
     found.extend(would_copy_cold(plan));
     let habits = seen.workload.iter().flat_map(|workload| &workload.habits);
@@ -136,7 +136,7 @@ pub(super) fn would_find(plan: &PodPlan<'_>) -> Vec<String> {
     found.extend(match plan.elsewhere() {
         Some(Elsewhere { node, largest }) => Some(format!(
             "the claim goes to node {node}, which has free space for a volume of {largest}, and the pod \
-             starts there: the class has no pool on its own node"
+             starts there: the class creates no volume on its own node"
         )),
         None => room(plan).and_then(|room| {
             let largest = room.largest?;

@@ -32,7 +32,7 @@ impl Keeper {
             let is_it = |swap: &Swap| swap.phase == SwapPhase::Rebinding && !one.is_shrinking();
             let Some(swap) = one.swap.as_ref().filter(|swap| is_it(swap)) else { continue };
             let (active, volume) =
-                (&one.active_claim, swap.volume_name.as_deref().unwrap_or_default());
+                (&one.active_claim, swap.volume_handle.as_deref().unwrap_or_default());
             let pair = self.pair(&namespace, active, &swap.claim, None).await?;
             let exchange = match pair.exchange(volume) {
                 // Its parts are read one after the other, and another replica may go on meanwhile.

@@ -364,7 +364,7 @@ impl Seen {
         let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let swap =
             ordinals.filter(|one| one.active_claim == claim).find_map(|one| one.swap.as_ref());
-        swap?.volume_name.as_deref()
+        swap?.volume_handle.as_deref()
     }
 
     /// Returns true if a claim is rolled back to a volume that may be larger than its request.

@@ -32,7 +32,7 @@ pub(super) fn begin_swap(plan: &mut PodPlan<'_>, change: String, may_stop: &mut 
     let to = if keeps_name { "a new volume, which it gets" } else { "a new one" };
     let kept = if keeps_name { "; its old volume is" } else { " and" };
     let mut told = vec![format!(
-        "pod {pod} is stopped, its claim {name} is copied to {to} ({change}){kept} retained for {}",
+        "pod {pod} will be stopped, and its claim {name} copied to {to} ({change}){kept} retained for {}",
         plan.seen.autoscaler.spec.retention
     )];
     told.extend(would_find(plan));

@@ -17,7 +17,7 @@ use crate::api::{
     VolumeState,
 };
 use crate::cluster::audit::{Difference, audit};
-use crate::cluster::{self, Pv, VOLUME, volume_name};
+use crate::cluster::{self, Pv, volume_name};
 use crate::volume::{Class, DRIVER, FsKind, TOPOLOGY, few};
 
 /// Objects on which a recovery depends.
@@ -57,6 +57,9 @@ pub fn plan(seen: &Seen, id: &str, wish: &Wish) -> Result<Adoption, String> {
     refuse_if_named(seen, id)?;
     refuse_if_changing(seen, volume)?;
     let lost = lost_claim(seen, volume, wish);
+    if lost.is_none() && wish.claim.is_none() {
+        refuse_if_a_lost_claim_names(seen, volume)?;
+    }
     let class = class_of(seen, volume, wish, lost)?;
     let is_it = |one: &&StorageClass| one.metadata.name.as_ref() == Some(&class);
     let mount_options = seen.classes.iter().find(is_it).and_then(|one| one.mount_options.clone());
@@ -139,8 +142,8 @@ fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> 
 
 /// The claim that had the volume, if its PersistentVolume was deleted.
 ///
-/// A tenant can write the annotations of a claim. So it has to be the claim that the volume was created for,
-/// by its uid, or one that got the volume by a rebind and that the caller names.
+/// A tenant can write the annotations and the volume of a claim. So it has to be the claim that the volume was created
+/// for, by its uid, or one that the caller names: it may have got the volume by a population, a rebind or a recovery.
 fn lost_claim<'a>(
     seen: &'a Seen,
     volume: &VolumeOnNode,
@@ -151,15 +154,30 @@ fn lost_claim<'a>(
         let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
         let is_made_for =
             metadata.uid.is_some() && metadata.uid.as_deref() == volume.name.strip_prefix("pvc-");
-        let is_exchanged =
-            metadata.annotations.as_ref().is_some_and(|notes| notes.contains_key(VOLUME));
         let is_named = wish.claim.is_some()
             && wish.claim == metadata.name
             && wish.namespace == metadata.namespace;
         phase == Some("Lost")
             && volume_name(claim) == Some(&volume.name)
-            && (is_made_for || (is_exchanged && is_named))
+            && (is_made_for || is_named)
     })
+}
+
+/// Leaves it to the caller whether a claim gets a volume that was not created for it.
+fn refuse_if_a_lost_claim_names(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> {
+    let is_lost = |claim: &&PersistentVolumeClaim| {
+        claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost")
+            && volume_name(claim) == Some(&volume.name)
+    };
+    let Some(claim) = seen.claims.iter().find(is_lost) else { return Ok(()) };
+    let (namespace, name) = (claim.metadata.namespace.as_deref(), claim.metadata.name.as_deref());
+    let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+    Err(format!(
+        "claim {name} of namespace {namespace} is Lost and names volume {}, which was not created for it: \
+         it may have got it by a population or a swap, or its owner may have written that name; only if \
+         you know that the data is its own, add --namespace {namespace} --claim {name}",
+        volume.volume_handle
+    ))
 }
 
 fn class_of(

@@ -144,12 +144,31 @@ fn a_claim_that_has_lost_it_gets_it_back() {
     assert_eq!(spec.claim_ref.unwrap().uid.as_deref(), Some("u-1"));
     assert_eq!(spec.access_modes.unwrap(), ["ReadWriteOncePod"]);
     assert_eq!((adoption.claim, spec.storage_class_name.as_deref()), (None, Some("gone")));
-    // Another claim of the name, and one that has another volume, are not touched.
-    for other in [claim("u-2", "Lost"), claim("u-1", "Bound")] {
-        let seen = with(|seen| seen.claims = vec![other]);
-        let said = plan(&seen, &id(), &named()).unwrap_err();
-        assert!(said.starts_with("claim db exists already in namespace default"), "{said}");
+    let bound = with(|seen| seen.claims = vec![claim("u-1", "Bound")]);
+    let said = plan(&bound, &id(), &named()).unwrap_err();
+    assert!(said.starts_with("claim db exists already in namespace default"), "{said}");
+}
+
+/// As after a population, in which the volume is created for another claim; a tenant can write the name of a volume.
+#[test]
+fn a_claim_that_the_volume_was_not_created_for_gets_it_only_when_it_is_named() {
+    let populated = || {
+        with(|seen| {
+            seen.claims = vec![claim("u-2", "Lost")];
+            seen.classes.push(class("other", "fast"));
+        })
+    };
+    for wish in [Wish::default(), Wish { claim: None, ..named() }] {
+        let said = plan(&populated(), &id(), &wish).unwrap_err();
+        assert!(said.contains("only if you know that the data is its own"), "{said}");
+        assert!(said.ends_with("add --namespace default --claim db"), "{said}");
     }
+    let adoption = plan(&populated(), &id(), &named()).unwrap();
+    let spec = adoption.volume.spec.unwrap();
+    assert_eq!(spec.claim_ref.unwrap().uid.as_deref(), Some("u-2"));
+    assert_eq!((adoption.claim, spec.storage_class_name.as_deref()), (None, Some("gone")));
+    let another = Wish { claim: Some("x".to_owned()), class: Some("fast".to_owned()), ..named() };
+    assert!(plan(&populated(), &id(), &another).unwrap().claim.is_some(), "a new one");
 }
 
 #[test]

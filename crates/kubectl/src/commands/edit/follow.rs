@@ -138,9 +138,10 @@ pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> News {
     let says = status.progress.clone().or(status.message.clone()).or(status.planned_action.clone());
     let says = says.unwrap_or_default();
     match status.phase {
-        AutoscalerPhase::Waiting if is_back(&status) => {
-            News::Done(format!("claims      {} as before", status.ready_claims()))
-        }
+        AutoscalerPhase::Waiting if is_back(&status) => News::Done(format!(
+            "claims      as before; {} match the template",
+            status.ready_claims()
+        )),
         AutoscalerPhase::InSync => {
             News::Done(format!("claims      {} up to date", status.ready_claims()))
         }

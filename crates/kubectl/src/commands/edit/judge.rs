@@ -9,7 +9,7 @@ use super::unkept::unkept;
 use super::{Answer, Chosen, Edit, Seen, Whose, Wish};
 use crate::api::{NodeStorage, PvcAutoscaler, Quantity, VolumeUsage, Workload};
 use crate::bytes::Bytes;
-use crate::cluster::requested;
+use crate::cluster::{ClaimSizes, requested};
 use crate::commands::address::not_found;
 use crate::commands::managed::{Kept, Part};
 use crate::commands::plan::{Plan, PodPlan, Procedure, plan_of};
@@ -202,6 +202,9 @@ fn goes_the_right_way(
         Some(Err(why)) => return refused(why.to_string()),
         None => template,
     };
+    let capacity = claim.and_then(|name| seen.around.claim(name));
+    let capacity =
+        capacity.and_then(|claim| ClaimSizes::of(claim).ok()).map(|sizes| sizes.capacity);
     let name = addressed(autoscaler, claim);
     let place = format!("{name} --namespace {}", seen.around.namespace);
     match wish {
@@ -221,12 +224,17 @@ fn goes_the_right_way(
              automatically since: raise spec.autoscale.shrink.minSize, or give another size",
             autoscaler.name_any()
         )),
-        Wish::Grow(size) if *size < has.0 => refused(format!(
-            "{name} has {has}, and {} is less: to shrink it, `{} shrink {place} {}`",
-            Quantity(*size),
-            seen.program,
-            Quantity(*size)
-        )),
+        // What could not be expanded may ask for less, but for more than it has.
+        Wish::Grow(size)
+            if *size < has.0 && capacity.is_none_or(|capacity| *size <= capacity.0) =>
+        {
+            refused(format!(
+                "{name} has {has}, and {} is less: to shrink it, `{} shrink {place} {}`",
+                Quantity(*size),
+                seen.program,
+                Quantity(*size)
+            ))
+        }
         Wish::Move(class) if !seen.has_class(class) => refused(format!(
             "there is no StorageClass {class}: choose one of `kubectl get storageclass`"
         )),
@@ -334,13 +342,16 @@ fn notes(seen: &Seen, autoscaler: &PvcAutoscaler, plan: &Plan, wish: &Wish) -> V
         };
         let of_swaps = unknown(Procedure::Swap)
             .map(|it| it + ": if its data does not fit, the pod gets its old claim again.");
+        let can_swap = matches!(autoscaler.spec.workload(), Workload::StatefulSet(_));
+        let then =
+            if can_swap { "its pod is stopped for a copy instead" } else { "nothing changes" };
         let in_place = unknown(Procedure::Shrink).map(|it| {
-            it + ": if its data does not fit, its file system does not shrink, and nothing changes."
+            format!("{it}: if its data does not fit, its file system does not shrink, and {then}.")
         });
         notes.extend(of_swaps.into_iter().chain(in_place));
     }
     if plan.pods.iter().any(|pod| pod.held.is_some()) {
-        notes.push("Lines with `not yet` wait for an edit of the PvcAutoscaler.".to_owned());
+        notes.push("Lines with `not yet` wait for what they name.".to_owned());
     }
     notes
 }

@@ -1,5 +1,6 @@
 //! What an edit of a template would do, and what is refused.
 
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as KubeQuantity;
 use serde_json::json;
 
 use super::follow::{News, news, too_late};
@@ -140,7 +141,7 @@ fn claims_that_shrink_where_they_lie_stop_no_pod() {
     unknown.around.storages[1].status.as_mut().unwrap().usage.clear();
     let notes = edit(&unknown, "data-db-0", &wish).notes;
     let note = "The usage of data-db-1 is not known: if its data does not fit, its file system does not \
-                shrink, and nothing changes.";
+                shrink, and its pod is stopped for a copy instead.";
     assert_eq!(notes, [note]);
 }
 
@@ -169,7 +170,16 @@ fn what_cannot_be_is_refused_with_what_to_type() {
     let swapping = Seen { around: around(swapping()), ..seen() };
     let mut smaller = seen();
     smaller.around.claims[0] = claim("data-db-0", "4Gi", "hdd");
+    // What did not get its size may ask for less, but for more than it has.
+    let mut refused = seen();
+    refused.around.claims[0].status.as_mut().unwrap().capacity =
+        Some([("storage".to_owned(), KubeQuantity("2Gi".to_owned()))].into());
+    assert_eq!(
+        edit(&refused, "data-db-0", &Wish::Grow(Bytes::gib(4))).patch["volumeClaimTemplate"]["spec"],
+        json!({"resources": {"requests": {"storage": "4Gi"}}})
+    );
     for (seen, whom, wish, says) in [
+        (refused, "data-db-0", Wish::Grow(Bytes::gib(2)), "is less: to shrink it"),
         (seen(), "gone", shrink(4), "there is no claim gone in namespace default"),
         (seen(), "sts/gone", shrink(4), "no PvcAutoscaler in namespace default manages"),
         (seen(), "data-db-0", shrink(8), "`pliant expand pvc/data-db-0 --namespace default 8Gi`"),
@@ -406,6 +416,6 @@ fn a_swap_that_was_given_up_is_no_end_while_something_is_asked_for_besides() {
     assert!(matches!(told("Failed", "SwapFailed", back), News::Line(_)));
     let abort = json!({"abort": [{"ordinal": 1, "specGeneration": 7}]});
     assert!(matches!(told("Failed", "SwapFailed", abort.clone()), News::Line(_)));
-    let done = News::Done("claims      1/2 as before".to_owned());
+    let done = News::Done("claims      as before; 1/2 match the template".to_owned());
     assert_eq!(told("Waiting", "SwapAborted", abort), done);
 }

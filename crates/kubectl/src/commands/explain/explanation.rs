@@ -81,6 +81,7 @@ pub enum State {
     Healthy,
     Provisioning,
     Populating,
+    PopulationFailed,
     Superseded,
     Swapping,
     ProvisioningFailed,
@@ -136,6 +137,7 @@ impl State {
             | State::OtherDriver
             | State::Forbidden => Severity::Warning,
             State::ProvisioningFailed
+            | State::PopulationFailed
             | State::PodNodeNameSet
             | State::PodUnschedulable
             | State::InsufficientCapacity

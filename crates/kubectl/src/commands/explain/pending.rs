@@ -16,6 +16,7 @@ use crate::api::{
 };
 use crate::cluster::{DEFAULT_POOL, topology};
 use crate::commands::{CLASSES, PODS};
+use crate::populators::{PopulatorReason, SHOWN};
 use crate::volume::{Class, DRIVER, FsKind, Reason, TOPOLOGY, few};
 
 /// Annotation with the node that the scheduler has selected.
@@ -53,30 +54,45 @@ fn waits_for_pod(facts: &Facts) -> Explanation {
     )
 }
 
-/// Explains what the populator of a claim last reported, unless that is that it waits for a pod.
+/// Explains the state that the populator of a claim has written on it, unless that is that it waits for a pod or for
+/// the volume. A claim that no populator knows has only events.
 fn populated(facts: &Facts) -> Option<Explanation> {
-    // The provisioner reports about such a claim too, and only that it leaves it to others.
-    const OF_PROVISIONER: [&str; 3] =
-        ["ExternalProvisioning", "Provisioning", "ProvisioningFailed"];
-    let source = facts.claim.as_ref()?.spec.as_ref()?.data_source_ref.as_ref()?;
-    let reason_of = |event: &Event| event.reason.clone().unwrap_or_default();
-    let is_told = |event: &&Event| !OF_PROVISIONER.contains(&reason_of(event).as_str());
-    let event = facts.events.iter().find(is_told)?;
-    let reason = reason_of(event);
-    if reason == "WaitForFirstConsumer" {
+    let claim = facts.claim.as_ref()?;
+    let source = claim.spec.as_ref()?.data_source_ref.as_ref()?;
+    let shown = claim.metadata.annotations.as_ref().and_then(|notes| notes.get(SHOWN));
+    let shown = match shown {
+        Some(shown) => shown.clone(),
+        None => last_of_population(facts)?,
+    };
+    let (phase, rest) = shown.split_once(": ").unwrap_or((&shown, ""));
+    let waits = PopulatorReason::WaitForFirstConsumer.to_string();
+    if rest.starts_with(&waits) || (phase == "Provisioning" && rest.is_empty()) {
         return None;
     }
-    let why = format!(
-        "is Pending: its content comes from {} {}. {reason}: {}",
-        source.kind,
-        source.name,
-        event.note.as_deref().unwrap_or_default()
-    );
+    let state = if phase == "Failed" { State::PopulationFailed } else { State::Populating };
+    let why =
+        format!("is Pending: its content comes from {} {}. {shown}", source.kind, source.name);
     let todo = Remediation::command(
         "read all events of its population",
         format!("kubectl describe pvc {}", facts.place()),
     );
-    Some(facts.explain(State::Populating, why, vec![todo]))
+    Some(facts.explain(state, why, vec![todo]))
+}
+
+/// The last event of a population, in the manner of its progress. The provisioner reports about such a claim too, and
+/// only that it leaves it to others.
+fn last_of_population(facts: &Facts) -> Option<String> {
+    let reason_of = |event: &Event| event.reason.clone().unwrap_or_default();
+    let is_of_population = |event: &&Event| {
+        let mut reasons = PopulatorReason::ALL.iter();
+        let waits = PopulatorReason::WaitForFirstConsumer; // Of Kubernetes too, again and again.
+        reasons.any(|reason| *reason != waits && reason.to_string() == reason_of(event))
+    };
+    let event = facts.events.iter().find(is_of_population)?;
+    let reason = reason_of(event);
+    let unknown = PopulatorReason::UnrecognizedDataSourceKind.to_string();
+    let phase = if reason == unknown { "Failed" } else { "Waiting" };
+    Some(format!("{phase}: {reason}: {}", event.note.as_deref().unwrap_or_default()))
 }
 
 /// Explains the creation from its VolumeRequest.
@@ -91,8 +107,7 @@ fn under_way(facts: &Facts) -> Option<Explanation> {
         let failure = status.error?;
         // For insufficient capacity, the numbers of all nodes are more useful.
         let is_room = failure.reason == Reason::InsufficientCapacity.to_string();
-        let words = format!("on node {node}: {}", failure.message);
-        return (!is_room).then(|| failed(facts, &words));
+        return (!is_room).then(|| failed(facts, Some(node), &failure.message));
     }
     let says = match (status.phase, status.progress) {
         (Phase::Pending, _) if facts.node_plugin_trouble(node).is_some() => {
@@ -106,8 +121,9 @@ fn under_way(facts: &Facts) -> Option<Explanation> {
     Some(facts.explain(State::Provisioning, why, Vec::new()))
 }
 
-fn failed(facts: &Facts, words: &str) -> Explanation {
-    let why = format!("is Pending: its volume could not be created {words}");
+fn failed(facts: &Facts, node: Option<&str>, words: &str) -> Explanation {
+    let on = node.map(|node| format!(" on node {node}")).unwrap_or_default();
+    let why = format!("is Pending: its volume could not be created{on}: {words}");
     let todo = Remediation::command(
         "read the events of the driver",
         format!("kubectl describe pvc {}", facts.place()),
@@ -340,8 +356,7 @@ fn chosen_pools(facts: &Facts, class: &Class, nodes: &[NodeSays]) -> String {
 
 fn fits(facts: &Facts, nodes: &[NodeSays], pod: Option<&Pod>) -> Explanation {
     if let Some(words) = facts.told("ProvisioningFailed") {
-        let on = selected_node(facts).map(|node| format!("on node {node}: ")).unwrap_or_default();
-        return failed(facts, &format!("{on}{words}"));
+        return failed(facts, selected_node(facts), &words);
     }
     if let Some(node) = selected_node(facts) {
         let why = format!("is Pending: its volume is about to be created on node {node}.");

@@ -71,7 +71,11 @@ pub(super) async fn claims_of(
             Whose::Autoscaler(name) => ("PvcAutoscaler", name),
         };
         let why = why_none(&wanted, its.is_empty() && !ask.unseen.contains(&PVC_AUTOSCALERS));
-        let reason = format!("{kind} {name} in namespace {namespace} has no claims: {why}");
+        let problem = its.iter().filter_map(|one| one.status.as_ref()?.message.as_deref());
+        let problem: String =
+            problem.map(|message| format!("; its PvcAutoscaler: {message}")).collect();
+        let reason =
+            format!("{kind} {name} in namespace {namespace} has no claims: {why}{problem}");
         return Err(AskError::Refused { reason });
     }
     Ok(found)

@@ -51,7 +51,7 @@ pub fn swapping() -> PvcAutoscaler {
     let status = json!({
         "phase": "Swapping", "claimCount": 3, "readyClaimCount": 1,
         "progress": "pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left",
-        "plannedAction": "pod db-0 is stopped, its claim data-db-0 is copied to a new one (8Gi → 2Gi, class hdd → \
+        "plannedAction": "pod db-0 will be stopped, and its claim data-db-0 copied to a new one (8Gi → 2Gi, class hdd → \
                  ssd) and retained for 7d",
         "ordinals": [
             {"ordinal": 0, "activeClaim": "data-db-0", "claimRevision": 0,
@@ -102,8 +102,8 @@ fn a_rollout_under_way_is_told_pod_by_pod() {
     Progress:
       pod db-1: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left
     Planned:
-      pod db-0 is stopped, its claim data-db-0 is copied to a new one (8Gi → 2Gi,
-      class hdd → ssd) and retained for 7d
+      pod db-0 will be stopped, and its claim data-db-0 copied to a new one (8Gi →
+      2Gi, class hdd → ssd) and retained for 7d
     db-0:
       gets another claim: 8Gi → 2Gi, class hdd → ssd
       41 % of its bytes are used; it grows at 80 %

@@ -24,7 +24,7 @@ pub(in crate::claims) fn begin_exchange(
     let volume = Some(volume.id.to_string());
     let size = plan.seen.claim(&name).filter(|_| swap.is_rollback).map(size_with);
     let Ok(size) = size.transpose() else { return Next::Wait };
-    (swap.checksum, swap.volume_name) = (digest, volume);
+    (swap.checksum, swap.volume_handle) = (digest, volume);
     (swap.size, swap.wait_start_time) = (size, None);
     Next::Enter(SwapPhase::Rebinding)
 }

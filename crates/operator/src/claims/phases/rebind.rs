@@ -114,7 +114,7 @@ fn ensure_size_limited(plan: &mut PodPlan<'_>, swap: &Swap) -> bool {
 /// is retained for its time.
 fn end_exchange(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     let (seen, copy) = (plan.seen, swap.claim.clone());
-    let new = swap.volume_name.clone().unwrap_or_default();
+    let new = swap.volume_handle.clone().unwrap_or_default();
     let has_new =
         |claim: &str| seen.volume_of(claim).is_some_and(|volume| volume.id.to_string() == new);
     if has_new(&copy) || !has_new(&plan.entry.active_claim) {

@@ -24,12 +24,34 @@ fn a_claim_whose_population_waits_says_for_what() {
     let told = |reason: &str, note: &str| [external.clone(), event(reason, note)].map(typed).into();
     facts.events = told("WaitForFirstConsumer", "it waits for a pod");
     assert_eq!(said(&facts).0, State::WaitForFirstConsumer);
+    // What no populator has taken up yet has only events.
     facts.events = told("SourceInUse", "pod a has claim data mounted");
+    assert_eq!(said(&facts).0, State::Populating);
+    facts.events = told("UnrecognizedDataSourceKind", "no populator for kind Copy");
+    facts.events.insert(0, typed(event("WaitForFirstConsumer", "waiting for first consumer")));
     let (state, text) = said(&facts);
+    assert_eq!(state, State::PopulationFailed);
+    assert!(text.contains("Failed:\nUnrecognizedDataSourceKind: no populator"), "{text}");
+    // The state on the claim is newer than its events.
+    let mut shown = |text: &str| {
+        let claim = facts.claim.as_mut().unwrap();
+        let notes = claim.metadata.annotations.get_or_insert_default();
+        notes.insert("pliant.io/population-progress".to_owned(), text.to_owned());
+        said(&facts)
+    };
+    for (text, state) in [
+        ("Waiting: WaitForFirstConsumer: it waits", State::WaitForFirstConsumer),
+        ("Provisioning", State::WaitForFirstConsumer),
+        ("PreCopied: SourcePaused: PvcSourcePopulator copy is paused", State::Populating),
+        ("Failed: VolumeModeMismatch: the claim is a block device", State::PopulationFailed),
+    ] {
+        assert_eq!(shown(text).0, state, "{text}");
+    }
+    let (state, text) = shown("Waiting: SourceInUse: pod a has claim data mounted");
     assert_eq!(state, State::Populating);
     insta::assert_snapshot!(text, @r"
     default/db-2 is Pending: its content comes from PvcSourcePopulator copy.
-    SourceInUse: pod a has claim data mounted
+    Waiting: SourceInUse: pod a has claim data mounted
     What to do:
       read all events of its population
         kubectl describe pvc db-2 --namespace default

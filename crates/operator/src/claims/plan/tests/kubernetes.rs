@@ -84,7 +84,7 @@ impl World {
         let Some(swap) = swap.filter(|_| !entry.is_shrinking()) else { return all };
         let (active, copy) = (self.claims.get(&entry.active_claim), self.claims.get(&swap.claim));
         let has =
-            |claim: Option<&Claim>| claim.map(|claim| claim.id().to_string()) == swap.volume_name;
+            |claim: Option<&Claim>| claim.map(|claim| claim.id().to_string()) == swap.volume_handle;
         let exchange = match self.exchange {
             Some(_) => Exchange::Waits,
             None if has(active) => Exchange::Done,

@@ -165,7 +165,7 @@ impl World {
         // Of one that is given up the record is taken off again, before anything is taken from the claim.
         let swap = self.status.of(0).and_then(|entry| entry.swap.as_ref());
         let swap = swap.filter(|swap| swap.phase == SwapPhase::Rebinding);
-        let wanted = swap.and_then(|swap| swap.volume_name.clone());
+        let wanted = swap.and_then(|swap| swap.volume_handle.clone());
         let copied = self.claims.get(&copy).filter(|one| !one.is_ending);
         let is_ready = copied.is_some_and(|one| Some(one.id().to_string()) == wanted);
         let runs = self.pod.as_ref().is_some_and(|pod| pod.claim == active && !pod.is_gated);
