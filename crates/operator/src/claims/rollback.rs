@@ -131,9 +131,9 @@ fn too_late_to_return(plan: &PodPlan<'_>, late: i64, now: i64) -> String {
         (plan.seen.autoscaler.name_any(), plan.seen.autoscaler.namespace().unwrap_or_default());
     let ordinal = plan.entry.ordinal;
     format!(
-        "pod {} was to be rolled back from claim revision {late}, but the content of its next claim was \
-         already complete, so that swap went on. To restore what the pod had before that, set claimRevision \
-         {now} in spec.rollback: `kubectl patch pvcautoscaler {name} --namespace {namespace} --type=merge \
+        "pod {} was to be rolled back from claim revision {late}, but it has revision {now} with complete \
+         content, so nothing was done. To restore what the pod had before that, set claimRevision {now} in \
+         spec.rollback: `kubectl patch pvcautoscaler {name} --namespace {namespace} --type=merge \
          -p '{{\"spec\":{{\"rollback\":[{{\"ordinal\":{ordinal},\"claimRevision\":{now}}}]}}}}'`; otherwise \
          remove revision {late} from it",
         plan.pod()

@@ -71,9 +71,9 @@ pub(super) async fn claims_of(
             Whose::Autoscaler(name) => ("PvcAutoscaler", name),
         };
         let why = why_none(&wanted, its.is_empty() && !ask.unseen.contains(&PVC_AUTOSCALERS));
-        let problem = its.iter().filter_map(|one| one.status.as_ref()?.message.as_deref());
-        let problem: String =
-            problem.map(|message| format!("; its PvcAutoscaler: {message}")).collect();
+        let problem = its.iter().find_map(|one| one.status.as_ref()?.message.as_deref());
+        let problem = problem.map(|message| format!("; its PvcAutoscaler: {message}"));
+        let problem = problem.unwrap_or_default();
         let reason =
             format!("{kind} {name} in namespace {namespace} has no claims: {why}{problem}");
         return Err(AskError::Refused { reason });
