@@ -49,7 +49,8 @@ fn page(definition: &Value) -> String {
         kind.to_lowercase(),
     );
     let parts = ["spec", "status"].map(|part| section(part, &root["properties"][part]));
-    [head, columns(version), parts.concat()].concat()
+    let whole = rules(root).map(|rules| format!("\nRules for the whole object. {rules}\n"));
+    [head, whole.unwrap_or_default(), columns(version), parts.concat()].concat()
 }
 
 /// What `kubectl get` shows and takes.

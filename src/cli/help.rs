@@ -42,7 +42,7 @@ const EXAMPLES: [Examples; 25] = [
     (
         "doctor",
         &[
-            ("Check this host", "doctor"),
+            ("Check this host, or as a kubectl plugin the cluster", "doctor"),
             ("Check the whole cluster", "doctor --cluster"),
             ("Check one node of the cluster", "doctor node/n1"),
         ],

@@ -319,6 +319,17 @@ fn a_claim_that_is_full_grows_by_itself_and_an_edit_of_the_template_makes_that_v
             (capacity(&world.active(0)), world.ordinal(0).claim_revision),
             ("5Gi".to_owned(), 1)
         );
+        // What a person expands after that stays.
+        let mut claim = world.active(0);
+        claim.spec.as_mut().unwrap().resources =
+            Some(object(json!({"requests": {"storage": "8Gi"}})));
+        world.api.put(&claim);
+        world.settled("1/1").await;
+        world.rest().await;
+        assert_eq!(
+            (capacity(&world.active(0)), world.ordinal(0).claim_revision),
+            ("8Gi".to_owned(), 1)
+        );
     });
 }
 

@@ -276,7 +276,7 @@ fn what_a_swap_would_find_is_told_before_it_begins() {
         world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
         world.until("it is told", |status| status.planned_action.is_some()).await;
         let next = world.status().planned_action.unwrap();
-        let found = "retained for 168h; 1 GiB are copied; node alpha has free space for a volume of 9 GiB; \
+        let found = "retained for 168h; 1 GiB will be copied; node alpha has free space for a volume of 9 GiB; \
                      ResourceQuota storage leaves 76Gi; PodDisruptionBudget web allows disruptions: 1";
         assert!(next.ends_with(found), "{next}");
         room(&world, Some("1Gi"));
@@ -379,7 +379,7 @@ fn for_how_long_a_pod_would_be_stopped_is_told_by_the_swap_before() {
         world.want("2Gi", "hdd", &json!({"mode": "DryRun"}));
         world.until("it is told", |status| status.planned_action.is_some()).await;
         let next = world.status().planned_action.unwrap();
-        let found = "1 GiB are copied; downtime of up to about 84 s, as pod nginx-0 was down for \
+        let found = "1 GiB will be copied; downtime of up to about 84 s, as pod nginx-0 was down for \
                      42 s while 512 MiB were copied";
         assert!(next.contains(found), "{next}");
         // Copied ahead it would be another pause.

@@ -94,7 +94,7 @@ pub struct PvcAutoscalerSpec {
     /// Name of a claim after a PVC swap. `Preserve`: the claim has the same name and gets another volume; for a
     /// StatefulSet whose volumeClaimTemplates include this template. `Generate`: a new claim with a hash in its name
     /// replaces it, which the webhook gives to the pod; for a StatefulSet without such a template. Default: what the
-    /// StatefulSet needs; the other value is rejected.
+    /// StatefulSet needs; the other value is reported as `ClaimNamePolicyMismatch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim_name_policy: Option<ClaimNamePolicy>,
     /// Duration for which a claim is retained after another one has replaced it and was used. With `Preserve` that is

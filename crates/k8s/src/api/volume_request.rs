@@ -11,7 +11,7 @@ use crate::api::{FenceStatus, FsType, Quantity, UsageStatus, VolumeMode, VolumeO
 /// One operation on one volume of one node: written by the controller, executed by the node plugin, and
 /// deleted soon after it has ended. It describes an operation, not a volume: a volume that does not change has none.
 ///
-/// Its name consists of the operation and the volume handle, so a repeated call joins the operation that is running.
+/// Its name consists of the operation and the volume, so a repeated call joins the operation that is running.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
 #[kube(
     group = "pliant.io",

@@ -110,9 +110,10 @@ fn resize_to(
 fn take_as_it_is(plan: &mut PodPlan<'_>, has: Quantity, is_refused: bool) {
     let template_size = plan.seen.template_size();
     let follows = plan.entry.template_size.is_some_and(|before| before <= template_size);
+    let is_edited = plan.entry.autoscaled_size.is_some(); // For another template: the edit takes precedence.
     let accepted = match own_size(plan) {
         Some(own) => own.clone(),
-        None if follows => AutoscaledSize {
+        None if follows && !is_edited => AutoscaledSize {
             size: template_size,
             template_size,
             decision_time: None,

@@ -29,7 +29,7 @@ pub enum Drift {
 
 impl Drift {
     /// Compares the claim of a pod with its desired state. A larger claim is not shrunk unless the template was
-    /// lowered or autoscaling chose a smaller size: whoever expanded it, for example in an emergency, would do so
+    /// lowered, autoscaling chose a smaller size, or the template was edited since it chose one: whoever expanded it, for example in an emergency, would do so
     /// again.
     pub fn of_pod(
         spec: &PvcAutoscalerSpec,
@@ -40,11 +40,10 @@ impl Drift {
         let template = &spec.volume_claim_template.spec;
         let size = wanted(spec, entry.autoscaled_size.as_ref());
         let is_lowered = entry.template_size.is_none_or(|before| before > size);
-        let chosen = entry.autoscaled_size.as_ref().filter(|_| spec.autoscale.is_some());
-        let is_chosen =
-            chosen.is_some_and(|own| own.template_size == template.resources.requests.storage);
+        // Autoscaling chose it, or the template was edited since it chose.
+        let is_ordered = spec.autoscale.is_some() && entry.autoscaled_size.is_some();
         match Drift::of(claim, template, size, can_grow) {
-            Drift::Shrink(change) if !is_lowered && !is_chosen => Drift::Larger(change),
+            Drift::Shrink(change) if !is_lowered && !is_ordered => Drift::Larger(change),
             drift => drift,
         }
     }

@@ -109,6 +109,9 @@ fn note_template_size(plan: &mut PodPlan<'_>, claim: &PersistentVolumeClaim) {
     let size = plan.seen.template_size();
     if requested(claim) == Ok(size) {
         plan.entry.template_size = Some(size);
+        // What was chosen for a former template has ended with it.
+        let chosen = plan.entry.autoscaled_size.take();
+        plan.entry.autoscaled_size = chosen.filter(|own| own.template_size == size);
     }
 }
 

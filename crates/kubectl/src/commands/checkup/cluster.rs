@@ -12,7 +12,7 @@ use crate::api::{
 };
 use crate::cluster::audit::{Difference, audit};
 use crate::cluster::{pool_of, topology};
-use crate::commands::{CONTROLLERS, STORAGES, VOLUMES, adopt, is_ready};
+use crate::commands::{DRIVER_PODS, STORAGES, VOLUMES, adopt, is_ready};
 use crate::doctor::Finding;
 use crate::volume::{Class, DRIVER, FsKind, NodeKey, TOPOLOGY, few};
 
@@ -21,6 +21,7 @@ pub(super) fn judge(seen: &Seen, program: &str) -> Vec<Finding> {
     findings.extend(records(seen, program));
     findings.extend(driver(seen));
     findings.extend(controller(seen));
+    findings.extend(operator(seen));
     findings.extend(versions(seen));
     findings.extend(pools(seen));
     findings.extend(classes(seen, program));
@@ -98,34 +99,61 @@ fn driver(seen: &Seen) -> Option<Finding> {
     })
 }
 
-fn is_controller(pod: &Pod) -> bool {
-    let labels = pod.metadata.labels.as_ref();
-    let component = labels.and_then(|all| all.get("app.kubernetes.io/component"));
-    component.is_some_and(|component| component == "controller")
+/// A part of the driver that runs as a Deployment.
+struct Part {
+    component: &'static str,
+    name: &'static str,
+    /// What does not work without it.
+    without: &'static str,
 }
 
+const CONTROLLER: Part = Part {
+    component: "controller",
+    name: "controller plugin",
+    without: "volumes are neither created nor expanded",
+};
+
+const OPERATOR: Part = Part {
+    component: "operator",
+    name: "operator",
+    without: "no claim is populated or managed, and pods of managed StatefulSets are not created",
+};
+
 fn controller(seen: &Seen) -> Option<Finding> {
-    if !seen.sees(PODS) {
-        return None;
-    }
-    let all: Vec<&Pod> = seen.pods.iter().filter(|pod| is_controller(pod)).collect();
+    let none = || Finding::error("no pod of the controller plugin exists", INSTALL);
+    seen.sees(PODS).then(|| pods_of(seen, &CONTROLLER).unwrap_or_else(none))
+}
+
+/// The chart can be installed without it.
+fn operator(seen: &Seen) -> Option<Finding> {
+    pods_of(seen, &OPERATOR)
+}
+
+/// How many pods of a part are ready; `None` without any pod of it.
+fn pods_of(seen: &Seen, part: &Part) -> Option<Finding> {
+    let Part { component, name, without } = part;
+    let is_of_part = |pod: &&Pod| {
+        let labels = pod.metadata.labels.as_ref();
+        labels
+            .and_then(|all| all.get("app.kubernetes.io/component"))
+            .is_some_and(|of| of == component)
+    };
+    let all: Vec<&Pod> = seen.pods.iter().filter(is_of_part).collect();
     let ready = all.iter().filter(|pod| is_ready(pod)).count();
-    let look = format!("kubectl describe pods --all-namespaces --selector {CONTROLLERS}");
-    Some(match (ready, all.len()) {
-        (0, 0) => Finding::error("no pod of the controller plugin exists", INSTALL),
+    let look = format!(
+        "kubectl describe pods --all-namespaces --selector {DRIVER_PODS},app.kubernetes.io/component={component}"
+    );
+    match (ready, all.len()) {
+        (0, 0) => None,
         (0, many) => {
-            let what = format!(
-                "no pod of the controller plugin is ready, of {many}: volumes are neither created \
-                         nor expanded"
-            );
-            Finding::error(what, look)
+            let what = format!("no pod of the {name} is ready, of {many}: {without}");
+            Some(Finding::error(what, look))
         }
-        (ready, many) if ready < many => Finding::warning(
-            format!("ready pods of the controller plugin: {ready} of {many}"),
-            look,
-        ),
-        _ => Finding::ok(format!("the controller plugin is ready, pods: {ready}")),
-    })
+        (ready, many) if ready < many => {
+            Some(Finding::warning(format!("ready pods of the {name}: {ready} of {many}"), look))
+        }
+        _ => Some(Finding::ok(format!("the {name} is ready, pods: {ready}"))),
+    }
 }
 
 fn told(seen: &Seen) -> impl Iterator<Item = &NodeStorageStatus> {

@@ -43,7 +43,11 @@ fn seen() -> Seen {
             "status": {"version": env!("CARGO_PKG_VERSION"), "capacity": "4Gi", "available": "3Gi",
                        "volumeCount": 1, "pools": [pool], "volumes": [volume]},
         }))],
-        pods: vec![typed(pod("node", "alpha", "True")), typed(pod("controller", "alpha", "True"))],
+        pods: vec![
+            typed(pod("node", "alpha", "True")),
+            typed(pod("controller", "alpha", "True")),
+            typed(pod("operator", "alpha", "True")),
+        ],
         volumes: vec![typed(json!({"metadata": {"name": "pvc-1"},
             "spec": {"csi": {"driver": DRIVER, "volumeHandle": id("pvc-1")}}}))],
         ..Seen::default()
@@ -65,12 +69,13 @@ fn where_nothing_is_wrong_all_is_good() {
     ✓ the CRDs of the driver are installed
     ✓ CSIDriver lvm.csi.pliant.io exists
     ✓ the controller plugin is ready, pods: 1
+    ✓ the operator is ready, pods: 1
     ✓ all node plugins have version 0.1.0
     ✓ pool fast is usable, nodes: 1
     ✓ class fast can be used
     ✓ node alpha: 3 GiB of 4 GiB free, volumes: 1
     ✓ node control: the driver is not deployed there
-    8 passed, 0 warnings, 0 errors
+    9 passed, 0 warnings, 0 errors
     ");
     insta::assert_snapshot!(print(&judge(&seen(), "pliant", Some("alpha")).unwrap(), false), @r"
     ✓ node alpha: 3 GiB of 4 GiB free, volumes: 1
@@ -107,7 +112,7 @@ fn what_the_chart_installs_is_missed() {
     insta::assert_snapshot!(found(|seen| {
         let driver = seen.driver.as_mut().unwrap();
         driver.spec.attach_required = None;
-        seen.pods = vec![typed(pod("node", "alpha", "False")), typed(pod("controller", "x", "False"))];
+        seen.pods = ["node", "controller", "operator"].map(|part| typed(pod(part, "alpha", "False"))).into();
     }), @r"
     ✗ CSIDriver lvm.csi.pliant.io requires volumes to be attached, and no component
       attaches them
@@ -115,9 +120,12 @@ fn what_the_chart_installs_is_missed() {
     ✗ no pod of the controller plugin is ready, of 1: volumes are neither created
       nor expanded
         → kubectl describe pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=controller
+    ✗ no pod of the operator is ready, of 1: no claim is populated or managed, and
+      pods of managed StatefulSets are not created
+        → kubectl describe pods --all-namespaces --selector app.kubernetes.io/name=pliant,app.kubernetes.io/component=operator
     ✗ node alpha: its node plugin pliant-node-alpha is not ready
         → kubectl logs pliant-node-alpha --namespace pliant --container node
-    0 passed, 0 warnings, 3 errors
+    0 passed, 0 warnings, 4 errors
     ");
     insta::assert_snapshot!(found(|seen| {
         seen.driver.as_mut().unwrap().spec.storage_capacity = None;
