@@ -27,7 +27,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("mount", &["host"]),
     ("node", &["lvm", "fs", "mount", "host"]),
     // A client of the API server, as kubectl is one.
-    ("commands", &["api", "autoscaler", "error_chain", "claims", "cluster", "doctor", "populators"]),
+    (
+        "commands",
+        &["api", "autoscaler", "error_chain", "claims", "cluster", "doctor", "populators"],
+    ),
     ("cluster", &["api", "error_chain"]),
     ("controllers", &["api", "cluster", "node", "error_chain"]),
     ("webhook", &["api", "error_chain", "certificates", "cluster"]),
