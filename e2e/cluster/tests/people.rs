@@ -145,7 +145,7 @@ fn kubectl_commands(page: &str) -> Vec<String> {
     let lines = text.lines().map(|line| line.trim().trim_start_matches("$ "));
     let ours = |line: &&str| line.starts_with("kubectl ") && !line.starts_with("kubectl pliant");
     let until_sign = |line: &str| {
-        let ends = [" |", " <<", " >", " &&", " -- "];
+        let ends = [" |", " <<", " >", " &&", " -- ", " #"];
         let end = ends.iter().filter_map(|sign| line.find(sign)).min();
         line[..end.unwrap_or(line.len())].to_owned()
     };
