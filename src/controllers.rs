@@ -1,7 +1,7 @@
 //! The control loops: each observes, plans and applies, without leader election.
 //!
-//! On a node, [`node_plugin`] executes the VolumeRequests for it, [`storage`] publishes its storage
-//! with what [`usage`] chooses, [`sampling`] samples the usage of its volumes, and [`pools::follow`] applies the StoragePools for it. In
+//! On a node, [`node_plugin`] executes the VolumeRequests for it, [`storage`] publishes its storage,
+//! [`sampling`] the usage of its volumes, and [`pools::follow`] applies the StoragePools for it. In
 //! the controller, [`pools`] computes the nodes of each pool, [`request_gc`] deletes finished
 //! VolumeRequests, [`nodes`] deletes the NodeStorage objects of removed nodes, and [`events`]
 //! writes events. In the operator, which watches claims, [`resync`] notifies the resizer of edits

@@ -1,4 +1,4 @@
-//! Samples the usage of volumes, for [`usage`](super::usage) to choose what is published.
+//! Samples the usage of volumes; only what matters of it is published.
 
 use std::sync::Arc;
 use std::time::Duration;
