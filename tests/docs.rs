@@ -22,7 +22,7 @@ use pliant::controllers::events::EventReason;
 use pliant::host::TOOLS;
 use pliant::metrics::TABLE;
 use pliant::populators::PopulatorReason;
-use repository::{files, product, read};
+use repository::{blocks, files, product, read};
 
 fn is_markdown(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == "md")
@@ -334,9 +334,7 @@ fn every_field_of_a_policy_is_documented() {
 fn what_kubectl_prints_was_seen_on_a_cluster() {
     let mut seen = 0;
     for page in pages() {
-        let text = read(&page);
-        let blocks = text.split("```").skip(1).step_by(2);
-        for (mark, block) in blocks.filter_map(|block| block.split_once('\n')) {
+        for (mark, block) in blocks(&read(&page)) {
             let typed = block.lines().any(|line| line.starts_with("$ kubectl "));
             if mark == "console step" {
                 assert!(page.ends_with("how-to/install.md"), "{}: {block}", page.display());
@@ -417,10 +415,10 @@ fn settings_files_in_the_documents_are_taken() {
     let dir = tempfile::tempdir().unwrap();
     let mut count = 0;
     for page in ["docs/src/reference/configuration.md", "docs/src/how-to/storage-pools.md"] {
-        for block in read(page).split("```").skip(1).step_by(2) {
-            let Some((format @ ("toml" | "yaml"), text)) = block.split_once('\n') else {
+        for (format, text) in blocks(&read(page)) {
+            if !["toml", "yaml"].contains(&format.as_str()) {
                 continue;
-            };
+            }
             let file = dir.path().join(format!("{count}.{format}"));
             fs::write(&file, text).unwrap();
             let output = Command::new(assert_cmd::cargo::cargo_bin("pliant"))
@@ -433,13 +431,6 @@ fn settings_files_in_the_documents_are_taken() {
         }
     }
     assert_eq!(count, 3);
-}
-
-/// Blocks of a page: its kind, such as `sh`, and its text.
-fn blocks(page: &str) -> Vec<(String, String)> {
-    let blocks = page.split("```").skip(1).step_by(2);
-    let blocks = blocks.filter_map(|block| block.split_once('\n'));
-    blocks.map(|(kind, text)| (kind.trim().to_owned(), text.to_owned())).collect()
 }
 
 /// Objects in a block: of YAML, or between the marks of a command.

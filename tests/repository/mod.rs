@@ -34,3 +34,11 @@ pub fn product() -> Vec<PathBuf> {
     found.sort();
     found
 }
+
+#[allow(dead_code)] // Some read no pages.
+/// Blocks of a page between lines of three backticks: what follows the first ones, such as `sh`, and the text.
+pub fn blocks(page: &str) -> Vec<(String, String)> {
+    let blocks = page.split("```").skip(1).step_by(2);
+    let blocks = blocks.filter_map(|block| block.split_once('\n'));
+    blocks.map(|(kind, text)| (kind.trim().to_owned(), text.to_owned())).collect()
+}

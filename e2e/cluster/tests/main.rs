@@ -34,6 +34,8 @@ mod pools;
 mod populators;
 mod postgresql;
 mod registry;
+#[path = "../../../tests/repository/mod.rs"]
+mod repository;
 mod room;
 mod sizes;
 mod storm;

@@ -1,5 +1,6 @@
 //! What people type: why a claim waits, what is lost, and how it is taken back.
 
+use std::collections::BTreeSet;
 use std::process::Output;
 
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
@@ -10,6 +11,7 @@ use serde_json::json;
 
 use crate::calls::{output, said, until_swept};
 use crate::claim::capacity;
+use crate::repository::{blocks, files, read};
 use crate::world::{World, run};
 
 /// Run the command.
@@ -139,9 +141,9 @@ fn a_claim_that_lost_its_volume_gets_it_back() {
 
 /// Commands of kubectl in the blocks of a page, without what follows a sign of the shell.
 fn kubectl_commands(page: &str) -> Vec<String> {
-    let blocks = page.split("```").skip(1).step_by(2);
-    let blocks = blocks.filter(|block| block.starts_with("sh") || block.starts_with("console"));
-    let text = blocks.collect::<String>().replace("\\\n", " ");
+    let blocks = blocks(page).into_iter();
+    let blocks = blocks.filter(|(kind, _)| kind == "sh" || kind.starts_with("console"));
+    let text = blocks.map(|(_, text)| text).collect::<String>().replace("\\\n", " ");
     let lines = text.lines().map(|line| line.trim().trim_start_matches("$ "));
     let ours = |line: &&str| line.starts_with("kubectl ") && !line.starts_with("kubectl pliant");
     let until_sign = |line: &str| {
@@ -155,18 +157,8 @@ fn kubectl_commands(page: &str) -> Vec<String> {
 /// kubectl reads the flags of a command before it shows its help.
 #[test]
 fn kubectl_knows_every_flag_of_a_command_in_the_documents() {
-    let mut commands = std::collections::BTreeSet::new();
-    let mut dirs = vec![std::path::PathBuf::from("docs/src")];
-    while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                dirs.push(path);
-            } else if path.extension().is_some_and(|end| end == "md") {
-                commands.extend(kubectl_commands(&std::fs::read_to_string(path).unwrap()));
-            }
-        }
-    }
+    let pages = files("docs/src", "md").into_iter().map(|page| read(&page));
+    let commands: BTreeSet<String> = pages.flat_map(|page| kubectl_commands(&page)).collect();
     assert!(commands.len() > 100, "only {} are found", commands.len());
     let mut wrong = Vec::new();
     for command in commands {

@@ -29,8 +29,8 @@ pub enum Drift {
 
 impl Drift {
     /// Compares the claim of a pod with its desired state. A larger claim is not shrunk unless the template was
-    /// lowered, autoscaling chose a smaller size, or the template was edited since it chose one: whoever expanded it, for example in an emergency, would do so
-    /// again.
+    /// lowered, autoscaling chose a smaller size, or the template was edited since it chose one: whoever
+    /// expanded it, for example in an emergency, would do so again.
     pub fn of_pod(
         spec: &PvcAutoscalerSpec,
         entry: &OrdinalStatus,
