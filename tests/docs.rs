@@ -83,6 +83,29 @@ fn every_relative_link_leads_to_a_file() {
     assert!(count > 40, "only {count} links are found");
 }
 
+/// Code between single backticks, outside blocks.
+fn code_words(text: &str) -> Vec<&str> {
+    let outside = text.split("```").step_by(2);
+    outside.flat_map(|part| part.split('`').skip(1).step_by(2)).collect()
+}
+
+#[test]
+fn every_source_file_that_the_documents_name_exists() {
+    let sources: Vec<PathBuf> = product().into_iter().chain(files("e2e/cluster", "rs")).collect();
+    let exists =
+        |name: &str| Path::new(name).exists() || sources.iter().any(|file| file.ends_with(name));
+    let (mut count, mut missing) = (0, Vec::new());
+    for page in pages() {
+        let text = read(&page);
+        let names = code_words(&text).into_iter().filter(|word| word.ends_with(".rs"));
+        for name in names.inspect(|_| count += 1).filter(|name| !exists(name)) {
+            missing.push(format!("{}: {name}", page.display()));
+        }
+    }
+    assert_eq!(missing, Vec::<String>::new());
+    assert!(count > 100, "only {count} files are found");
+}
+
 #[test]
 fn every_page_is_in_the_summary() {
     let listed: BTreeSet<PathBuf> = links(&read("docs/src/SUMMARY.md"))

@@ -21,10 +21,10 @@ use crate::bytes::Bytes;
         "!has(self.shrink) || !self.uniformSize"
     ).message("give one of uniformSize and shrink, and not both: claims of one size do not shrink automatically"),
     validation = Rule::new(
-        "!has(self.shrink) || !has(self.shrink.minSize) || quantity(string(self.shrink.minSize)).compareTo(quantity(string(self.maxSize))) <= 0"
+        "!has(self.shrink) || !has(self.shrink.minSize) || !isQuantity(string(self.shrink.minSize)) || !isQuantity(string(self.maxSize)) || quantity(string(self.shrink.minSize)).compareTo(quantity(string(self.maxSize))) <= 0"
     ).message("shrink.minSize is to be no more than maxSize"),
     validation = Rule::new(
-        "!has(self.maxStep) || quantity(string(self.minStep)).compareTo(quantity(string(self.maxStep))) <= 0"
+        "!has(self.maxStep) || !isQuantity(string(self.minStep)) || !isQuantity(string(self.maxStep)) || quantity(string(self.minStep)).compareTo(quantity(string(self.maxStep))) <= 0"
     ).message("minStep, which is 1Gi if it is not given, is to be no more than maxStep")
 )]
 pub struct Autoscale {

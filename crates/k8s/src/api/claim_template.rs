@@ -40,7 +40,8 @@ pub struct ClaimTemplate {
 #[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct TemplateMetadata {
-    /// Name of the volume in `volumeMounts` of the pods, and the first part of the names of the claims. Immutable.
+    /// Name of the volume in `volumeMounts` of the pods, and the first part of the names of the claims. A pod template
+    /// declares a volume of that name as a placeholder, whose claim has the same name and need not exist. Immutable.
     #[schemars(length(min = 1, max = 63), regex(pattern = DNS_LABEL))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("the name of the template cannot change; make another PvcAutoscaler"))]
     pub name: String,

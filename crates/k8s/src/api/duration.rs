@@ -113,6 +113,7 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
+/// What is no duration is refused by a rule of the API server, whose sentence a pattern has not.
 impl JsonSchema for Span {
     fn schema_name() -> Cow<'static, str> {
         "Span".into()
@@ -126,7 +127,10 @@ impl JsonSchema for Span {
         json_schema!({
             "type": "string",
             "maxLength": 40,
-            "pattern": "^([0-9]{1,9}([.][0-9]{1,9})?(ns|us|\u{b5}s|ms|s|m|h|d))+$",
+            "x-kubernetes-validations": [{
+                "rule": "self.matches('^([0-9]{1,9}([.][0-9]{1,9})?(ns|us|\u{b5}s|ms|s|m|h|d))+$')",
+                "message": "write a duration in days, hours, minutes or seconds, such as 7d, 36h, 1h30m or 90s",
+            }],
         })
     }
 }

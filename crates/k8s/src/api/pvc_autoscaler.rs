@@ -37,7 +37,7 @@ pub const MOST_RETAINED: usize = 16;
     derive = "Default",
     validation = Rule::new("self.metadata.name.size() <= 63").message("the name of a PvcAutoscaler has at most 63 characters: its claims carry it as a label"),
     validation = Rule::new("has(self.spec.statefulSetName) != has(self.spec.workload)").message("write either spec.statefulSetName or spec.workload: whose claims these are"),
-    validation = Rule::new("!has(self.spec.autoscale) || quantity(string(self.spec.autoscale.maxSize)).compareTo(quantity(string(self.spec.volumeClaimTemplate.spec.resources.requests.storage))) >= 0").message("autoscale.maxSize is to be no less than resources.requests.storage of the template: raise it, or lower that"),
+    validation = Rule::new("!has(self.spec.autoscale) || !isQuantity(string(self.spec.autoscale.maxSize)) || !isQuantity(string(self.spec.volumeClaimTemplate.spec.resources.requests.storage)) || quantity(string(self.spec.autoscale.maxSize)).compareTo(quantity(string(self.spec.volumeClaimTemplate.spec.resources.requests.storage))) >= 0").message("autoscale.maxSize is to be no less than resources.requests.storage of the template: raise it, or lower that"),
     validation = Rule::new("!has(self.spec.claimNamePolicy) || has(self.spec.statefulSetName)").message("claimNamePolicy is for the claims of a StatefulSet: pods that name their own claims go on to name them"),
     validation = Rule::new("!has(self.spec.rollback) || has(self.spec.statefulSetName)").message("rollback is for the claims of a StatefulSet: those that pods name directly never became others"),
     validation = Rule::new("!has(self.spec.abort) || has(self.spec.statefulSetName)").message("abort is for the claims of a StatefulSet: those that pods name directly never become others"),

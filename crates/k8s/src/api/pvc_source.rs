@@ -68,7 +68,8 @@ pub struct PvcSourcePopulatorSpec {
     #[serde(default)]
     pub pre_copy: bool,
     /// Which contents the final copy verifies. `Full`: all, on both sides. `ChangedOnly`: those that have changed since a
-    /// pass of the pre-copy verified them, or in the minute before, by the modification times that the kernel sets.
+    /// pass of the pre-copy verified them, or in the minute before, by the modification times that the kernel sets;
+    /// without a pre-copy, that is all of them.
     /// Metadata, raw block volumes and copies to another node are always verified in full. Default: `Full`.
     #[serde(default)]
     pub verification: Verification,

@@ -63,25 +63,24 @@ impl<'de> Deserialize<'de> for Quantity {
 
 /// All that Kubernetes writes of a size that is not negative, within the exponents that `Bytes` parses.
 const PATTERN: &str =
-    r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?([0-3]?[0-9]|40))?$";
+    r"^[+]?([0-9]+([.][0-9]*)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?([0-3]?[0-9]|40))?$";
 const LONGEST: u32 = 32;
 
 /// The schema of a size that a person writes: Kubernetes takes a bare number of bytes too, so `storage: 1073741824`
-/// needs no quotation marks.
+/// needs no quotation marks. What is no size is refused by a rule of the API server, whose sentence a pattern has not.
 pub(super) fn as_written(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "x-kubernetes-int-or-string": true,
         "nullable": false, // So that a `null` becomes the default.
         "maxLength": LONGEST,
-        "pattern": PATTERN,
         "x-kubernetes-validations": [{
-            "rule": "type(self) == int ? self >= 0 && self <= 8000000000000000000 : quantity(self).compareTo(quantity('8E')) <= 0",
-            "message": "a size is at least 0 and at most 8E",
+            "rule": format!("type(self) == int ? self >= 0 && self <= 8000000000000000000 : self.matches('{PATTERN}') && quantity(self).compareTo(quantity('8E')) <= 0"),
+            "message": "write a size of at most 8E, such as 500M, 10Gi or 1.5Ti",
         }],
     })
 }
 
-/// A plain text with a pattern: the schema of Kubernetes' own type fills a screen of `kubectl explain`.
+/// A plain text with a pattern, for sizes that Pliant writes: the schema of Kubernetes' own type fills a screen of `kubectl explain`.
 impl JsonSchema for Quantity {
     fn schema_name() -> Cow<'static, str> {
         "Quantity".into()

@@ -419,6 +419,31 @@ fn conditions_have_the_limits_that_they_have_everywhere() {
 }
 
 #[test]
+fn what_people_write_wrongly_is_refused_with_an_example() {
+    let template = "volumeClaimTemplate/properties/spec/properties/resources/properties/requests/properties/storage";
+    for (path, good, bad, says) in [
+        (
+            template,
+            &["10Gi", "+1.5Ti", ".5G", "500M", "1e9"][..],
+            &["4GB", "10%", "-1Gi", "", "10 Gi"][..],
+            "10Gi",
+        ),
+        ("autoscale/properties/maxSize", &["1Gi"], &["4GB"], "10Gi"),
+        ("retention", &["7d", "36h", "1h30m", "90s"], &["1w", "7", "", "-1h"], "7d, 36h"),
+    ] {
+        let spec = &schema("PvcAutoscaler")["properties"]["spec"];
+        let field = spec.pointer(&format!("/properties/{path}")).unwrap();
+        assert!(field["pattern"].is_null(), "{path}: a pattern says no sentence");
+        let (rule, message) = &rules(field)[0];
+        assert!(message.contains(says), "{path}: {message}");
+        let pattern = rule.split_once("matches('").unwrap().1.split_once("')").unwrap().0;
+        let pattern = regex::Regex::new(pattern).unwrap();
+        assert!(good.iter().all(|text| pattern.is_match(text)), "{path}");
+        assert!(!bad.iter().any(|text| pattern.is_match(text)), "{path}");
+    }
+}
+
+#[test]
 fn a_pool_that_no_node_could_have_is_refused() {
     let schema = schema("StoragePool");
     let spec = &schema["properties"]["spec"];
@@ -541,7 +566,7 @@ fn a_plain_claim_template_is_a_template() {
     // A PersistentVolumeClaim takes `storage: 300000000`, too.
     assert_eq!(size["storage"]["x-kubernetes-int-or-string"], json!(true), "{size}");
     assert_eq!(size["storage"]["type"], Value::Null, "{size}");
-    assert!(size["storage"]["pattern"].as_str().unwrap().contains("[eE]"), "and `3e8`: {size}");
+    assert!(rules(&size["storage"])[0].0.contains("[eE]"), "and `3e8`: {size}");
     let named = &template["metadata"];
     assert!(rules(&named["properties"]["name"])[0].1.contains("make another PvcAutoscaler"));
 }

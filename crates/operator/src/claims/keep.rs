@@ -11,7 +11,7 @@ use crate::claims::drift::Drift;
 use crate::claims::fence::report_superseded;
 use crate::claims::in_place::{Shrinking, begin_in_place, has_failed_in_place, way_of};
 use crate::claims::metadata_sync::Marks;
-use crate::claims::objects::{is_bound, is_ending};
+use crate::claims::objects::{is_bound, is_ending, without_volume};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::rollback::wait_if_rolled_back;
 use crate::claims::start::begin_swap;
@@ -85,7 +85,7 @@ pub(super) fn keep(plan: &mut PodPlan<'_>, may_stop: &mut usize) {
     mark(plan, claim);
     if !is_bound(claim) {
         plan.says.phase = Some(AutoscalerPhase::Waiting);
-        plan.says.progress = Some(format!("claim {} has no volume yet", claim.name_any()));
+        plan.says.progress = Some(without_volume(&claim.name_any()));
         return;
     }
     if report_superseded(plan, claim) {

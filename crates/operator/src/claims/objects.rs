@@ -29,6 +29,11 @@ pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
     claim.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Bound"))
 }
 
+/// The sentence about a claim that is not bound, with the command that shows why.
+pub(super) fn without_volume(claim: &str) -> String {
+    format!("claim {claim} has no volume yet: see `kubectl pliant explain pvc/{claim}`")
+}
+
 /// Returns true if a claim was created for a swap: the source of its name populates it. A claim from a
 /// snapshot or another populator is not one.
 pub(super) fn is_copy(claim: &PersistentVolumeClaim) -> bool {

@@ -146,7 +146,7 @@ fn texts(schema: &Value, newer: bool) -> BoxedStrategy<Value> {
             text.chars().count() <= most && !is_empty_span && !is_nothing
         };
         let plain = from(&pattern).prop_filter("its length", fits);
-        if pattern.contains("Ki|Mi") {
+        if pattern.contains("[KMGTPE]i") {
             return prop_oneof![2 => plain, 1 => prop::sample::select(&SIZES[..]).prop_map(Value::from)]
                 .boxed();
         }

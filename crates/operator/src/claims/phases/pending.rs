@@ -15,7 +15,7 @@ use crate::claims::drain::stop_writers;
 use crate::claims::drift::Drift;
 use crate::claims::hold::{ensure_held, is_deleted};
 use crate::claims::new_claim::make_missing;
-use crate::claims::objects::bounded;
+use crate::claims::objects::{bounded, without_volume};
 use crate::claims::others::wait_for_others;
 use crate::claims::phases::next::{Next, fail, give_up, go_on};
 use crate::claims::phases::passes::in_rounds;
@@ -174,8 +174,4 @@ fn stop(
     // No more than that: a pod that was made until this is written has the old claim.
     stop_writers(plan, &from);
     go_on(plan, swap, SwapPhase::Draining, None, None)
-}
-
-fn without_volume(claim: &str) -> String {
-    format!("claim {claim} has no volume yet: see `kubectl pliant explain pvc/{claim}`")
 }
