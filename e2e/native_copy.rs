@@ -17,7 +17,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Instant, UNIX_EPOCH};
 
 use dice::Dice;
-use pliant::remote::Keys;
+use pliant::remote::TransferKeys;
 use tempfile::TempDir;
 
 /// How often each thing is done; the median counts.
@@ -110,7 +110,7 @@ struct Sender {
 
 impl Sender {
     fn start(pliant: &str, source: &Path) -> Sender {
-        let made = Keys::make(UNIX_EPOCH.elapsed().expect("after 1970")).expect("keys");
+        let made = TransferKeys::make(UNIX_EPOCH.elapsed().expect("after 1970")).expect("keys");
         let keys = tempfile::tempdir().expect("a directory");
         for (side, pair) in [("source", &made.source), ("target", &made.target)] {
             let dir = keys.path().join(side);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use pliant::webhook::{Service, Workload, names_in, webhooks};
+use pliant::webhook::{Service, StatefulSetRef, names_in, webhooks};
 
 /// Parse bytes as what the first of them picks: as names of namespace and StatefulSet, one a line with a
 /// tab between, that go into the webhook's expression; or as such an expression. Says whether all of them
@@ -15,16 +15,16 @@ pub fn parse(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
     };
-    let victim = Workload::parse("bank", "db").expect("a name");
+    let victim = StatefulSetRef::parse("bank", "db").expect("a name");
     if kind % 2 == 0 {
         let lines: Vec<&str> = text.lines().collect();
         let read = lines.iter().map(|line| {
             let (namespace, name) = line.split_once('\t')?;
-            Workload::parse(namespace, name)
+            StatefulSetRef::parse(namespace, name)
         });
-        let named: BTreeSet<Workload> = read.clone().flatten().chain([victim]).collect();
+        let named: BTreeSet<StatefulSetRef> = read.clone().flatten().chain([victim]).collect();
         let parts = expressions(&named);
-        let said: Vec<BTreeSet<Workload>> =
+        let said: Vec<BTreeSet<StatefulSetRef>> =
             parts.iter().map(|one| names_in(one).expect("it is ours")).collect();
         for (expression, names) in parts.iter().zip(&said) {
             // Of those that we write around the list there are three.
@@ -44,7 +44,7 @@ pub fn parse(bytes: &[u8]) -> bool {
     })
 }
 
-fn expressions(named: &BTreeSet<Workload>) -> Vec<String> {
+fn expressions(named: &BTreeSet<StatefulSetRef>) -> Vec<String> {
     let service: Service = "pliant-system/pliant-webhook".parse().expect("a Service");
     let webhooks = webhooks(&service, named, "");
     let conditions = webhooks.into_iter().flat_map(|one| one.match_conditions.unwrap_or_default());

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pliant::csi::parse::{
-    Defaults, Enlargement, Expansion, Look, ParseError, Unpublish, Unstage, Validation,
+    Defaults, Enlargement, Expansion, ParseError, StatsArgs, Unpublish, Unstage, Validation,
     capacity_query, new_volume, page_of_health, page_of_volumes, publish, removed, stage,
 };
 use pliant::csi::pb;
@@ -31,7 +31,7 @@ pub fn parse(bytes: &[u8]) -> bool {
         9 => taken(bytes, |r| Unstage::parse(&r)).inspect(|u| path(&u.staging)).is_some(),
         10 => taken(bytes, |r| Unpublish::parse(&r)).inspect(|u| path(&u.target)).is_some(),
         _ => {
-            taken(bytes, |r| Look::parse(&r)).is_some()
+            taken(bytes, |r| StatsArgs::parse(&r)).is_some()
                 || taken(bytes, |r| Expansion::parse(&r)).is_some()
         }
     }

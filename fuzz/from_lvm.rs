@@ -6,7 +6,7 @@ use pliant::lvm::metadata::{
     parse_group,
 };
 use pliant::lvm::{Lv, Words, report};
-use pliant::node::lv_tags::Record;
+use pliant::node::lv_tags::VolumeTags;
 
 const SECTOR: usize = 512;
 
@@ -44,7 +44,7 @@ pub fn metadata(bytes: &[u8]) -> bool {
                 assert!(!lv.name.contains(['/', ' ']), "{lv:?}");
                 assert!(group.dm_uuid(lv).len() == 68, "{lv:?}");
                 assert!(group.size_of(lv.extents()) <= Bytes::MAX);
-                Record::read(lv);
+                VolumeTags::read(lv);
             }
             Bytes::new(1).div_ceil(group.extent_size);
             group.free_extents();
@@ -96,7 +96,7 @@ pub fn words(bytes: &[u8]) -> bool {
         tags: lines.collect(),
         segments: Vec::new(),
     };
-    Record::read(&lv).is_some_and(|record| {
+    VolumeTags::read(&lv).is_some_and(|record| {
         assert_eq!(record.lv_name(), lv.name);
         for pair in record.mkfs.words().chunks(2) {
             assert!(!pair[1].starts_with('-') && !pair[1].contains('/'), "{record:?}");

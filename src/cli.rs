@@ -9,8 +9,8 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::bytes::Bytes;
 use crate::config::{
-    Address, DiskPath, FilesystemExpansion, Flags, Layer, LogFilter, LogFormat, NodeName, PoolFlag,
-    Rate, SocketPath, Span, StandbyDiskFlag, StateDir,
+    DiskPath, FilesystemExpansion, Flags, Layer, LogFilter, LogFormat, NodeName, PoolFlag, Rate,
+    SocketAddress, SocketPath, StandbyDiskFlag, StateDir, TimeSpan,
 };
 use crate::volume::{FsKind, Mode, PoolName};
 use values::{count, mode, size, volume_stats_interval};
@@ -30,8 +30,9 @@ pub use help::examples;
 pub use operator::{OperatorRole, ProxyFlags, WebhookFlags};
 pub use pages::{candidates, completion, manual, to_complete};
 pub use people::{
-    Abort, Completion, Crds, Doctor, Edit, Expand, Explain, ListFlags, ListOutput, Man, Migrate,
-    Output, Plan, Recover, Report, Rollback, Shrink, Status, Version,
+    AbortArgs, Completion, Crds, DoctorArgs, EditArgs, ExpandArgs, Explain, ListFlags, ListOutput,
+    Man, Migrate, OutputFormat, PlanArgs, Recover, ReportArgs, RollbackArgs, ShrinkArgs,
+    StatusArgs, VersionArgs,
 };
 pub use tell::TellFlags;
 
@@ -48,30 +49,30 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show storage pools and PvcAutoscalers: capacity, health, state.
-    Status(Status),
+    Status(StatusArgs),
     /// Explain why a PVC, workload, node or pool is in its state.
     Explain(Explain),
     /// Show what each PvcAutoscaler does with its PVCs, and does next.
-    Plan(Plan),
+    Plan(PlanArgs),
     /// Check this host, a node or the cluster for problems.
-    Doctor(Doctor),
+    Doctor(DoctorArgs),
     /// Collect diagnostics for a bug report, without secrets.
-    Report(Report),
+    Report(ReportArgs),
     /// Expand a PVC, or all PVCs of a workload.
     #[command(visible_alias = "grow")]
-    Expand(Expand),
+    Expand(ExpandArgs),
     /// Shrink the PVCs of a workload, in place or by PVC swap.
-    Shrink(Shrink),
+    Shrink(ShrinkArgs),
     /// Migrate the PVCs of a workload to another StorageClass.
     Migrate(Migrate),
     /// Roll back pods to the PVCs they had before their last PVC swap.
-    Rollback(Rollback),
+    Rollback(RollbackArgs),
     /// Abort PVC swaps that are in progress.
-    Abort(Abort),
+    Abort(AbortArgs),
     /// Recover orphaned volumes: create a PersistentVolume and a PVC.
     Recover(Recover),
     /// Show the versions of this program and of the nodes.
-    Version(Version),
+    Version(VersionArgs),
     /// Print the CustomResourceDefinitions (CRDs), or apply them.
     Crds(Crds),
     /// Validate settings, and print the effective ones as TOML.
@@ -133,7 +134,7 @@ pub struct NodeRole {
     /// Measure the usage of mounted file systems at this interval; in s, m or h, at least 10s
     #[arg(long, value_name = "TIME", env = "PLIANT_VOLUME_STATS_INTERVAL", hide_env_values = true,
         default_value = "30s", value_parser = volume_stats_interval)]
-    pub volume_stats_interval: Span,
+    pub volume_stats_interval: TimeSpan,
     /// Write udev rules that protect volume contents from the host's mdadm, LVM and btrfs to this directory, such as
     /// /run/udev/rules.d [default: none]
     #[arg(long, value_name = "DIR", env = "PLIANT_UDEV_RULES_DIR", hide_env_values = true)]
@@ -260,7 +261,7 @@ pub struct MachineFlags {
 
     /// Serve /metrics and /healthz on this address and port, such as 127.0.0.1:9808 [default: off]
     #[arg(long, value_name = "ADDRESS", env = "PLIANT_METRICS_ADDRESS", hide_env_values = true)]
-    metrics_address: Option<Address>,
+    metrics_address: Option<SocketAddress>,
 
     /// Limit wiping to this many bytes per second, such as 200Mi [default: unlimited]
     #[arg(long, value_name = "BYTES", env = "PLIANT_WIPE_RATE", hide_env_values = true)]
@@ -269,7 +270,7 @@ pub struct MachineFlags {
     /// Let CreateVolume and DeleteVolume wait this long for a wipe before they return ABORTED, and are
     /// retried; in ms, s, m or h [default: 20s]
     #[arg(long, value_name = "TIME", env = "PLIANT_WIPE_TIMEOUT", hide_env_values = true)]
-    wipe_timeout: Option<Span>,
+    wipe_timeout: Option<TimeSpan>,
 
     /// Select the format of log lines [text or json; default: text]
     #[arg(long, value_name = "FORMAT", env = "PLIANT_LOG_FORMAT", hide_env_values = true,

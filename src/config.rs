@@ -17,8 +17,8 @@ mod words;
 
 pub use names::{DiskPath, GroupName, NodeName, SocketPath, StateDir};
 pub use words::{
-    Address, FilesystemExpansion, LogFilter, LogFormat, PoolFlag, PoolSource, Rate, Span,
-    StandbyDiskFlag,
+    FilesystemExpansion, LogFilter, LogFormat, PoolFlag, PoolSource, Rate, SocketAddress,
+    StandbyDiskFlag, TimeSpan,
 };
 
 /// All settings of the driver, validated. Prints as the equivalent TOML file.
@@ -65,14 +65,14 @@ pub struct PoolSettings {
     /// Volume groups that are there.
     pub groups: Vec<GroupName>,
     /// Disks that each become a group of their own.
-    pub disks: Vec<NewDisk>,
+    pub disks: Vec<NewDiskSetting>,
     /// Disks that join when the pool is full.
-    pub standby_disks: Vec<NewDisk>,
+    pub standby_disks: Vec<NewDiskSetting>,
 }
 
 /// A disk that may be initialised.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewDisk {
+pub struct NewDiskSetting {
     /// The disk.
     pub path: DiskPath,
     /// True if it may be initialised although it is not blank, which destroys its content.
@@ -84,14 +84,14 @@ pub struct NewDisk {
 #[error("{place}: {reason}")]
 pub struct ConfigError {
     /// Place of the setting.
-    pub place: Place,
+    pub place: SettingSource,
     /// What is wrong, and what is valid.
     pub reason: String,
 }
 
 /// Place of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum SettingSource {
     /// Nowhere: the setting is missing.
     Missing(&'static str),
     /// On the command line or in its environment variable.
@@ -109,14 +109,14 @@ pub enum Place {
     },
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Missing(key) => f.write_str(key),
-            Place::Flag(flag) => f.write_str(flag),
-            Place::File(file) => f.write_str(file),
-            Place::Line { file, line, key } if key.is_empty() => write!(f, "{file}:{line}"),
-            Place::Line { file, line, key } => write!(f, "{file}:{line}: {key}"),
+            SettingSource::Missing(key) => f.write_str(key),
+            SettingSource::Flag(flag) => f.write_str(flag),
+            SettingSource::File(file) => f.write_str(file),
+            SettingSource::Line { file, line, key } if key.is_empty() => write!(f, "{file}:{line}"),
+            SettingSource::Line { file, line, key } => write!(f, "{file}:{line}: {key}"),
         }
     }
 }
@@ -127,7 +127,7 @@ pub struct Placed<T> {
     /// The value.
     pub value: T,
     /// Place of the value.
-    pub place: Place,
+    pub place: SettingSource,
 }
 
 /// The settings of one source; `None` if it does not have a setting.
@@ -148,11 +148,11 @@ pub struct Layer {
     /// `state-dir`.
     pub state_dir: Option<StateDir>,
     /// `metrics-address`.
-    pub metrics_address: Option<Address>,
+    pub metrics_address: Option<SocketAddress>,
     /// `wipe-rate`.
     pub wipe_rate: Option<Rate>,
     /// `wipe-timeout`.
-    pub wipe_timeout: Option<Span>,
+    pub wipe_timeout: Option<TimeSpan>,
     /// `log-format`.
     pub log_format: Option<LogFormat>,
     /// `log-level`.
@@ -165,7 +165,7 @@ pub struct PoolLayer {
     /// Name of the pool.
     pub name: PoolName,
     /// Place of the pool.
-    pub place: Place,
+    pub place: SettingSource,
     /// Names of existing volume groups.
     pub groups: Vec<Placed<GroupName>>,
     /// Disks to create volume groups on.

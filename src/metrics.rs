@@ -12,7 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::bytes::Bytes;
-use crate::volume::{PoolSummary, State, Usage, VolumeId, VolumeStatus};
+use crate::volume::{FsUsage, PoolSummary, State, VolumeId, VolumeStatus};
 
 mod cluster;
 mod machine;
@@ -27,7 +27,7 @@ pub use machine::{CommandFigure, DiskFigure, GroupFigure};
 use plain::Plain;
 use series::{Labels, counts, float, gauges};
 pub use serve::serve;
-pub use table::{Figure, Kind, TABLE};
+pub use table::{Figure, MetricType, TABLE};
 
 /// Counters that are updated as events happen. Clones share them.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ pub struct Figures {
     /// Volumes.
     pub volumes: Vec<VolumeStatus>,
     /// Usage of the mounted file systems that responded to the last sampling.
-    pub usages: BTreeMap<VolumeId, Usage>,
+    pub usages: BTreeMap<VolumeId, FsUsage>,
     /// Growths that have ended since the start, by outcome.
     pub growths: BTreeMap<&'static str, u64>,
     /// Calls to the host by kind since the start.
@@ -220,20 +220,20 @@ fn put_volumes(registry: &mut Registry, volumes: &[VolumeStatus]) {
     table::VOLUME_WIPED.put(registry, each(|_| Vec::new(), wiped));
 }
 
-fn put_usages(registry: &mut Registry, usages: &BTreeMap<VolumeId, Usage>) {
-    let each = |figure: fn(&Usage) -> Option<u64>| {
+fn put_usages(registry: &mut Registry, usages: &BTreeMap<VolumeId, FsUsage>) {
+    let each = |figure: fn(&FsUsage) -> Option<u64>| {
         gauges(
             usages
                 .iter()
                 .map(|(id, usage)| (vec![("volume", id.to_string())], figure(usage).map(float))),
         )
     };
-    let counted = |usage: &Usage| (usage.inodes > 0).then_some(usage.inodes);
+    let counted = |usage: &FsUsage| (usage.inodes > 0).then_some(usage.inodes);
     table::FS_SIZE.put(registry, each(|usage| Some(usage.total.get())));
     table::FS_USED.put(registry, each(|usage| Some(usage.used.get())));
     table::FS_AVAILABLE.put(registry, each(|usage| Some(usage.available.get())));
     table::FS_INODES.put(registry, each(counted));
-    let used = |usage: &Usage| {
+    let used = |usage: &FsUsage| {
         (usage.inodes > 0).then_some(usage.inodes.saturating_sub(usage.inodes_free))
     };
     table::FS_INODES_USED.put(registry, each(used));

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use nix::unistd::{Uid, geteuid};
 
-use crate::cli::{CheckConfig, Command, Doctor};
+use crate::cli::{CheckConfig, Command, DoctorArgs};
 use crate::config::{LogFilter, LogFormat, PoolsFrom, Settings};
 use crate::host::{Host, RealHost, UDEV_RULES};
 use crate::run::print::print;
@@ -168,7 +168,7 @@ fn check_config(args: CheckConfig) -> Result<ExitCode> {
 }
 
 /// Checks this host; the exit status shows whether something has to be fixed.
-fn examine(args: &Doctor) -> Result<ExitCode> {
+fn examine(args: &DoctorArgs) -> Result<ExitCode> {
     // A state directory of its own: looking must not touch that of a running driver.
     let state = std::env::temp_dir().join(format!("pliant-doctor-{}", std::process::id()));
     // Made by us and for us alone, or not at all: others write to that directory too.
@@ -180,7 +180,7 @@ fn examine(args: &Doctor) -> Result<ExitCode> {
     });
     std::fs::remove_dir_all(&state).ok();
     let findings = doctor::judge(&seen?);
-    people::tell(args.output, &findings)
+    people::print_findings(args.output, &findings)
 }
 
 /// The definitions of all kinds, one YAML document each, for `kubectl apply --filename -`.

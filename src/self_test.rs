@@ -18,7 +18,7 @@ use crate::csi::pb;
 use crate::volume::Mode;
 
 use client::Client;
-use content::{Content, Writer};
+use content::{TestPattern, TestWriter};
 use tell::Tell;
 
 /// Runs the full lifecycle of one volume of each mode.
@@ -31,7 +31,7 @@ pub async fn run(args: &SelfTest) -> Result<()> {
     let tell = Tell::new();
     Tell::line(&client.describe().await?);
     for mode in &args.modes {
-        let mut life = Life::new(&mut client, args, *mode, &tell);
+        let mut life = VolumeLifecycle::new(&mut client, args, *mode, &tell);
         if let Err(error) = life.walk().await {
             life.clean_up().await;
             return Err(error.context(format!("{mode} volume")));
@@ -42,7 +42,7 @@ pub async fn run(args: &SelfTest) -> Result<()> {
 }
 
 /// The lifecycle of one volume.
-struct Life<'a> {
+struct VolumeLifecycle<'a> {
     client: &'a mut Client,
     args: &'a SelfTest,
     mode: Mode,
@@ -61,11 +61,11 @@ fn larger(now: Bytes, args: &SelfTest) -> Bytes {
     if args.expand_to > now { args.expand_to } else { now + (args.expand_to - args.size) }
 }
 
-impl<'a> Life<'a> {
+impl<'a> VolumeLifecycle<'a> {
     fn new(client: &'a mut Client, args: &'a SelfTest, mode: Mode, tell: &'a Tell) -> Self {
         let dir = args.dir.join(mode.to_string());
         let (staging, target) = (dir.join("staging"), dir.join("target"));
-        Life { client, args, mode, tell, staging, target, volume: None, size: args.size }
+        VolumeLifecycle { client, args, mode, tell, staging, target, volume: None, size: args.size }
     }
 
     fn id(&self) -> Result<&str> {
@@ -123,15 +123,15 @@ impl<'a> Life<'a> {
         Ok(self.client.publish(&id, &self.staging, &self.target, self.mode).await?)
     }
 
-    async fn write(&mut self) -> Result<Content> {
+    async fn write(&mut self) -> Result<TestPattern> {
         let step = self.tell.begin("write");
-        let content = Content::write(&self.target, self.mode).await?;
-        step.done(&format!("{} and fsync, {}", Content::SIZE, content.short_sum()));
+        let content = TestPattern::write(&self.target, self.mode).await?;
+        step.done(&format!("{} and fsync, {}", TestPattern::SIZE, content.short_sum()));
         Ok(content)
     }
 
     async fn grow_under_writer(&mut self) -> Result<()> {
-        let writer = Writer::start(&self.target, self.mode, self.size)?;
+        let writer = TestWriter::start(&self.target, self.mode, self.size)?;
         let grown = self.grow_shown().await;
         // In any case: a volume that the writer has open cannot be unstaged.
         let records = writer.stop().await;
@@ -179,7 +179,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    async fn compare(&mut self, content: &Content) -> Result<()> {
+    async fn compare(&mut self, content: &TestPattern) -> Result<()> {
         let step = self.tell.begin("compare");
         self.show().await?;
         content.compare(&self.target, self.mode).await?;

@@ -325,6 +325,34 @@ fn a_predicate_changes_nothing() {
     assert_eq!(wrong, Vec::<String>::new());
 }
 
+/// Types that share a name: each is named after what others know by it.
+const NAMESAKES: &[(&str, &str)] = &[("Node", "CSI's service, and the machine that it serves")];
+
+/// A reader who searches for a type finds one.
+#[test]
+fn no_two_types_have_one_name() {
+    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    // A fake speaks of the same things as what it stands for.
+    let is_fake =
+        |file: &PathBuf| file.display().to_string().contains("fake-") || room(file) == "testing";
+    for file in product().into_iter().filter(|file| !is_fake(file)) {
+        for line in code(&file).lines() {
+            let words: Vec<&str> = line.split([' ', '<', '(', '{', ';', ':', '=']).collect();
+            let at =
+                words.iter().position(|word| ["struct", "enum", "trait", "type"].contains(word));
+            // What a trait asks for is indented, and named by that.
+            let Some(at) = at.filter(|_| !line.starts_with([' ', '/'])) else { continue };
+            let name = words.get(at + 1).copied().unwrap_or_default().to_owned();
+            files.entry(name).or_default().push(file.display().to_string());
+        }
+    }
+    assert!(files.len() > 500, "only {} types are found", files.len());
+    files.retain(|name, places| {
+        places.len() > 1 && !NAMESAKES.iter().any(|(known, _)| known == name)
+    });
+    assert_eq!(files, BTreeMap::new());
+}
+
 #[test]
 fn the_search_sees_every_form_of_use() {
     let code = "use crate::host::{self, Cmd};\nuse crate::{\n    lvm::{A, B},\n    node,\n};\nlet x = \

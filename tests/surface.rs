@@ -15,7 +15,7 @@ use pliant::cli::Cli;
 use pliant::controllers::events::EventReason;
 use pliant::metrics::TABLE;
 use pliant::populators::PopulatorReason;
-use pliant::volume::{Ailment, Class, DRIVER, FsKind, Layout, Safety, TOPOLOGY, Wipe};
+use pliant::volume::{Class, DRIVER, FsKind, Layout, Safety, TOPOLOGY, VolumeCondition, Wipe};
 use repository::{files, product, read};
 use serde_json::Value;
 
@@ -68,7 +68,7 @@ fn groups() -> Vec<(&'static str, BTreeSet<String>)> {
         ("parameter", parameters()),
         ("capability", capabilities()),
         ("event", events()),
-        ("health", Ailment::REASONS.map(str::to_owned).into()),
+        ("health", VolumeCondition::REASONS.map(str::to_owned).into()),
         ("condition", conditions()),
         ("state", states()),
         ("error", errors()),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use pliant::copy::{Changed, Compare, Hand, Order, Progress, Round, Sockets};
+use pliant::copy::{ChangeTimes, Compare, CopyOptions, Hand, Pass, ProgressReporter, Sockets};
 use serde_json::Value;
 
 use crate::machine::{Disk, run, sha256};
@@ -201,14 +201,15 @@ fn mapped(mkfs: &[&str]) {
     let mut map = unsafe { memmap2::MmapMut::map_mut(&file) }.expect("a map");
     map[5000] = 3;
     let copied = |round| {
-        let compare = Compare::Changed(Changed { still_for: Duration::ZERO, anywhere: false });
+        let compare = Compare::Changed(ChangeTimes { still_for: Duration::ZERO, anywhere: false });
         let (source, target, sockets) = (&source.dir, &target.dir, Sockets::Skip);
-        let order = Order { source, target, round, sockets, compare };
-        pliant::copy::copy(order, &Hand::default(), &mut Progress::silent()).expect("a copy")
+        let order = CopyOptions { source, target, round, sockets, compare };
+        pliant::copy::copy(order, &Hand::default(), &mut ProgressReporter::silent())
+            .expect("a copy")
     };
-    copied(Round::Hot);
+    copied(Pass::PreCopy);
     map[5001] = 4;
-    let last = copied(Round::Final);
+    let last = copied(Pass::Final);
     assert_eq!(last.known, 1, "the one that nobody has written to");
     let found = fs::read(target.dir.join("mapped")).expect("a file");
     assert_eq!((found[5000], found[5001]), (3, 4));

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use pliant::host::Cmd;
-use pliant::node::lv_tags::{self, Record};
+use pliant::node::lv_tags::{self, VolumeTags};
 use pliant::volume::{Class, FsKind, Mode, NewVolume, NodeKey, VolumeKey};
 use tokio::runtime::Runtime;
 
@@ -227,7 +227,7 @@ fn create(name: &str, mode: Mode, extents: u64) -> Cmd {
     let nodes = Vec::new();
     let size = wanted(extents * 4);
     let new = NewVolume { name: name.into(), size, mode, class: Class::default(), nodes };
-    let record = Record::new(&NodeKey::of(NODE), &new);
+    let record = VolumeTags::new(&NodeKey::of(NODE), &new);
     Cmd::new("lvcreate")
         .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-an"])
         .args(["-l", &extents.to_string(), "-n", &record.lv_name()])

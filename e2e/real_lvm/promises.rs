@@ -13,8 +13,8 @@ use pliant::host::{Cmd, Host, RealHost};
 use pliant::lvm;
 use pliant::node::{GroupSource, Node, NodeSettings, PoolPlan};
 use pliant::volume::{
-    Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Page, Stage, State,
-    VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes, Wanted,
+    Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Page, RequestedSize,
+    Stage, State, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
 };
 
 use crate::script::{BLOCK, Part, Promised, Step, World, foreign_secrets, secret, secret_file};
@@ -293,7 +293,7 @@ impl Machine {
     /// What is there and belongs to no promised volume, and what waits for ever.
     async fn leftovers(&self, world: &World) -> Vec<String> {
         let mut left = Vec::new();
-        let scan = lvm::scan(&self.host, &lvm::Named::default()).await.expect("scan");
+        let scan = lvm::scan(&self.host, &lvm::NamedDisks::default()).await.expect("scan");
         let group = scan.of(GROUP).find_map(|member| member.group.clone()).expect("group");
         let names: BTreeSet<String> = world
             .volumes
@@ -339,8 +339,8 @@ pub fn id(name: &str) -> VolumeId {
     VolumeId::new(NodeKey::of(NODE), VolumeKey::of(name))
 }
 
-pub fn wanted(mib: u64) -> Wanted {
-    Wanted { at_least: Bytes::mib(mib), at_most: None }
+pub fn wanted(mib: u64) -> RequestedSize {
+    RequestedSize { at_least: Bytes::mib(mib), at_most: None }
 }
 
 fn blocks(mib: u64) -> usize {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::archive::{Address, Bundle, HostName, Network};
+use crate::archive::{Bundle, HostName, HttpUrl, Network};
 use crate::bytes::Bytes;
 use crate::cli::values::size;
 use crate::config::Rate;
@@ -88,7 +88,7 @@ pub struct UnpackRole {
     pub file: Option<PathBuf>,
     /// Fetch the archive from this URL, http or https
     #[arg(long, value_name = "URL", group = "origin")]
-    pub url: Option<Address>,
+    pub url: Option<HttpUrl>,
     /// Refuse a --url that leads, also by a redirect, to an address that is not public: private, link-local or
     /// loopback
     #[arg(long, requires = "url")]

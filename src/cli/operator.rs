@@ -4,9 +4,9 @@ use clap::Args;
 
 use crate::archive::{Bundle, HostName, Network};
 use crate::cli::TellFlags;
-use crate::config::Address;
+use crate::config::SocketAddress;
 use crate::populators::PodSettings;
-use crate::populators::validator::Mode;
+use crate::populators::validator::ReportMode;
 use crate::webhook::Service;
 
 /// `pliant operator`.
@@ -68,8 +68,8 @@ pub struct OperatorRole {
     /// Emit an event on PVCs whose data source kind has no registered populator: auto, unless another validator
     /// does; on; or off
     #[arg(long, value_name = "WHEN", env = "PLIANT_DATA_SOURCE_VALIDATOR", hide_env_values = true,
-        value_parser = str::parse::<Mode>, default_value_t = Mode::Auto)]
-    pub data_source_validator: Mode,
+        value_parser = str::parse::<ReportMode>, default_value_t = ReportMode::Auto)]
+    pub data_source_validator: ReportMode,
     /// Elect a leader by the Lease pliant-operator in this namespace; every replica serves the webhook
     /// [default: no election]
     #[arg(
@@ -113,7 +113,7 @@ pub struct WebhookFlags {
         hide_env_values = true,
         requires = "webhook_service"
     )]
-    pub webhook_address: Option<Address>,
+    pub webhook_address: Option<SocketAddress>,
     /// Service of the webhook, as NAMESPACE/NAME; its Secret and its MutatingWebhookConfiguration have the same
     /// name
     #[arg(

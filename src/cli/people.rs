@@ -9,12 +9,12 @@ use crate::cli::ClusterFlags;
 use crate::cli::values::size;
 use crate::commands::explain::Subject;
 use crate::commands::{self, TableOptions, Whose};
-use crate::config::Span;
+use crate::config::TimeSpan;
 
 /// `pliant status`.
 #[derive(Debug, Args)]
 #[command(mut_arg("namespace", |arg| arg.help("Show the PvcAutoscalers of this namespace [default: of all namespaces]")))]
-pub struct Status {
+pub struct StatusArgs {
     /// Options of the list.
     #[command(flatten)]
     pub list: ListFlags,
@@ -25,7 +25,7 @@ pub struct Status {
 
 /// `pliant expand`.
 #[derive(Debug, Args)]
-pub struct Expand {
+pub struct ExpandArgs {
     /// PVC to expand: pvc/NAME or NAME; or all PVCs of sts/NAME, deploy/NAME or pvcas/NAME
     #[arg(value_name = "PVC")]
     pub whose: Whose,
@@ -34,12 +34,12 @@ pub struct Expand {
     pub size: Bytes,
     /// Options of the change.
     #[command(flatten)]
-    pub edit: Edit,
+    pub edit: EditArgs,
 }
 
 /// `pliant shrink`.
 #[derive(Debug, Args)]
-pub struct Shrink {
+pub struct ShrinkArgs {
     /// PVC to shrink: pvc/NAME or NAME; or all PVCs of sts/NAME, deploy/NAME or pvcas/NAME
     #[arg(value_name = "PVC")]
     pub whose: Whose,
@@ -48,7 +48,7 @@ pub struct Shrink {
     pub size: Bytes,
     /// Options of the change.
     #[command(flatten)]
-    pub edit: Edit,
+    pub edit: EditArgs,
 }
 
 /// `pliant migrate`.
@@ -62,34 +62,34 @@ pub struct Migrate {
     pub storage_class: String,
     /// Options of the change.
     #[command(flatten)]
-    pub edit: Edit,
+    pub edit: EditArgs,
 }
 
 /// `pliant rollback`.
 #[derive(Debug, Args)]
-pub struct Rollback {
+pub struct RollbackArgs {
     /// PVC of the pod to roll back: pvc/NAME or NAME; or all swapped pods of sts/NAME or pvcas/NAME
     #[arg(value_name = "PVC")]
     pub whose: Whose,
     /// Options of the change.
     #[command(flatten)]
-    pub edit: Edit,
+    pub edit: EditArgs,
 }
 
 /// `pliant abort`.
 #[derive(Debug, Args)]
-pub struct Abort {
+pub struct AbortArgs {
     /// PVC of the pod whose swap is aborted: pvc/NAME or NAME; or all pods of sts/NAME or pvcas/NAME
     #[arg(value_name = "PVC")]
     pub whose: Whose,
     /// Options of the change.
     #[command(flatten)]
-    pub edit: Edit,
+    pub edit: EditArgs,
 }
 
 /// How a change is made.
 #[derive(Debug, Default, Args)]
-pub struct Edit {
+pub struct EditArgs {
     /// Apply the change without a question; without this flag a preview is shown first, unless a single PVC is expanded
     #[arg(short, long)]
     pub yes: bool,
@@ -98,7 +98,7 @@ pub struct Edit {
     pub wait: bool,
     /// Stop waiting after this time, with exit status 1; in ms, s, m or h [default: no limit]
     #[arg(long, value_name = "TIME", requires = "wait")]
-    pub timeout: Option<Span>,
+    pub timeout: Option<TimeSpan>,
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterFlags,
@@ -106,11 +106,11 @@ pub struct Edit {
 
 /// `pliant plan`.
 #[derive(Debug, Args)]
-pub struct Plan {
+pub struct PlanArgs {
     /// PvcAutoscaler to show in full: pvcas/NAME or NAME, or that of sts/NAME, deploy/NAME or pvc/NAME [default: list
     /// all of the namespace]
     #[arg(value_name = "PVCAUTOSCALER", conflicts_with = "all_namespaces")]
-    pub subject: Option<commands::plan::Subject>,
+    pub subject: Option<commands::plan::PlanSubject>,
     /// Options of the list.
     #[command(flatten)]
     pub list: ListFlags,
@@ -151,7 +151,7 @@ pub struct Explain {
     pub subject: Subject,
     /// Select the output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: Output,
+    pub output: OutputFormat,
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterFlags,
@@ -159,7 +159,7 @@ pub struct Explain {
 
 /// `pliant report`.
 #[derive(Debug, Args)]
-pub struct Report {
+pub struct ReportArgs {
     /// Write the report, as YAML, to this file [default: -, standard output]
     #[arg(long, value_name = "FILE")]
     pub output_file: Option<PathBuf>,
@@ -208,13 +208,13 @@ pub struct Crds {
 
 /// `pliant version`.
 #[derive(Debug, Args)]
-pub struct Version {
+pub struct VersionArgs {
     /// Show the version of this program only, and connect to no cluster
     #[arg(long)]
     pub client: bool,
     /// Select the output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: Output,
+    pub output: OutputFormat,
     /// The cluster.
     #[command(flatten)]
     pub cluster: ClusterFlags,
@@ -238,7 +238,7 @@ pub struct Man {
 
 /// `pliant doctor`.
 #[derive(Debug, Args)]
-pub struct Doctor {
+pub struct DoctorArgs {
     /// Check this node of the cluster: node/NAME or NAME [default: this host]
     #[arg(value_name = "NODE", value_parser = commands::node)]
     pub node: Option<String>,
@@ -247,7 +247,7 @@ pub struct Doctor {
     pub cluster: bool,
     /// Select the output format
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
-    pub output: Output,
+    pub output: OutputFormat,
     /// The cluster.
     #[command(flatten)]
     pub which: ClusterFlags,
@@ -255,7 +255,7 @@ pub struct Doctor {
 
 /// Format of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum OutputFormat {
     /// Text for people
     Table,
     /// JSON

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::config::{Address, LogFilter, LogFormat};
+use crate::config::{LogFilter, LogFormat, SocketAddress};
 
 /// Flags of metrics and logs of the controller plugin and the operator; the node plugin has them among its
 /// settings.
@@ -10,7 +10,7 @@ use crate::config::{Address, LogFilter, LogFormat};
 pub struct TellFlags {
     /// Serve /metrics and /healthz on this address and port, such as 0.0.0.0:9808 [default: off]
     #[arg(long, value_name = "ADDRESS", env = "PLIANT_METRICS_ADDRESS", hide_env_values = true)]
-    pub metrics_address: Option<Address>,
+    pub metrics_address: Option<SocketAddress>,
     /// Select the format of log lines: text or json
     #[arg(long, value_name = "FORMAT", env = "PLIANT_LOG_FORMAT", hide_env_values = true,
         value_parser = str::parse::<LogFormat>, default_value = "text")]

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use crate::bytes::Bytes;
-use crate::config::Span;
+use crate::config::TimeSpan;
 use crate::volume::Mode;
 
-pub fn volume_stats_interval(text: &str) -> Result<Span, String> {
-    let span: Span = text.parse()?;
+pub fn volume_stats_interval(text: &str) -> Result<TimeSpan, String> {
+    let span: TimeSpan = text.parse()?;
     if span.0 < Duration::from_secs(10) {
         return Err(format!(
             "{text} is too short, and would overload the API server: use 10s or more"

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{
-    ConfigError, Flags, Layer, NewDisk, Place, Placed, PoolFlag, PoolLayer, PoolSettings,
-    PoolSource, PoolsFrom, Settings, WantedDisk, file,
+    ConfigError, Flags, Layer, NewDiskSetting, Placed, PoolFlag, PoolLayer, PoolSettings,
+    PoolSource, PoolsFrom, SettingSource, Settings, WantedDisk, file,
 };
 use crate::volume::{FsKind, PoolName};
 
@@ -34,7 +34,7 @@ impl Settings {
             return Settings::check(flags, Layer::default(), pools);
         };
         let text = std::fs::read_to_string(path).map_err(|error| {
-            let place = Place::File(path.display().to_string());
+            let place = SettingSource::File(path.display().to_string());
             vec![ConfigError { place, reason: format!("cannot be read: {error}") }]
         })?;
         Settings::check(flags, file::parse(path, &text)?, pools)
@@ -93,11 +93,11 @@ fn pick<T: std::str::FromStr<Err = String>>(
 ) -> Result<T, Vec<ConfigError>> {
     flag.or(file)
         .map_or_else(|| default.parse(), Ok)
-        .map_err(|reason| vec![ConfigError { place: Place::Missing(key), reason }])
+        .map_err(|reason| vec![ConfigError { place: SettingSource::Missing(key), reason }])
 }
 
 fn missing(key: &'static str, what: &str) -> ConfigError {
-    ConfigError { place: Place::Missing(key), reason: format!("is missing: {what}") }
+    ConfigError { place: SettingSource::Missing(key), reason: format!("is missing: {what}") }
 }
 
 fn pools(
@@ -108,7 +108,7 @@ fn pools(
 ) -> BTreeMap<PoolName, PoolSettings> {
     let mut pools = if flags.pools.is_empty() { from_file } else { pools_of(flags.pools) };
     for standby in flags.standby_disks {
-        let place = Place::Flag("--standby-disk");
+        let place = SettingSource::Flag("--standby-disk");
         match pools.iter_mut().find(|pool| pool.name == standby.name) {
             Some(pool) => pool.standby_disks.push(unwiped(Placed { value: standby.disk, place })),
             None => errors.push(ConfigError {
@@ -125,7 +125,7 @@ fn pools(
             .peekable();
         if named.peek().is_none() {
             errors.push(ConfigError {
-                place: Place::Flag("--allow-wipe-disk"),
+                place: SettingSource::Flag("--allow-wipe-disk"),
                 reason: format!(
                     "`{disk}` is neither a disk of a --pool NAME=create:… nor a \
                                  --standby-disk"
@@ -155,7 +155,7 @@ fn pools(
 fn pools_of(flags: Vec<PoolFlag>) -> Vec<PoolLayer> {
     let mut pools: Vec<PoolLayer> = Vec::new();
     for flag in flags {
-        let place = Place::Flag("--pool");
+        let place = SettingSource::Flag("--pool");
         let at = pools.iter().position(|pool| pool.name == flag.name).unwrap_or_else(|| {
             pools.push(PoolLayer {
                 name: flag.name,
@@ -185,7 +185,7 @@ fn find_doubles(pools: &[PoolLayer], errors: &mut Vec<ConfigError>) {
     let mut names = BTreeSet::new();
     let mut taken = BTreeMap::new();
     for pool in pools {
-        let mut fail = |place: &Place, reason| {
+        let mut fail = |place: &SettingSource, reason| {
             errors.push(ConfigError { place: place.clone(), reason });
         };
         if !names.insert(&pool.name) {
@@ -210,7 +210,10 @@ fn find_doubles(pools: &[PoolLayer], errors: &mut Vec<ConfigError>) {
 
 fn settled(pool: PoolLayer) -> (PoolName, PoolSettings) {
     let disks = |disks: Vec<WantedDisk>| {
-        disks.into_iter().map(|disk| NewDisk { path: disk.path.value, wipe: disk.wipe }).collect()
+        disks
+            .into_iter()
+            .map(|disk| NewDiskSetting { path: disk.path.value, wipe: disk.wipe })
+            .collect()
     };
     let settings = PoolSettings {
         groups: pool.groups.into_iter().map(|group| group.value).collect(),

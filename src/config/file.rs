@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
 
-use super::tree::{self, Entry, Node, Value};
-use super::{ConfigError, Layer, Place, Placed, PoolLayer, WantedDisk};
+use super::tree::{self, ConfigEntry, ConfigNode, ConfigValue};
+use super::{ConfigError, Layer, Placed, PoolLayer, SettingSource, WantedDisk};
 use crate::volume::nearest;
 
 /// Reads the settings of a file's text; its name picks the format: `.toml`, `.yaml` or `.yml`.
@@ -13,7 +13,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Layer, Vec<ConfigError>> 
     let file = path.display().to_string();
     let fail = |line, reason| {
         vec![ConfigError {
-            place: Place::Line { file: file.clone(), line, key: String::new() },
+            place: SettingSource::Line { file: file.clone(), line, key: String::new() },
             reason,
         }]
     };
@@ -27,15 +27,15 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Layer, Vec<ConfigError>> 
     .map_err(|error| fail(error.line, error.reason))?;
 
     let mut errors = Vec::new();
-    let layer = Section::open(&file, "", &tree, &mut errors).map(layer).unwrap_or_default();
+    let layer = ConfigTable::open(&file, "", &tree, &mut errors).map(layer).unwrap_or_default();
     errors.sort_by_key(|error| match error.place {
-        Place::Line { line, .. } => line,
-        Place::Missing(_) | Place::Flag(_) | Place::File(_) => 0,
+        SettingSource::Line { line, .. } => line,
+        SettingSource::Missing(_) | SettingSource::Flag(_) | SettingSource::File(_) => 0,
     });
     if errors.is_empty() { Ok(layer) } else { Err(errors) }
 }
 
-fn layer(mut top: Section<'_>) -> Layer {
+fn layer(mut top: ConfigTable<'_>) -> Layer {
     let layer = Layer {
         endpoint: top.take("endpoint", text),
         node_id: top.take("node-id", text),
@@ -54,7 +54,7 @@ fn layer(mut top: Section<'_>) -> Layer {
     layer
 }
 
-fn pool(mut section: Section<'_>) -> Option<PoolLayer> {
+fn pool(mut section: ConfigTable<'_>) -> Option<PoolLayer> {
     let place = section.place();
     let name = section.take("name", text);
     let groups = section.list("volume-groups", text);
@@ -67,7 +67,7 @@ fn pool(mut section: Section<'_>) -> Option<PoolLayer> {
     name.map(|name| PoolLayer { name, place, groups, disks, standby_disks })
 }
 
-fn disk(mut section: Section<'_>) -> Option<WantedDisk> {
+fn disk(mut section: ConfigTable<'_>) -> Option<WantedDisk> {
     let place = section.place();
     let disk = section.take("device", text);
     let wipe = section.take("wipe-existing", flag).unwrap_or(false);
@@ -79,25 +79,25 @@ fn disk(mut section: Section<'_>) -> Option<WantedDisk> {
 }
 
 /// One table of the file, whose keys are taken one by one.
-struct Section<'a> {
+struct ConfigTable<'a> {
     file: &'a str,
     path: String,
     line: usize,
-    entries: &'a [Entry],
+    entries: &'a [ConfigEntry],
     known: Vec<&'static str>,
     errors: &'a mut Vec<ConfigError>,
 }
 
-impl<'a> Section<'a> {
+impl<'a> ConfigTable<'a> {
     fn open(
         file: &'a str,
         path: &str,
-        node: &'a Node,
+        node: &'a ConfigNode,
         errors: &'a mut Vec<ConfigError>,
-    ) -> Option<Section<'a>> {
+    ) -> Option<ConfigTable<'a>> {
         let path = path.to_owned();
-        if let Value::Table(entries) = &node.value {
-            return Some(Section {
+        if let ConfigValue::Table(entries) = &node.value {
+            return Some(ConfigTable {
                 file,
                 path,
                 line: node.line,
@@ -107,18 +107,18 @@ impl<'a> Section<'a> {
             });
         }
         errors.push(ConfigError {
-            place: Place::Line { file: file.to_owned(), line: node.line, key: path },
+            place: SettingSource::Line { file: file.to_owned(), line: node.line, key: path },
             reason: format!("expected a table with keys, found {}", node.value.in_words()),
         });
         None
     }
 
-    fn place(&self) -> Place {
+    fn place(&self) -> SettingSource {
         self.place_of(self.line, &self.path)
     }
 
-    fn place_of(&self, line: usize, key: &str) -> Place {
-        Place::Line { file: self.file.to_owned(), line, key: key.to_owned() }
+    fn place_of(&self, line: usize, key: &str) -> SettingSource {
+        SettingSource::Line { file: self.file.to_owned(), line, key: key.to_owned() }
     }
 
     fn path_of(&self, key: &str) -> String {
@@ -129,16 +129,20 @@ impl<'a> Section<'a> {
         self.entries.iter().any(|entry| entry.key == key)
     }
 
-    fn fail(&mut self, place: Place, reason: String) {
+    fn fail(&mut self, place: SettingSource, reason: String) {
         self.errors.push(ConfigError { place, reason });
     }
 
-    fn find(&mut self, key: &'static str) -> Option<&'a Node> {
+    fn find(&mut self, key: &'static str) -> Option<&'a ConfigNode> {
         self.known.push(key);
         self.entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 
-    fn take<T>(&mut self, key: &'static str, parse: fn(&Value) -> Result<T, String>) -> Option<T> {
+    fn take<T>(
+        &mut self,
+        key: &'static str,
+        parse: fn(&ConfigValue) -> Result<T, String>,
+    ) -> Option<T> {
         let node = self.find(key)?;
         let path = self.path_of(key);
         self.read(node, &path, parse).map(|placed| placed.value)
@@ -146,9 +150,9 @@ impl<'a> Section<'a> {
 
     fn read<T>(
         &mut self,
-        node: &Node,
+        node: &ConfigNode,
         path: &str,
-        parse: fn(&Value) -> Result<T, String>,
+        parse: fn(&ConfigValue) -> Result<T, String>,
     ) -> Option<Placed<T>> {
         let place = self.place_of(node.line, path);
         match parse(&node.value) {
@@ -160,12 +164,12 @@ impl<'a> Section<'a> {
         }
     }
 
-    fn nodes(&mut self, key: &'static str) -> Vec<(String, &'a Node)> {
+    fn nodes(&mut self, key: &'static str) -> Vec<(String, &'a ConfigNode)> {
         let path = self.path_of(key);
         let Some(node) = self.find(key) else {
             return Vec::new();
         };
-        if let Value::List(nodes) = &node.value {
+        if let ConfigValue::List(nodes) = &node.value {
             return nodes
                 .iter()
                 .enumerate()
@@ -180,18 +184,18 @@ impl<'a> Section<'a> {
     fn list<T>(
         &mut self,
         key: &'static str,
-        parse: fn(&Value) -> Result<T, String>,
+        parse: fn(&ConfigValue) -> Result<T, String>,
     ) -> Vec<Placed<T>> {
         let nodes = self.nodes(key);
         nodes.into_iter().filter_map(|(path, node)| self.read(node, &path, parse)).collect()
     }
 
-    fn tables<T>(&mut self, key: &'static str, read: fn(Section<'_>) -> Option<T>) -> Vec<T> {
+    fn tables<T>(&mut self, key: &'static str, read: fn(ConfigTable<'_>) -> Option<T>) -> Vec<T> {
         let nodes = self.nodes(key);
         nodes
             .into_iter()
             .filter_map(|(path, node)| {
-                Section::open(self.file, &path, node, self.errors).and_then(read)
+                ConfigTable::open(self.file, &path, node, self.errors).and_then(read)
             })
             .collect()
     }
@@ -212,31 +216,31 @@ impl<'a> Section<'a> {
     }
 }
 
-fn text<T: FromStr<Err: Display>>(value: &Value) -> Result<T, String> {
+fn text<T: FromStr<Err: Display>>(value: &ConfigValue) -> Result<T, String> {
     match value {
-        Value::Text(text) => text.parse().map_err(|error: T::Err| error.to_string()),
+        ConfigValue::Text(text) => text.parse().map_err(|error: T::Err| error.to_string()),
         other => Err(format!("expected a quoted string, found {}", other.in_words())),
     }
 }
 
-fn text_or_number<T: FromStr<Err: Display>>(value: &Value) -> Result<T, String> {
+fn text_or_number<T: FromStr<Err: Display>>(value: &ConfigValue) -> Result<T, String> {
     match value {
-        Value::Number(number) => text(&Value::Text(number.to_string())),
+        ConfigValue::Number(number) => text(&ConfigValue::Text(number.to_string())),
         other => text(other),
     }
 }
 
-fn number(value: &Value) -> Result<u32, String> {
+fn number(value: &ConfigValue) -> Result<u32, String> {
     match value {
-        Value::Number(number) => u32::try_from(*number)
+        ConfigValue::Number(number) => u32::try_from(*number)
             .map_err(|_| format!("{number} is not between 0 and {}", u32::MAX)),
         other => Err(format!("expected a number, found {}", other.in_words())),
     }
 }
 
-fn flag(value: &Value) -> Result<bool, String> {
+fn flag(value: &ConfigValue) -> Result<bool, String> {
     match value {
-        Value::Bool(bool) => Ok(*bool),
+        ConfigValue::Bool(bool) => Ok(*bool),
         other => Err(format!("expected true or false, found {}", other.in_words())),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{NewDisk, Rate, Settings, Span};
+use super::{NewDiskSetting, Rate, Settings, TimeSpan};
 
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -18,7 +18,7 @@ impl fmt::Display for Settings {
         if let Some(rate) = self.wipe_rate {
             text(f, "wipe-rate", &Rate(rate))?;
         }
-        text(f, "wipe-timeout", &Span(self.wipe_timeout))?;
+        text(f, "wipe-timeout", &TimeSpan(self.wipe_timeout))?;
         text(f, "log-format", &self.log_format)?;
         text(f, "log-level", &self.log_level)?;
         for (name, pool) in &self.pools {
@@ -48,7 +48,7 @@ fn list(f: &mut fmt::Formatter<'_>, key: &str, items: &[String]) -> fmt::Result 
     writeln!(f, "{key} = [{}]", items.join(", "))
 }
 
-fn disk(disk: &NewDisk) -> String {
+fn disk(disk: &NewDiskSetting) -> String {
     let path = quoted(&disk.path);
     if disk.wipe {
         format!("{{ device = {path}, wipe-existing = true }}")

@@ -149,7 +149,7 @@ fn standby_disks_join_the_pools_of_the_file() {
     let standby_disks = &settings(&["--standby-disk=large=/dev/sde"], WHOLE).pools
         [&"large".parse().unwrap()]
         .standby_disks;
-    assert_eq!(*standby_disks, [NewDisk { path: "/dev/sde".parse().unwrap(), wipe: false }]);
+    assert_eq!(*standby_disks, [NewDiskSetting { path: "/dev/sde".parse().unwrap(), wipe: false }]);
 }
 
 #[test]

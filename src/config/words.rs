@@ -13,7 +13,7 @@ use crate::volume::PoolName;
 
 /// A span of time: a whole number and `ms`, `s`, `m` or `h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span(pub Duration);
+pub struct TimeSpan(pub Duration);
 
 /// A speed in bytes a second, above zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Rate(pub Bytes);
 
 /// An IP address and a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Address(pub SocketAddr);
+pub struct SocketAddress(pub SocketAddr);
 
 /// Plugin that expands the file system of a volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -78,7 +78,7 @@ const RATES: [(&str, u32); 4] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)]
 
 const SPANS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
-impl FromStr for Span {
+impl FromStr for TimeSpan {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -90,7 +90,7 @@ impl FromStr for Span {
             .ok()
             .zip(times)
             .and_then(|(number, (_, times))| number.checked_mul(*times))
-            .map(|ms| Span(Duration::from_millis(ms)))
+            .map(|ms| TimeSpan(Duration::from_millis(ms)))
             .ok_or_else(|| {
                 format!(
                     "`{text}` is not a duration: write a whole number and ms, s, m or h, such as \
@@ -101,7 +101,7 @@ impl FromStr for Span {
 }
 
 /// Prints in the largest unit that leaves no rest: `20s`, `1500ms`.
-impl fmt::Display for Span {
+impl fmt::Display for TimeSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = self.0.as_millis();
         let whole = |times: u64| ms > 0 && ms.is_multiple_of(u128::from(times));
@@ -136,11 +136,11 @@ impl fmt::Display for Rate {
     }
 }
 
-impl FromStr for Address {
+impl FromStr for SocketAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Address).map_err(|_| {
+        text.parse().map(SocketAddress).map_err(|_| {
             format!(
                 "`{text}` is not an IP address and a port: write 127.0.0.1:9808 for this host \
                  only, or 0.0.0.0:9808 for all addresses"
@@ -264,13 +264,13 @@ mod tests {
     #[test]
     fn spans_are_written_back() {
         for (text, ms) in [("20s", 20_000), ("1500ms", 1500), ("2m", 120_000), ("1h", 3_600_000)] {
-            let span: Span = text.parse().unwrap();
+            let span: TimeSpan = text.parse().unwrap();
             assert_eq!(span.0, Duration::from_millis(ms));
             assert_eq!(span.to_string(), text);
         }
-        assert_eq!("0ms".parse::<Span>().unwrap().to_string(), "0s");
+        assert_eq!("0ms".parse::<TimeSpan>().unwrap().to_string(), "0s");
         for text in ["", "20", "s", "1.5s", "-1s", "1 s", "1d", "99999999999999999999s"] {
-            assert!(text.parse::<Span>().is_err(), "{text:?}");
+            assert!(text.parse::<TimeSpan>().is_err(), "{text:?}");
         }
     }
 

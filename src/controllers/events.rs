@@ -18,10 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{NodeStorage, VolumeRequest};
 use crate::cluster::writes::CONTROLLER;
-use crate::cluster::{AwaySeen, Changes, Cluster, Kept, Pv, Timers, begun_again, caught_in_time};
-use crate::controllers::events::fact::{Fact, Seen, Sights, Sizes, differences, facts};
+use crate::cluster::{
+    AwaySeen, Cluster, PendingChanges, PersistentVolumes, PvSummary, Timers, begun_again,
+    caught_in_time,
+};
+use crate::controllers::events::fact::{Fact, FactInputs, Sights, Sizes, differences, facts};
 use crate::controllers::events::history::History;
-use crate::controllers::events::told::{Key, Step, Told};
+use crate::controllers::events::told::{EventStep, FactKey, ReportedFacts};
 use crate::controllers::until;
 use crate::error_chain;
 use crate::panics::{caught, caught_now};
@@ -54,10 +57,15 @@ const AT_ONCE: usize = 16;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Emits events for all changes, until `stop`.
-pub async fn tell(client: &Client, cluster: &Cluster, kept: &Kept, stop: CancellationToken) {
+pub async fn emit(
+    client: &Client,
+    cluster: &Cluster,
+    kept: &PersistentVolumes,
+    stop: CancellationToken,
+) {
     let told = begun_again(LOOP, async || {
         kept.watched().known().await;
-        let mut news = News::of(cluster, kept);
+        let mut news = EventChanges::of(cluster, kept);
         let mut teller = Teller::start(client).await;
         loop {
             teller.due.extend(news.take(cluster));
@@ -79,19 +87,19 @@ pub async fn tell(client: &Client, cluster: &Cluster, kept: &Kept, stop: Cancell
 }
 
 /// Changes since the last take.
-struct News {
-    nodes: Changes<NodeStorage>,
-    requests: Changes<VolumeRequest>,
-    pvs: Changes<Pv>,
+struct EventChanges {
+    nodes: PendingChanges<NodeStorage>,
+    requests: PendingChanges<VolumeRequest>,
+    pvs: PendingChanges<PvSummary>,
     away: AwaySeen,
     /// True if anything may have changed.
     is_all: bool,
 }
 
-impl News {
+impl EventChanges {
     /// All is new.
-    fn of(cluster: &Cluster, kept: &Kept) -> News {
-        News {
+    fn of(cluster: &Cluster, kept: &PersistentVolumes) -> EventChanges {
+        EventChanges {
             nodes: cluster.nodes().watched().subscribe(),
             requests: cluster.requests().watched().subscribe(),
             pvs: kept.watched().subscribe(),
@@ -129,7 +137,7 @@ impl News {
 }
 
 /// The nodes that there are something of.
-fn all(cluster: &Cluster, kept: &Kept) -> BTreeSet<NodeKey> {
+fn all(cluster: &Cluster, kept: &PersistentVolumes) -> BTreeSet<NodeKey> {
     let records = cluster.nodes().all();
     let records = records.iter().filter_map(|one| one.metadata.name.as_deref()).map(NodeKey::of);
     let pvs = kept.watched().all();
@@ -140,19 +148,19 @@ fn all(cluster: &Cluster, kept: &Kept) -> BTreeSet<NodeKey> {
 /// State of the emitted events.
 struct Teller {
     client: Client,
-    parts: HashMap<NodeKey, Part>,
+    parts: HashMap<NodeKey, NodeAndVolumes>,
     /// Parts to evaluate now.
     due: BTreeSet<NodeKey>,
     /// Parts to evaluate later, without a change.
     later: Timers<NodeKey>,
     /// Events that timed out: all others of their namespaces come first.
-    slow: HashSet<Key>,
+    slow: HashSet<FactKey>,
 }
 
 /// State of a node and its volumes.
 #[derive(Debug, Default)]
-struct Part {
-    told: Told,
+struct NodeAndVolumes {
+    told: ReportedFacts,
     sizes: Sizes,
     /// Facts that happened and are not reported yet.
     happened: Vec<Fact>,
@@ -162,10 +170,10 @@ struct Part {
 
 /// Outcome of the writes of a namespace.
 #[derive(Debug, Default)]
-struct Written {
-    done: Vec<(NodeKey, Step)>,
+struct NamespaceWrites {
+    done: Vec<(NodeKey, EventStep)>,
     failed: BTreeSet<NodeKey>,
-    slow: HashSet<Key>,
+    slow: HashSet<FactKey>,
 }
 
 impl fmt::Debug for Teller {
@@ -185,15 +193,16 @@ impl Teller {
             tokio::time::sleep(AGAIN).await;
         };
         let parts = told.by_node().into_iter();
-        let parts: HashMap<NodeKey, Part> =
-            parts.map(|(node, told)| (node, Part { told, ..Part::default() })).collect();
+        let parts: HashMap<NodeKey, NodeAndVolumes> = parts
+            .map(|(node, told)| (node, NodeAndVolumes { told, ..NodeAndVolumes::default() }))
+            .collect();
         let due = parts.keys().cloned().collect();
         let (later, slow) = (Timers::default(), HashSet::new());
         Teller { client: client.clone(), parts, due, later, slow }
     }
 
     /// Emits events about the parts that are due.
-    async fn look(&mut self, cluster: &Cluster, kept: &Kept, away: &BTreeSet<String>) {
+    async fn look(&mut self, cluster: &Cluster, kept: &PersistentVolumes, away: &BTreeSet<String>) {
         let now = Instant::now();
         while let Some((node, _)) = self.later.take_due(now) {
             self.due.insert(node);
@@ -237,7 +246,7 @@ impl Teller {
     }
 
     /// Writes the events; returns the nodes with unwritten events.
-    async fn apply(&mut self, steps: Vec<(NodeKey, Step)>) -> BTreeSet<NodeKey> {
+    async fn apply(&mut self, steps: Vec<(NodeKey, EventStep)>) -> BTreeSet<NodeKey> {
         // Reads all events of this driver each time: those of other replicas are among them.
         let history = if steps.iter().any(|(_, step)| step.is_told()) {
             match caught_in_time(LOOP, History::read(&self.client)).await {
@@ -255,7 +264,7 @@ impl Teller {
             History::default()
         };
         let tried: HashSet<_> = steps.iter().map(|(_, step)| step.key()).collect();
-        let mut by_namespace: BTreeMap<Option<String>, Vec<(NodeKey, Step)>> = BTreeMap::new();
+        let mut by_namespace: BTreeMap<Option<String>, Vec<(NodeKey, EventStep)>> = BTreeMap::new();
         for (node, step) in steps {
             by_namespace.entry(step.about().namespace.clone()).or_default().push((node, step));
         }
@@ -264,7 +273,8 @@ impl Teller {
         }
         let (client, history) = (&self.client, &history);
         let written = by_namespace.into_values().map(|steps| write_all(client, history, steps));
-        let written: Vec<Written> = stream::iter(written).buffer_unordered(AT_ONCE).collect().await;
+        let written: Vec<NamespaceWrites> =
+            stream::iter(written).buffer_unordered(AT_ONCE).collect().await;
         let mut failed = BTreeSet::new();
         self.slow.retain(|key| !tried.contains(key));
         for written in written {
@@ -278,22 +288,22 @@ impl Teller {
     }
 }
 
-impl Part {
+impl NodeAndVolumes {
     /// Plans the events, and the time until there may be more without a change.
     fn plan(
         &mut self,
         node: &NodeKey,
         cluster: &Cluster,
-        kept: &Kept,
+        kept: &PersistentVolumes,
         away: &BTreeSet<String>,
-    ) -> (Vec<Step>, Option<Duration>) {
+    ) -> (Vec<EventStep>, Option<Duration>) {
         let nodes: Vec<_> = cluster.nodes().record_by(node).into_iter().collect();
         let (pvs, requests) = (kept.of_volumes_on(node), cluster.requests().of_volumes_on(node));
         let found = kept.differences_on(cluster, node);
         self.happened.extend(self.sizes.extended(&nodes));
         let names = nodes.iter().filter_map(|record| record.metadata.name.clone());
         let away: Vec<String> = names.filter(|name| away.contains(name)).collect();
-        let seen = Seen {
+        let seen = FactInputs {
             nodes: &nodes,
             pvs: &pvs,
             requests: &requests,
@@ -310,8 +320,12 @@ impl Part {
 
 /// Applies the steps of one namespace, one after the other. A failed one is planned again; after a timeout the
 /// rest is not tried for now.
-async fn write_all(client: &Client, history: &History, steps: Vec<(NodeKey, Step)>) -> Written {
-    let mut written = Written::default();
+async fn write_all(
+    client: &Client,
+    history: &History,
+    steps: Vec<(NodeKey, EventStep)>,
+) -> NamespaceWrites {
+    let mut written = NamespaceWrites::default();
     for (node, step) in steps {
         if !written.slow.is_empty() && step.is_told() {
             written.failed.insert(node);

@@ -23,7 +23,7 @@ use crate::cluster::writes::NODE_PLUGIN;
 use crate::cluster::{self, Guarded, Record as _, every, guarded, note_readable, note_unreadable};
 use crate::controllers::storage::StorageRecord;
 use crate::error_chain;
-use crate::in_flight::{Busy, BusyError};
+use crate::in_flight::{BusyError, InFlight};
 use crate::panics::{AFTER_PANIC, caught};
 use crate::volume::{Fence, Growth, NodeKey, State, Use, VolumeError, VolumeId, Volumes};
 
@@ -54,7 +54,7 @@ pub struct NodePlugin {
     node: String,
     requests: Api<VolumeRequest>,
     volumes: Arc<dyn Volumes>,
-    busy: Busy,
+    busy: InFlight,
     storage: Arc<StorageRecord>,
     /// When work was reported of last.
     told: Mutex<Instant>,
@@ -68,7 +68,7 @@ impl fmt::Debug for NodePlugin {
 
 /// What has become of a piece of work.
 #[derive(Debug, Clone, PartialEq)]
-enum Done {
+enum RequestOutcome {
     Grown {
         size: Quantity,
         node_expansion_required: bool,
@@ -91,7 +91,7 @@ impl NodePlugin {
         client: &Client,
         node: &str,
         volumes: Arc<dyn Volumes>,
-        busy: Busy,
+        busy: InFlight,
         storage: Arc<StorageRecord>,
     ) -> Arc<NodePlugin> {
         let requests = Api::all(client.clone());
@@ -103,7 +103,7 @@ impl NodePlugin {
     /// until `stop`. Operations in progress are finished. A long operation, such as a wipe, is left
     /// to the next process, and its request stays in progress.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
-        if stop.run_until_cancelled(self.storage.told()).await.is_none() {
+        if stop.run_until_cancelled(self.storage.until_published()).await.is_none() {
             return;
         }
         let ours = every().fields(&format!("spec.nodeName={}", self.node));
@@ -129,7 +129,7 @@ impl NodePlugin {
         request: &VolumeRequest,
         stop: &CancellationToken,
     ) -> Result<(), kube::Error> {
-        let mut record = Record::of(request);
+        let mut record = RequestRecord::of(request);
         let generation = request.metadata.generation.unwrap_or_default();
         let begun = now();
         let running = |phase, progress| VolumeRequestStatus {
@@ -146,7 +146,7 @@ impl NodePlugin {
             let answer = tokio::select! {
                 answer = &mut attempt => answer,
                 () = self.silence_since(asked), if !is_told => {
-                    self.tell(&mut record, running(self.phase_of(request).await, None)).await?;
+                    self.write_status(&mut record, running(self.phase_of(request).await, None)).await?;
                     attempt.await
                 }
             };
@@ -157,7 +157,7 @@ impl NodePlugin {
                     if asked.elapsed() > TOLD_AFTER || stop.is_cancelled() =>
                 {
                     is_told = true; // From now on it would write over the progress.
-                    self.tell(&mut record, running(Phase::Running, Some(progress))).await?;
+                    self.write_status(&mut record, running(Phase::Running, Some(progress))).await?;
                     if stop.is_cancelled() {
                         return Ok(());
                     }
@@ -167,16 +167,16 @@ impl NodePlugin {
         };
         match &outcome {
             // Its caller reads the size in the answer, and waits for nothing else.
-            Ok(Done::Grown { .. }) => self.storage.note(),
+            Ok(RequestOutcome::Grown { .. }) => self.storage.note(),
             // First what the node has now, then the answer: who reads the answer looks there.
             _ => self.storage.publish().await?,
         }
         let ended =
             VolumeRequestStatus { completion_time: Some(now()), ..running(Phase::Succeeded, None) };
-        self.tell(&mut record, told(&outcome, ended)).await
+        self.write_status(&mut record, status_of(&outcome, ended)).await
     }
 
-    async fn attempt(&self, request: &VolumeRequest) -> Result<Done, VolumeError> {
+    async fn attempt(&self, request: &VolumeRequest) -> Result<RequestOutcome, VolumeError> {
         let spec = &request.spec;
         let id: VolumeId =
             spec.volume_handle.parse().map_err(|_| VolumeError::InvalidArgument {
@@ -195,7 +195,11 @@ impl NodePlugin {
         }
     }
 
-    async fn work_alone(&self, id: &VolumeId, work: &Operation) -> Result<Done, VolumeError> {
+    async fn work_alone(
+        &self,
+        id: &VolumeId,
+        work: &Operation,
+    ) -> Result<RequestOutcome, VolumeError> {
         let (id, work) = (id.clone(), work.clone());
         let (key, volumes, node) = (id.key().clone(), self.volumes.clone(), self.node.clone());
         let work = async move { do_work(&*volumes, &node, &id, &work).await }.in_current_span();
@@ -243,9 +247,9 @@ impl NodePlugin {
     /// # Errors
     /// A conflict if it is no longer the request that was read: its wish has changed, or it was removed
     /// and another one of its name made. What was done is not the answer to that one.
-    async fn tell(
+    async fn write_status(
         &self,
-        record: &mut Record,
+        record: &mut RequestRecord,
         mut status: VolumeRequestStatus,
     ) -> Result<(), kube::Error> {
         status.bound();
@@ -268,15 +272,15 @@ impl NodePlugin {
 }
 
 /// The request whose status is written, as it was read or written last.
-struct Record {
+struct RequestRecord {
     name: String,
     version: Option<String>,
 }
 
-impl Record {
-    fn of(request: &VolumeRequest) -> Record {
+impl RequestRecord {
+    fn of(request: &VolumeRequest) -> RequestRecord {
         let metadata = &request.metadata;
-        Record {
+        RequestRecord {
             name: metadata.name.clone().unwrap_or_default(),
             version: metadata.resource_version.clone(),
         }
@@ -300,7 +304,7 @@ async fn reconcile(
             if is_wanted(request) {
                 let name = request.metadata.name.as_deref().unwrap_or_default();
                 let span = cluster::reconcile(LOOP, name);
-                return attend(request, &serving).instrument(span).await;
+                return run_request(request, &serving).instrument(span).await;
             }
         }
         // The controller watches it too, and writes the event; a node plugin may not.
@@ -309,7 +313,7 @@ async fn reconcile(
     Ok(Action::await_change())
 }
 
-async fn attend(request: &VolumeRequest, serving: &Serving) -> Result<Action, kube::Error> {
+async fn run_request(request: &VolumeRequest, serving: &Serving) -> Result<Action, kube::Error> {
     match caught(LOOP, serving.node_plugin.carry_out(request, &serving.stop)).await {
         Ok(done) => done.map(|()| Action::await_change()),
         Err(panicked) => {
@@ -333,7 +337,7 @@ async fn do_work(
     node: &str,
     id: &VolumeId,
     work: &Operation,
-) -> Result<Done, VolumeError> {
+) -> Result<RequestOutcome, VolumeError> {
     match work {
         Operation::Create(create) => {
             let want = cluster::new_volume(node, create)?;
@@ -345,19 +349,19 @@ async fn do_work(
                 });
             }
             let volume = volumes.ensure(&want).await?;
-            Ok(Done::Created { size: Quantity(volume.size) })
+            Ok(RequestOutcome::Created { size: Quantity(volume.size) })
         }
         Operation::Expand(grow) => {
             let grown = volumes.grow(id, Growth::from(grow)).await?;
             let node_expansion_required = grown.node_expansion_required;
-            Ok(Done::Grown { size: Quantity(grown.size), node_expansion_required })
+            Ok(RequestOutcome::Grown { size: Quantity(grown.size), node_expansion_required })
         }
         Operation::Shrink(shrink) => {
             let size = volumes.shrink(id, shrink.size.0).await?;
-            Ok(Done::Shrunk { size: Quantity(size) })
+            Ok(RequestOutcome::Shrunk { size: Quantity(size) })
         }
-        Operation::Unpin(_) => volumes.release(id).await.map(|()| Done::Well),
-        Operation::Delete(_) => volumes.remove(id).await.map(|()| Done::Well),
+        Operation::Unpin(_) => volumes.release(id).await.map(|()| RequestOutcome::Well),
+        Operation::Delete(_) => volumes.remove(id).await.map(|()| RequestOutcome::Well),
         Operation::Fence(fence) if fence.state == FenceState::Unknown => {
             Err(unknown("spec.operation.fence"))
         }
@@ -371,9 +375,9 @@ async fn do_work(
     }
 }
 
-async fn look(volumes: &dyn Volumes, id: &VolumeId) -> Result<Done, VolumeError> {
+async fn look(volumes: &dyn Volumes, id: &VolumeId) -> Result<RequestOutcome, VolumeError> {
     let seen = volumes.inspect(id).await?;
-    Ok(Done::Inspected(Box::new(cluster::inspection_status(seen.as_ref()))))
+    Ok(RequestOutcome::Inspected(Box::new(cluster::inspection_status(seen.as_ref()))))
 }
 
 /// A newer controller asks for what this node plugin cannot do.
@@ -388,35 +392,38 @@ fn unknown(field: &str) -> VolumeError {
 }
 
 /// Returns whether a device is open that the operation needs closed.
-fn is_to_be_unused(work: &Operation, done: &Result<Done, VolumeError>) -> bool {
+fn is_to_be_unused(work: &Operation, done: &Result<RequestOutcome, VolumeError>) -> bool {
     let is_open = |seen: &InspectionStatus| seen.open_count.is_some_and(|count| count > 0);
     match (work, done) {
         (Operation::Delete(_), Err(VolumeError::InUse { .. })) => true,
-        (Operation::Inspect(inspect), Ok(Done::Inspected(seen))) => {
+        (Operation::Inspect(inspect), Ok(RequestOutcome::Inspected(seen))) => {
             inspect.wait_until_unused && is_open(seen)
         }
         // Its pod has ended, and its kubelet unmounts what it had.
-        (Operation::Fence(fence), Ok(Done::Inspected(seen))) => {
+        (Operation::Fence(fence), Ok(RequestOutcome::Inspected(seen))) => {
             Fence::from(fence).lets() == Use::Read && is_open(seen)
         }
         _ => false,
     }
 }
 
-fn told(outcome: &Result<Done, VolumeError>, ended: VolumeRequestStatus) -> VolumeRequestStatus {
+fn status_of(
+    outcome: &Result<RequestOutcome, VolumeError>,
+    ended: VolumeRequestStatus,
+) -> VolumeRequestStatus {
     match outcome {
-        Ok(Done::Well) => ended,
-        Ok(Done::Inspected(seen)) => {
+        Ok(RequestOutcome::Well) => ended,
+        Ok(RequestOutcome::Inspected(seen)) => {
             VolumeRequestStatus { inspection: Some(seen.clone()), ..ended }
         }
-        Ok(Done::Grown { size, node_expansion_required }) => VolumeRequestStatus {
+        Ok(RequestOutcome::Grown { size, node_expansion_required }) => VolumeRequestStatus {
             phase: if *node_expansion_required { Phase::Succeeded } else { Phase::Resized },
             size: Some(*size),
             node_expansion_required: Some(*node_expansion_required),
             ..ended
         },
-        Ok(Done::Created { size }) => VolumeRequestStatus { size: Some(*size), ..ended },
-        Ok(Done::Shrunk { size }) => {
+        Ok(RequestOutcome::Created { size }) => VolumeRequestStatus { size: Some(*size), ..ended },
+        Ok(RequestOutcome::Shrunk { size }) => {
             VolumeRequestStatus { phase: Phase::Resized, size: Some(*size), ..ended }
         }
         Err(error) => {

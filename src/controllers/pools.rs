@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_secs(60);
 ///
 /// A status is a sum over the nodes of its pool. It is computed when one of its inputs has changed,
 /// so the usage that nodes report each minute costs nothing.
-pub async fn tell(client: &Client, storage: &Nodes, stop: CancellationToken) {
+pub async fn report(client: &Client, storage: &Nodes, stop: CancellationToken) {
     let pools: Watched<StoragePool> = Watched::start(Api::all(client.clone()), every(), &stop);
     let nodes: Watched<Node> =
         Watched::start_cut(Api::all(client.clone()), every(), &stop, labels_only);

@@ -42,7 +42,7 @@ enum Stays {
 /// Which requests stay, and when each is due: so long after it was first seen so. The times in it are of the clocks
 /// of others.
 #[derive(Debug, Default)]
-struct Seen {
+struct ObservedRequests {
     /// By uid.
     known: HashMap<String, (Arc<VolumeRequest>, Stays)>,
     due: Timers<String>,
@@ -50,7 +50,7 @@ struct Seen {
 
 /// What is due now.
 #[derive(Debug, Default)]
-struct Plan {
+struct DueWork {
     /// The phases of those that have ended: all of one go by one call.
     ended: Vec<Phase>,
     /// Those of a phase in which one may have to stay: it is not to go with them.
@@ -64,7 +64,7 @@ struct Plan {
 /// `stop`.
 pub async fn run(requests: &Requests, nodes: &Nodes, stop: CancellationToken) {
     let cleaned = begun_again(LOOP, async || {
-        let mut seen = Seen::default();
+        let mut seen = ObservedRequests::default();
         let mut of_requests = requests.watched().subscribe();
         let mut of_nodes = nodes.watched().subscribe();
         let stays = |request: &VolumeRequest| Stays::of(request, nodes);
@@ -137,7 +137,7 @@ impl Stays {
     }
 }
 
-impl Seen {
+impl ObservedRequests {
     /// Takes what has changed of the requests.
     fn take(
         &mut self,
@@ -181,8 +181,8 @@ impl Seen {
     }
 
     /// Takes what is due; `may_stay` tells whether a request that has ended in a phase may have to stay.
-    fn plan(&mut self, may_stay: impl Fn(Phase) -> bool, now: Instant) -> Plan {
-        let mut plan = Plan::default();
+    fn plan(&mut self, may_stay: impl Fn(Phase) -> bool, now: Instant) -> DueWork {
+        let mut plan = DueWork::default();
         while let Some((uid, _)) = self.due.take_due(now) {
             let Some((request, stays)) = self.known.get(&uid) else { continue };
             plan.uids.push(uid);
@@ -208,7 +208,7 @@ impl Seen {
 }
 
 /// What is not done now is due once more.
-async fn apply(requests: &Requests, plan: &Plan) {
+async fn apply(requests: &Requests, plan: &DueWork) {
     for phase in &plan.ended {
         is_done(LOOP, phase.as_str(), requests.clear_ended(*phase)).await;
     }
@@ -259,11 +259,11 @@ mod tests {
 
     /// What is due of these, and how many seconds it is until another one is.
     fn look(
-        seen: &mut Seen,
+        seen: &mut ObservedRequests,
         all: &[Arc<VolumeRequest>],
         has_node: bool,
         now: Instant,
-    ) -> (Plan, Option<u64>) {
+    ) -> (DueWork, Option<u64>) {
         let stays = |one: &VolumeRequest| Stays::of_one_that_is_told(one, has_node);
         seen.take(Changed::Everything(all.to_vec()), stays, now);
         let ended = |one: &VolumeRequest| one.status.as_ref().map(|status| status.phase);
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn a_request_stays_readable_and_an_unanswered_one_waits() {
         let (done, waits) = (Some((Phase::Succeeded, 1)), None);
-        let (mut seen, start) = (Seen::default(), Instant::now());
+        let (mut seen, start) = (ObservedRequests::default(), Instant::now());
         let mut planned = |after: u64, requests: &[Arc<VolumeRequest>]| {
             let (plan, next) = look(&mut seen, requests, true, start + Duration::from_secs(after));
             (plan.ended.len() + plan.singly.len(), plan.given_up.len(), next)
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn one_that_is_wanted_again_does_not_go_with_those_of_its_earlier_phase() {
         let done = Some((Phase::Succeeded, 1));
-        let (mut seen, start) = (Seen::default(), Instant::now());
+        let (mut seen, start) = (ObservedRequests::default(), Instant::now());
         let both = [request("a", 1, done), request("b", 2, done)];
         look(&mut seen, &both, true, start);
         let (plan, _) = look(&mut seen, &both, true, start + READABLE);
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn what_was_begun_on_a_node_that_is_gone_is_given_up() {
         let running = [request("a", 1, Some((Phase::Running, 1)))];
-        let (mut seen, start) = (Seen::default(), Instant::now());
+        let (mut seen, start) = (ObservedRequests::default(), Instant::now());
         for (after, has_node, given_up, next) in [
             (0, true, 0, None),
             (1, false, 0, Some(600)),

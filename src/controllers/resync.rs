@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use crate::api::Quantity;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
-    Binding, ClaimSummary, Lasting, Names, Pv, RESIZER_WOKEN_FOR, Unreadable, Watched, Works,
-    begun_again, writes,
+    Binding, ClaimSummary, Debounce, ObjectNames, PvSummary, RESIZER_WOKEN_FOR, Unreadable,
+    Watched, Works, begun_again, writes,
 };
 use crate::controllers::{is_done, until};
 
@@ -33,25 +33,25 @@ const LATE: Duration = Duration::from_secs(5);
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// A claim as it was seen: changed meanwhile, it is another one.
-type Seen = (String, String, String);
+type ObservedVersion = (String, String, String);
 
 /// What was found of claims, and what was done for them.
 #[derive(Debug)]
 struct Nudges {
-    unheard: Lasting<Seen>,
+    unheard: Debounce<ObservedVersion>,
     /// For which size the resizer was woken, by the uid of the claim: what the claim says of that itself, a backup
     /// restores with it.
     woken: HashMap<String, Quantity>,
     /// Those whose sizes cannot be read, and that have an event that says so.
-    reported: HashSet<Seen>,
+    reported: HashSet<ObservedVersion>,
     /// When those are tried again for which nothing could be done.
-    put_off: HashMap<Seen, Instant>,
+    put_off: HashMap<ObservedVersion, Instant>,
 }
 
 impl Nudges {
     fn new() -> Nudges {
         Nudges {
-            unheard: Lasting::new(LATE),
+            unheard: Debounce::new(LATE),
             woken: HashMap::new(),
             reported: HashSet::new(),
             put_off: HashMap::new(),
@@ -59,7 +59,11 @@ impl Nudges {
     }
 
     /// The claims for which something is to be done; beside it, how long it is until there may be more.
-    fn due(&mut self, all: &[Arc<ClaimSummary>], now: Instant) -> (Vec<Seen>, Option<Duration>) {
+    fn due(
+        &mut self,
+        all: &[Arc<ClaimSummary>],
+        now: Instant,
+    ) -> (Vec<ObservedVersion>, Option<Duration>) {
         let unheard: Vec<&Arc<ClaimSummary>> = all.iter().filter(|one| is_unheard(one)).collect();
         let uids: HashSet<&str> = unheard.iter().map(|one| uid(one)).collect();
         self.woken.retain(|one, _| uids.contains(one.as_str()));
@@ -71,9 +75,9 @@ impl Nudges {
         let found = unheard.into_iter().filter(|one| !is_woken(one)).map(|one| seen(one)).collect();
         let (late, more) = self.unheard.of(found, now);
         let unreadable = all.iter().filter(|one| one.sizes.is_err()).map(|one| seen(one));
-        let unreadable: HashSet<Seen> = unreadable.collect();
+        let unreadable: HashSet<ObservedVersion> = unreadable.collect();
         self.reported.retain(|one| unreadable.contains(one));
-        let all: HashSet<&Seen> = late.iter().chain(&unreadable).collect();
+        let all: HashSet<&ObservedVersion> = late.iter().chain(&unreadable).collect();
         self.put_off.retain(|one, at| *at > now && all.contains(one));
         let tries = self.put_off.values().min().map(|at| *at - now);
         let due = all.into_iter().filter(|one| !self.put_off.contains_key(*one));
@@ -82,7 +86,7 @@ impl Nudges {
     }
 
     /// Notes what has become of the work for a claim.
-    fn note(&mut self, one: Seen, claim: &ClaimSummary, is_done: bool) {
+    fn note(&mut self, one: ObservedVersion, claim: &ClaimSummary, is_done: bool) {
         match &claim.sizes {
             _ if !is_done => drop(self.put_off.insert(one, Instant::now() + AGAIN)),
             Ok(sizes) => drop(self.woken.insert(uid(claim).to_owned(), sizes.requested)),
@@ -101,7 +105,7 @@ pub async fn wake_resizer(
     let woken = begun_again(LOOP, async || {
         claims.known().await;
         let (mut nudges, mut works) = (Nudges::new(), Works::default());
-        let mut at_work: HashMap<Seen, Arc<ClaimSummary>> = HashMap::new();
+        let mut at_work: HashMap<ObservedVersion, Arc<ClaimSummary>> = HashMap::new();
         let mut changes = claims.changes();
         loop {
             let now = Instant::now();
@@ -113,7 +117,7 @@ pub async fn wake_resizer(
                 // What has changed meanwhile is another one.
                 let claim = claims.get_in(&one.0, &one.1).filter(|claim| seen(claim) == *one)?;
                 at_work.insert(one.clone(), claim.clone());
-                Some(nudge(client.clone(), claim))
+                Some(resync(client.clone(), claim))
             });
             tokio::select! {
                 _ = changes.changed() => {}
@@ -130,7 +134,7 @@ pub async fn wake_resizer(
 }
 
 /// Does what is due for a claim; returns whether it is done.
-async fn nudge(client: Client, claim: Arc<ClaimSummary>) -> bool {
+async fn resync(client: Client, claim: Arc<ClaimSummary>) -> bool {
     let place = format!("{}/{}", claim.names.namespace, claim.names.name);
     let work = async {
         match &claim.sizes {
@@ -145,8 +149,8 @@ fn uid(claim: &ClaimSummary) -> &str {
     &claim.names.uid
 }
 
-fn seen(claim: &ClaimSummary) -> Seen {
-    let Names { namespace, name, resource_version, .. } = &claim.names;
+fn seen(claim: &ClaimSummary) -> ObservedVersion {
+    let ObjectNames { namespace, name, resource_version, .. } = &claim.names;
     (namespace.to_string(), name.to_string(), resource_version.to_string())
 }
 
@@ -167,7 +171,7 @@ async fn is_ours(client: &Client, claim: &ClaimSummary) -> Result<bool, kube::Er
     let Some(volume) = claim.volume.as_deref().filter(|name| !name.is_empty()) else {
         return Ok(false);
     };
-    let pv = Api::<Pv>::all(client.clone()).get_opt(volume).await?;
+    let pv = Api::<PvSummary>::all(client.clone()).get_opt(volume).await?;
     Ok(pv.is_some_and(|pv| pv.handle().is_some()))
 }
 

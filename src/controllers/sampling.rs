@@ -16,14 +16,14 @@ pub const SHORTEST_PERIOD: Duration = Duration::from_secs(10);
 
 /// Samples the file systems of a node every `period`, and publishes in its NodeStorage what
 /// matters, until `stop`.
-pub async fn tell(
+pub async fn report(
     node: Arc<Node>,
     storage: Arc<StorageRecord>,
     period: Duration,
     stop: CancellationToken,
 ) {
     let asked = async {
-        storage.told().await;
+        storage.until_published().await;
         let mut ticks = tokio::time::interval(period.max(SHORTEST_PERIOD));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {

@@ -25,7 +25,7 @@ use crate::controllers::usage;
 use crate::error_chain;
 use crate::node::{Node, storage as machine};
 use crate::panics::{AFTER_PANIC, caught};
-use crate::volume::{NodeKey, NodeVolumes, Page, Usage, VolumeError, VolumeId, Volumes};
+use crate::volume::{FsUsage, NodeKey, NodeVolumes, Page, VolumeError, VolumeId, Volumes};
 
 /// How often a change that no one announced, as by an administrator's hand, is looked for, here and
 /// in the record. Reading costs no command, and what has not changed is not written.
@@ -38,12 +38,12 @@ const AGAIN: Duration = Duration::from_secs(5);
 #[async_trait]
 pub trait Prerequisites: Send + Sync {
     /// Reads its present state.
-    async fn look(&self) -> Found;
+    async fn look(&self) -> HostCheck;
 }
 
 /// Result of a check of the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct HostCheck {
     /// Missing prerequisites, each with the commands to run; empty if all are met.
     pub lacking: Vec<String>,
     /// Version of LVM, if known.
@@ -77,13 +77,13 @@ enum Look {
 /// What is known of the last time.
 #[derive(Debug, Default)]
 struct Last {
-    written: Option<Written>,
+    written: Option<WrittenStorage>,
     /// The conditions that the record has, once they are known: a node plugin before this one wrote
     /// them.
     conditions: Option<Conditions>,
     /// How full volumes are, as the record tells it or is to tell it next.
     usage: Vec<VolumeUsage>,
-    found: Found,
+    found: HostCheck,
 }
 
 /// The conditions of a record, so that one that stays keeps its time.
@@ -109,7 +109,7 @@ impl Conditions {
 
 /// What was written, and the version that the API server made of it.
 #[derive(Debug)]
-struct Written {
+struct WrittenStorage {
     status: NodeStorageStatus,
     version: Option<String>,
 }
@@ -145,7 +145,7 @@ impl StorageRecord {
             self.changed.notified().await;
             let mut looks = Look::First;
             loop {
-                let pause = match caught("nodestorages", self.tell(looks)).await {
+                let pause = match caught("nodestorages", self.look_and_publish(looks)).await {
                     Ok(Ok(())) => LOOK,
                     Ok(Err(error)) => {
                         let error = error_chain::in_full(&error);
@@ -164,7 +164,7 @@ impl StorageRecord {
         stop.run_until_cancelled(told).await;
     }
 
-    async fn tell(&self, looks: Look) -> Result<(), kube::Error> {
+    async fn look_and_publish(&self, looks: Look) -> Result<(), kube::Error> {
         match looks {
             Look::First => self.check().await,
             Look::Again => {
@@ -177,7 +177,7 @@ impl StorageRecord {
     }
 
     /// Waits until the storage was published for the first time.
-    pub async fn told(&self) {
+    pub async fn until_published(&self) {
         let _ = self.is_told.subscribe().wait_for(|is_told| *is_told).await;
     }
 
@@ -207,14 +207,14 @@ impl StorageRecord {
             done => done?,
         };
         last.conditions = Some(Conditions::of(&seen));
-        last.written = Some(Written { status: seen, version });
+        last.written = Some(WrittenStorage { status: seen, version });
         self.is_told.send_replace(true);
         Ok(())
     }
 
     /// Publishes the usage of volumes if the change matters, after the object was first
     /// [published](StorageRecord::told).
-    pub(super) async fn tell_usages(&self, seen: &BTreeMap<VolumeId, Usage>) {
+    pub(super) async fn tell_usages(&self, seen: &BTreeMap<VolumeId, FsUsage>) {
         let is_new = {
             let mut last = self.last.lock().await;
             let next = usage::next(&last.usage, seen, &Time(Timestamp::now()));
@@ -340,19 +340,19 @@ async fn observe(
     (status, gap)
 }
 
-fn health(health: machine::Health) -> Health {
+fn health(health: machine::PoolHealth) -> Health {
     match health {
-        machine::Health::Ok => Health::Healthy,
-        machine::Health::Degraded => Health::Degraded,
-        machine::Health::Unavailable => Health::Unavailable,
+        machine::PoolHealth::Ok => Health::Healthy,
+        machine::PoolHealth::Degraded => Health::Degraded,
+        machine::PoolHealth::Unavailable => Health::Unavailable,
     }
 }
 
-fn pool(pool: machine::PoolStatus, before: &Conditions, now: &Time) -> PoolOnNode {
+fn pool(pool: machine::PoolReport, before: &Conditions, now: &Time) -> PoolOnNode {
     let name = pool.name.to_string();
     let ready = ready_of(pool.health, pool.reason, pool.message, "the pool is healthy");
     let conditions = vec![ready.condition(READY, of(&before.pools, &name), now)];
-    let room = |room: machine::LayoutRoom| LayoutRoom {
+    let room = |room: machine::LargestVolume| LayoutRoom {
         layout: room.layout.as_str().to_owned(),
         size: Quantity(room.size),
     };
@@ -374,13 +374,13 @@ fn pool(pool: machine::PoolStatus, before: &Conditions, now: &Time) -> PoolOnNod
 
 /// Whether a pool or a volume group can be used.
 fn ready_of(
-    health: machine::Health,
+    health: machine::PoolHealth,
     reason: &str,
     message: Option<String>,
     healthy: &str,
 ) -> Judged {
     Judged {
-        is_so: health != machine::Health::Unavailable,
+        is_so: health != machine::PoolHealth::Unavailable,
         reason: reason.to_owned(),
         message: message.unwrap_or_else(|| healthy.to_owned()),
     }
@@ -390,7 +390,7 @@ fn of<'a>(before: &'a BTreeMap<String, Vec<Condition>>, name: &str) -> &'a [Cond
     before.get(name).map(Vec::as_slice).unwrap_or_default()
 }
 
-fn group(group: machine::GroupStatus, before: &Conditions, now: &Time) -> GroupStatus {
+fn group(group: machine::GroupReport, before: &Conditions, now: &Time) -> GroupStatus {
     let healthy = "the volume group is healthy";
     let ready = ready_of(group.health, group.reason, group.message, healthy);
     let conditions = vec![ready.condition(READY, of(&before.groups, &group.name), now)];
@@ -404,26 +404,26 @@ fn group(group: machine::GroupStatus, before: &Conditions, now: &Time) -> GroupS
     }
 }
 
-fn disk(disk: machine::DiskStatus) -> DiskStatus {
+fn disk(disk: machine::DiskReport) -> DiskStatus {
     DiskStatus {
         device: disk.device,
         size: disk.size.map(Quantity),
         volume_group: disk.group,
         state: match disk.state {
-            machine::DiskState::Used => DiskState::Used,
-            machine::DiskState::Standby => DiskState::Standby,
-            machine::DiskState::Refused => DiskState::Rejected,
-            machine::DiskState::Missing => DiskState::Missing,
+            machine::DiskUse::Used => DiskState::Used,
+            machine::DiskUse::Standby => DiskState::Standby,
+            machine::DiskUse::Refused => DiskState::Rejected,
+            machine::DiskUse::Missing => DiskState::Missing,
         },
         message: disk.message,
     }
 }
 
-fn operation(operation: machine::OperationStatus) -> OperationStatus {
+fn operation(operation: machine::OperationReport) -> OperationStatus {
     OperationStatus {
         volume_handle: operation.volume.to_string(),
         r#type: match operation.r#type {
-            machine::OperationType::Wipe => OperationType::Wipe,
+            machine::OperationKind::Wipe => OperationType::Wipe,
         },
         progress: operation.progress,
     }
@@ -438,15 +438,15 @@ mod tests {
     use super::*;
     use crate::bytes::Bytes;
 
-    fn group_of(health: machine::Health, reason: &'static str) -> machine::GroupStatus {
-        machine::GroupStatus {
+    fn group_of(health: machine::PoolHealth, reason: &'static str) -> machine::GroupReport {
+        machine::GroupReport {
             name: "vg0".to_owned(),
             pool: "fast".parse().unwrap(),
             size: Bytes::gib(1),
             free: Bytes::ZERO,
             health,
             reason,
-            message: (health != machine::Health::Ok).then(|| "vg0 is missing".to_owned()),
+            message: (health != machine::PoolHealth::Ok).then(|| "vg0 is missing".to_owned()),
         }
     }
 
@@ -459,17 +459,17 @@ mod tests {
         };
         let mut before = Conditions::default();
         for (second, health, reason, status, since) in [
-            (1, machine::Health::Ok, machine::HEALTHY, "True", 1),
-            (2, machine::Health::Degraded, "VolumeGroupNotChangeable", "True", 1),
-            (3, machine::Health::Unavailable, "VolumeGroupUnavailable", "False", 3),
-            (4, machine::Health::Unavailable, "VolumeGroupUnavailable", "False", 3),
-            (5, machine::Health::Ok, machine::HEALTHY, "True", 5),
+            (1, machine::PoolHealth::Ok, machine::HEALTHY, "True", 1),
+            (2, machine::PoolHealth::Degraded, "VolumeGroupNotChangeable", "True", 1),
+            (3, machine::PoolHealth::Unavailable, "VolumeGroupUnavailable", "False", 3),
+            (4, machine::PoolHealth::Unavailable, "VolumeGroupUnavailable", "False", 3),
+            (5, machine::PoolHealth::Ok, machine::HEALTHY, "True", 5),
         ] {
             let group = group(group_of(health, reason), &before, &at(second));
             let ready = &group.conditions[0];
             assert_eq!((&*ready.type_, &*ready.status, &*ready.reason), (READY, status, reason));
             assert_eq!(ready.last_transition_time, at(since), "in second {second}");
-            let is_well = health == machine::Health::Ok;
+            let is_well = health == machine::PoolHealth::Ok;
             assert_eq!(group.problem(), (!is_well).then_some("vg0 is missing"));
             before = Conditions::of(&told(group));
         }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
-    Binding, Change, Changed, ClaimSummary, Lasting, OnceEvent, Watched, Works, begun_again,
+    Binding, Change, Changed, ClaimSummary, Debounce, OnceEvent, Watched, Works, begun_again,
     topology,
 };
 use crate::controllers::{is_done, until};
@@ -110,10 +110,10 @@ impl Unbound {
 }
 
 /// Reports it once for each claim, until `stop`.
-pub async fn tell(client: &Client, claims: &Watched<ClaimSummary>, stop: CancellationToken) {
+pub async fn report(client: &Client, claims: &Watched<ClaimSummary>, stop: CancellationToken) {
     let told = begun_again(LOOP, async || {
         claims.known().await;
-        let (mut unbound, mut late) = (Unbound::default(), Lasting::new(LATE));
+        let (mut unbound, mut late) = (Unbound::default(), Debounce::new(LATE));
         let mut works = Works::default();
         let mut news = claims.subscribe();
         loop {

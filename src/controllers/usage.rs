@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::{UsageBefore, UsageStatus, VolumeUsage};
 use crate::cluster;
-use crate::volume::{Usage, VolumeId};
+use crate::volume::{FsUsage, VolumeId};
 
 /// Shares of a file system, in percent, at which someone may want to act.
 const MARKS: [u64; 5] = [70, 80, 85, 90, 95];
@@ -22,7 +22,7 @@ const MOVED: u64 = 10;
 /// has the published value, or the value sampled `at` this time if the difference matters.
 pub(super) fn next(
     told: &[VolumeUsage],
-    seen: &BTreeMap<VolumeId, Usage>,
+    seen: &BTreeMap<VolumeId, FsUsage>,
     at: &Time,
 ) -> Vec<VolumeUsage> {
     let each = seen.iter().map(|(id, usage)| {
@@ -110,8 +110,8 @@ mod tests {
     }
 
     /// A file system of 1000 MiB and 1000 inodes.
-    fn usage(mib: u64, inodes: u64) -> Usage {
-        Usage {
+    fn usage(mib: u64, inodes: u64) -> FsUsage {
+        FsUsage {
             total: Bytes::mib(1000),
             used: Bytes::mib(mib),
             available: Bytes::mib(1000 - mib),
@@ -120,12 +120,12 @@ mod tests {
         }
     }
 
-    fn seen(usage: Usage) -> BTreeMap<VolumeId, Usage> {
+    fn seen(usage: FsUsage) -> BTreeMap<VolumeId, FsUsage> {
         BTreeMap::from([(id("pvc-1"), usage)])
     }
 
     /// Whether the second of two samples is told.
-    fn is_told(before: Usage, now: Usage) -> bool {
+    fn is_told(before: FsUsage, now: FsUsage) -> bool {
         let told = next(&[], &seen(before), &at(1));
         next(&told, &seen(now), &at(2))[0].observed_time == at(2)
     }
@@ -152,7 +152,7 @@ mod tests {
         ] {
             assert_eq!(is_told(before, now), told, "{before:?} {now:?}");
         }
-        let grown = Usage { total: Bytes::mib(1001), ..usage(100, 10) };
+        let grown = FsUsage { total: Bytes::mib(1001), ..usage(100, 10) };
         assert!(is_told(usage(100, 10), grown), "another size");
     }
 
@@ -172,13 +172,13 @@ mod tests {
 
     #[test]
     fn what_is_kept_for_root_is_no_room() {
-        let kept = |mib| Usage { available: Bytes::mib(950 - mib), ..usage(mib, 10) };
+        let kept = |mib| FsUsage { available: Bytes::mib(950 - mib), ..usage(mib, 10) };
         assert!(is_told(kept(890), kept(905)), "95 % of what can be written");
     }
 
     #[test]
     fn a_file_system_that_counts_no_inodes_crosses_no_mark_of_them() {
-        let btrfs = |mib| Usage { inodes: 0, inodes_free: 0, ..usage(mib, 10) };
+        let btrfs = |mib| FsUsage { inodes: 0, inodes_free: 0, ..usage(mib, 10) };
         assert!(!is_told(btrfs(100), btrfs(110)));
         assert_eq!(next(&[], &seen(btrfs(100)), &at(1))[0].usage.inodes, None);
     }
@@ -211,7 +211,7 @@ mod tests {
         ) {
             let (total, used) = (Bytes::new(total), Bytes::new(used));
             let available = Bytes::new(available);
-            let now = Usage { total, used, available, inodes, inodes_free };
+            let now = FsUsage { total, used, available, inodes, inodes_free };
             let told = next(&[], &seen(now), &at(1));
             prop_assert_eq!(&next(&told, &seen(now), &at(2)), &told);
         }
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn the_record_of_500_volumes_stays_small() {
-        let large = Usage {
+        let large = FsUsage {
             total: Bytes::new(u64::MAX / 4),
             used: Bytes::new(u64::MAX / 5),
             available: Bytes::new(u64::MAX / 6),
@@ -229,7 +229,7 @@ mod tests {
         let names: Vec<String> = (0..500).map(|n| format!("pvc-{n:036}")).collect();
         let all = names.iter().map(|name| (id(name), large)).collect();
         let first = next(&[], &all, &at(1_800_000_000));
-        let less = Usage { used: Bytes::new(u64::MAX / 9), ..large };
+        let less = FsUsage { used: Bytes::new(u64::MAX / 9), ..large };
         let all = names.iter().map(|name| (id(name), less)).collect();
         let usage = next(&first, &all, &at(1_800_000_030));
         assert!(usage[0].previous.is_some());

@@ -51,13 +51,13 @@ pub struct CommandFigure {
 
 /// A histogram that was counted elsewhere.
 #[derive(Debug, Default)]
-struct Told(OnceLock<CommandFigure>);
+struct CountedHistogram(OnceLock<CommandFigure>);
 
-impl TypedMetric for Told {
+impl TypedMetric for CountedHistogram {
     const TYPE: MetricType = MetricType::Histogram;
 }
 
-impl EncodeMetric for Told {
+impl EncodeMetric for CountedHistogram {
     fn encode(&self, mut encoder: MetricEncoder) -> Result<(), fmt::Error> {
         let Some(told) = self.0.get() else { return Ok(()) };
         let counted = told.steps.iter().map(|(_, count)| *count).sum();
@@ -77,7 +77,7 @@ pub(super) fn put_commands(
     commands: &BTreeMap<&'static str, CommandFigure>,
 ) {
     let (durations, errors) =
-        (Family::<Labels, Told>::default(), Family::<Labels, Counter>::default());
+        (Family::<Labels, CountedHistogram>::default(), Family::<Labels, Counter>::default());
     for (command, told) in commands {
         let labels = vec![("command", (*command).to_owned())];
         let _ = durations.get_or_create(&labels).0.set(told.clone()); // Each has one.

@@ -18,7 +18,7 @@ use super::{FigureSource, Metrics};
 /// With this type Prometheus reads it as OpenMetrics, where help and types of counters are right.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-type Shared = (Metrics, Arc<dyn FigureSource>);
+type SharedMetrics = (Metrics, Arc<dyn FigureSource>);
 
 /// Serves until `stop`; `/healthz` returns `ok` as long as the process can respond at all.
 ///
@@ -31,13 +31,13 @@ pub async fn serve(
     stop: CancellationToken,
 ) -> io::Result<()> {
     let routes = Router::new()
-        .route("/metrics", get(tell))
+        .route("/metrics", get(answer))
         .route("/healthz", get(async || "ok\n"))
         .with_state((metrics, source));
     axum::serve(listener, routes).with_graceful_shutdown(stop.cancelled_owned()).await
 }
 
-async fn tell(State((metrics, source)): State<Shared>) -> Response {
+async fn answer(State((metrics, source)): State<SharedMetrics>) -> Response {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     match metrics.text(&source.figures().await, now) {
         Ok(text) => ([(CONTENT_TYPE, OPENMETRICS)], text).into_response(),

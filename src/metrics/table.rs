@@ -8,7 +8,7 @@ pub struct Figure {
     /// The name as Prometheus stores it.
     pub name: &'static str,
     /// Type of the metric.
-    pub kind: Kind,
+    pub kind: MetricType,
     /// The labels in order.
     pub labels: &'static [&'static str],
     /// A sentence without a full stop.
@@ -17,7 +17,7 @@ pub struct Figure {
 
 /// Type of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricType {
     /// Only grows, from 0 at the start.
     Counter,
     /// Goes up and down.
@@ -29,14 +29,14 @@ pub enum Kind {
     Unknown,
 }
 
-impl Kind {
+impl MetricType {
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-            Kind::Unknown => "unknown",
+            MetricType::Counter => "counter",
+            MetricType::Gauge => "gauge",
+            MetricType::Histogram => "histogram",
+            MetricType::Unknown => "unknown",
         }
     }
 }
@@ -53,7 +53,7 @@ macro_rules! table {
     ($($row:ident = $kind:ident $name:literal $labels:expr, $help:literal;)*) => {
         $(pub(super) const $row: Figure = Figure {
             name: $name,
-            kind: Kind::$kind,
+            kind: MetricType::$kind,
             labels: &$labels,
             help: $help,
         };)*

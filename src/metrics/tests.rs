@@ -6,14 +6,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::volume::{Fence, Mode, NodeKey, Usage, Volume, VolumeId, VolumeKey};
+use crate::volume::{Fence, FsUsage, Mode, NodeKey, Volume, VolumeId, VolumeKey};
 
 fn id() -> VolumeId {
     VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-1"))
 }
 
-fn usage() -> Usage {
-    Usage {
+fn usage() -> FsUsage {
+    FsUsage {
         total: Bytes::mib(900),
         used: Bytes::mib(100),
         available: Bytes::mib(750),
@@ -186,7 +186,7 @@ fn every_row_of_the_table_is_told_with_its_help_and_kind() {
         let base = row.name.trim_end_matches("_total");
         assert!(text.contains(&format!("# HELP {base} {}.\n", row.help)), "{row:?}");
         assert!(text.contains(&format!("# TYPE {base} {}\n", row.kind.as_str())), "{row:?}");
-        assert_eq!(row.kind == Kind::Counter, row.name.ends_with("_total"), "{row:?}");
+        assert_eq!(row.kind == MetricType::Counter, row.name.ends_with("_total"), "{row:?}");
         let told = text.lines().find(|line| line.starts_with(row.name)).unwrap();
         for label in row.labels {
             assert!(told.contains(&format!("{label}=\"")), "{told}");

@@ -12,10 +12,11 @@ use anyhow::{Context, Error, Result, bail};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::archive::{self, Origin, Proxies, Reach, Route};
+use crate::archive::{self, ArchiveSource, Proxies, Reach, Route};
 use crate::cli::{CarryFlags, CopyRole, SendRole, SocketsFlag, UnpackRole, VerificationFlag};
 use crate::copy::{
-    self, Compare, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy_device,
+    self, Compare, CopyError, CopyOptions, CopySummary, Dir, Hand, Pass, ProgressReporter, Sockets,
+    copy_device,
 };
 use crate::remote::{Credentials, PORT, Remote, RemoteDisk, RemoteTree, Served, serve};
 use crate::run::log;
@@ -31,7 +32,7 @@ const MESSAGE: usize = 1500;
 enum End {
     Done {
         #[serde(flatten)]
-        what: Outcome,
+        what: CopySummary,
         seconds: f64,
     },
     Failed {
@@ -43,7 +44,7 @@ enum End {
 
 /// `pliant copy`.
 pub fn copy(args: &CopyRole) -> Result<ExitCode> {
-    let round = if args.pre_copy { Round::Hot } else { Round::Final };
+    let round = if args.pre_copy { Pass::PreCopy } else { Pass::Final };
     let sockets = match args.sockets {
         SocketsFlag::Skip => Sockets::Skip,
         SocketsFlag::Refuse => Sockets::Refuse,
@@ -65,7 +66,7 @@ pub fn copy(args: &CopyRole) -> Result<ExitCode> {
         }
         (Some(source), ..) if args.device => copy_device(source, target, round, hand, tell),
         (Some(source), ..) => {
-            copy::copy(Order { source, target, round, sockets, compare }, hand, tell)
+            copy::copy(CopyOptions { source, target, round, sockets, compare }, hand, tell)
         }
         _ => Err(CopyError::Refused("the source is missing: name it, or use --from".to_owned())),
     })
@@ -108,22 +109,22 @@ pub fn unpack(args: &UnpackRole) -> Result<ExitCode> {
     let bundle = args.ca_bundle.clone().unwrap_or_default();
     let route = Route { reach, proxies, bundle, ..Route::default() };
     let origin = match (&args.file, &args.url) {
-        (Some(file), _) => Origin::File(file),
-        (None, Some(address)) => Origin::Address(address, &route),
+        (Some(file), _) => ArchiveSource::File(file),
+        (None, Some(address)) => ArchiveSource::Address(address, &route),
         (None, None) => bail!("the archive is missing: name it with --file or --url"),
     };
     let (sum, target, owners) = (args.sha256, args.target.as_path(), !args.no_owners);
-    let order = archive::Order { origin, sum, target, owners, max_size: args.max_size };
+    let order = archive::UnpackOptions { origin, sum, target, owners, max_size: args.max_size };
     carry(&args.carry, |hand, tell| archive::unpack(&order, hand, tell))
 }
 
 /// Runs the work, and reports progress and result; the exit status has the result, too.
 fn carry(
     flags: &CarryFlags,
-    work: impl FnOnce(&Hand, &mut Progress) -> Result<Outcome, CopyError>,
+    work: impl FnOnce(&Hand, &mut ProgressReporter) -> Result<CopySummary, CopyError>,
 ) -> Result<ExitCode> {
     let limit = flags.max_rate.map(|rate| rate.0.get());
-    let mut tell = Progress::new(Box::new(io::stdout()), limit, stop_on_signals()?);
+    let mut tell = ProgressReporter::new(Box::new(io::stdout()), limit, stop_on_signals()?);
     let begun = Instant::now();
     let ended = work(&Hand::default(), &mut tell);
     let seconds = (begun.elapsed().as_secs_f64() * 1000.0).round() / 1000.0;
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_end_is_one_object() {
-        let what = Outcome { bytes: 5, files: 2, ..Outcome::default() };
+        let what = CopySummary { bytes: 5, files: 2, ..CopySummary::default() };
         let text = serde_json::to_string(&End::Done { what, seconds: 0.25 }).unwrap();
         assert_eq!(text, r#"{"outcome":"done","bytes":5,"files":2,"seconds":0.25}"#);
     }

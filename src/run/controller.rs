@@ -6,11 +6,11 @@ use anyhow::Result;
 use tokio_util::sync::CancellationToken;
 
 use crate::cli::ControllerRole;
-use crate::cluster::{Cluster, Kept};
+use crate::cluster::{Cluster, PersistentVolumes};
 use crate::controllers::{events, nodes, pools, request_gc};
 use crate::csi::parse::Defaults;
 use crate::csi::{self, Controller, Identity, Services};
-use crate::in_flight::Busy;
+use crate::in_flight::InFlight;
 use crate::metrics::Metrics;
 use crate::run::client::client;
 use crate::run::figures::ControllerFigures;
@@ -29,7 +29,7 @@ pub async fn serve(role: ControllerRole) -> Result<()> {
         cluster = Cluster::start(&client, &stop) => Arc::new(cluster),
         () = stop.cancelled() => return Ok(()),
     };
-    let kept = Arc::new(Kept::watch(&client, &stop));
+    let kept = Arc::new(PersistentVolumes::watch(&client, &stop));
     figures.tell_of(cluster.clone(), kept.clone());
     let loops = {
         let (cluster, stop) = (cluster.clone(), stop.clone());
@@ -37,13 +37,13 @@ pub async fn serve(role: ControllerRole) -> Result<()> {
             tokio::join!(
                 request_gc::run(cluster.requests(), cluster.nodes(), stop.clone()),
                 nodes::forget_gone(&client, cluster.nodes(), stop.clone()),
-                pools::tell(&client, cluster.nodes(), stop.clone()),
-                events::tell(&client, &cluster, &kept, stop.clone()),
+                pools::report(&client, cluster.nodes(), stop.clone()),
+                events::emit(&client, &cluster, &kept, stop.clone()),
             )
         })
     };
     let defaults = Defaults { fs: role.default_fstype, ..Defaults::default() };
-    let busy = Busy::new();
+    let busy = InFlight::new();
     let services = Services {
         identity: Identity,
         controller: Some(Controller::new(cluster, busy.clone(), defaults)),

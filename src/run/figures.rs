@@ -12,7 +12,7 @@ use crate::host::Host;
 use crate::lvm::{STEPS, Spent};
 use crate::metrics::{CommandFigure, DiskFigure, FigureSource, Figures, GroupFigure};
 use crate::node::Node;
-use crate::node::storage::{DiskState, DiskStatus, GroupStatus};
+use crate::node::storage::{DiskReport, DiskUse, GroupReport};
 use crate::panics::panics;
 use crate::run::log;
 
@@ -61,18 +61,18 @@ fn command((command, spent): (&'static str, Spent)) -> (&'static str, CommandFig
     (command, CommandFigure { runs, time, steps, failed })
 }
 
-fn group(group: GroupStatus) -> GroupFigure {
+fn group(group: GroupReport) -> GroupFigure {
     // One that was never read has no extents; one that was has some.
     let room = (group.size > Bytes::ZERO).then_some((group.size, group.free));
     GroupFigure { group: group.name, pool: group.pool.to_string(), room }
 }
 
-fn disk(disk: DiskStatus) -> DiskFigure {
+fn disk(disk: DiskReport) -> DiskFigure {
     let state = match disk.state {
-        DiskState::Used => "used",
-        DiskState::Standby => "standby",
-        DiskState::Refused => "rejected",
-        DiskState::Missing => "missing",
+        DiskUse::Used => "used",
+        DiskUse::Standby => "standby",
+        DiskUse::Refused => "rejected",
+        DiskUse::Missing => "missing",
     };
     DiskFigure { disk: disk.device, state }
 }

@@ -73,8 +73,8 @@ where
     lines::layer()
         .with_writer(writer)
         .with_ansi(is_styled)
-        .event_format(Guarded { inner: format(), instead: UNFORMATTED })
-        .fmt_fields(Guarded { inner: DefaultFields::new(), instead: UNFORMATTED })
+        .event_format(PanicSafeFormat { inner: format(), instead: UNFORMATTED })
+        .fmt_fields(PanicSafeFormat { inner: DefaultFields::new(), instead: UNFORMATTED })
         .log_internal_errors(false)
 }
 
@@ -86,19 +86,19 @@ where
     lines::layer()
         .json()
         .with_writer(writer)
-        .event_format(Guarded { inner: format().json(), instead: "" })
-        .fmt_fields(Guarded { inner: JsonFields::new(), instead: "{}" })
+        .event_format(PanicSafeFormat { inner: format().json(), instead: "" })
+        .fmt_fields(PanicSafeFormat { inner: JsonFields::new(), instead: "{}" })
         .log_internal_errors(false)
 }
 
 /// A format that a panic of what it formats does not leave: that is counted, and the work that logs goes on.
-struct Guarded<F> {
+struct PanicSafeFormat<F> {
     inner: F,
     /// What stands for fields that could not be formatted.
     instead: &'static str,
 }
 
-impl<S, N, F> FormatEvent<S, N> for Guarded<F>
+impl<S, N, F> FormatEvent<S, N> for PanicSafeFormat<F>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
     N: for<'writer> FormatFields<'writer> + 'static,
@@ -119,7 +119,7 @@ where
     }
 }
 
-impl<'writer, F> FormatFields<'writer> for Guarded<F>
+impl<'writer, F> FormatFields<'writer> for PanicSafeFormat<F>
 where
     F: for<'any> FormatFields<'any>,
 {
@@ -153,9 +153,9 @@ fn guard(format: impl FnOnce() -> fmt::Result) -> fmt::Result {
 struct Standard;
 
 impl<'a> MakeWriter<'a> for Standard {
-    type Writer = Lossy<io::Stderr>;
+    type LogWriter = Lossy<io::Stderr>;
 
-    fn make_writer(&'a self) -> Self::Writer {
+    fn make_writer(&'a self) -> Self::LogWriter {
         Lossy(io::stderr())
     }
 }

@@ -16,11 +16,11 @@ use crate::config::{Settings, SocketPath};
 use crate::controllers::node_plugin::NodePlugin;
 use crate::controllers::pools;
 use crate::controllers::sampling;
-use crate::controllers::storage::{Found, Prerequisites, StorageRecord};
+use crate::controllers::storage::{HostCheck, Prerequisites, StorageRecord};
 use crate::csi::{self, Identity, KubeletDir, Services, registration};
-use crate::doctor::{self, Finding, Severity};
+use crate::doctor::{self, Finding, FindingSeverity};
 use crate::host::{Host, write_udev_rules};
-use crate::in_flight::Busy;
+use crate::in_flight::InFlight;
 use crate::run::client::client;
 use crate::run::machine::{self, Observer, Started};
 
@@ -42,10 +42,10 @@ pub async fn serve(
     keep_udev_off(udev_rules_dir);
     let Started { alone: _alone, node, host, metrics } =
         machine::start(alone, &settings, Vec::new(), true, &stop).await?;
-    let busy = Busy::new();
+    let busy = InFlight::new();
     let endpoint = settings.endpoint.as_path();
     let kubelet = kubelet(host.as_ref(), registration.as_ref(), endpoint).await?;
-    let storage = StorageRecord::new(&client, node.clone(), Doctor(host));
+    let storage = StorageRecord::new(&client, node.clone(), HostDoctor(host));
     let node_plugin = NodePlugin::new(&client, name, node.clone(), busy.clone(), storage.clone());
     let loops = {
         let (node, stop, name) = (node.clone(), stop.clone(), name.to_owned());
@@ -54,7 +54,12 @@ pub async fn serve(
                 pools::follow(&name, &wanted, &node, &storage, stop.clone()),
                 storage.clone().run(stop.clone()),
                 node_plugin.run(stop.clone()),
-                sampling::tell(node.clone(), storage.clone(), volume_stats_interval, stop.clone()),
+                sampling::report(
+                    node.clone(),
+                    storage.clone(),
+                    volume_stats_interval,
+                    stop.clone()
+                ),
             )
         })
     };
@@ -118,19 +123,19 @@ async fn kubelet(
 }
 
 /// What `pliant doctor` says of the host is what it lacks.
-struct Doctor(Arc<dyn Host>);
+struct HostDoctor(Arc<dyn Host>);
 
 #[async_trait]
-impl Prerequisites for Doctor {
-    async fn look(&self) -> Found {
+impl Prerequisites for HostDoctor {
+    async fn look(&self) -> HostCheck {
         let seen = doctor::look_at_machine(self.0.as_ref()).await;
         let findings = doctor::judge_machine(&seen).into_iter();
-        let bad = findings.filter(|finding| finding.severity == Severity::Error);
+        let bad = findings.filter(|finding| finding.severity == FindingSeverity::Error);
         let told = |finding: Finding| {
             format!("{}: {}", finding.message, finding.remediation.unwrap_or_default())
         };
         let lvm = seen.tools.get("lvm").filter(|version| !version.is_empty()).cloned();
-        Found { lacking: bad.map(told).collect(), lvm, kernel: seen.kernel }
+        HostCheck { lacking: bad.map(told).collect(), lvm, kernel: seen.kernel }
     }
 }
 

@@ -15,16 +15,18 @@ use crate::api::{ArchivePopulator, PvcSourcePopulator};
 use crate::archive::{Bundle, Proxies};
 use crate::claims;
 use crate::cli::{OperatorRole, ProxyFlags, WebhookFlags};
-use crate::cluster::{Asks, Candidate, Watched, every, unreadable_by_kind};
+use crate::cluster::{Asks, LeaseCandidate, Watched, every, unreadable_by_kind};
 use crate::controllers::resync::wake_resizer;
 use crate::controllers::topology;
 use crate::metrics::{FigureSource, Figures, Metrics};
 use crate::panics::panics;
-use crate::populators::validator::Mode;
-use crate::populators::{Populator, Settings, Tally, Watches, registry, validator};
+use crate::populators::validator::ReportMode;
+use crate::populators::{
+    PopulationMetrics, PopulationSettings, Populator, Watches, registry, validator,
+};
 use crate::run::client::client;
 use crate::run::{heap, log, machine};
-use crate::webhook::{self, Keeper, Naming, Service, Shown, Workload};
+use crate::webhook::{self, CertificatesController, Naming, Service, Shown, StatefulSetRef};
 
 /// The Lease of the replica that runs the loops.
 const LEASE: &str = "pliant-operator";
@@ -44,7 +46,7 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
     let shown = Shown::default();
     let figures = Arc::new(Certificate(shown.clone()));
     machine::tell_figures(address, &metrics, figures, &stop).await?;
-    let settings = Settings {
+    let settings = PopulationSettings {
         image: role.populator_image,
         namespace: role.populator_namespace,
         pull_secrets: role.populator_image_pull_secrets,
@@ -53,8 +55,8 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
         allowed: role.allowed_archive_cidrs.iter().map(ToString::to_string).collect(),
         allowed_hosts: role.allowed_archive_hosts.iter().map(ToString::to_string).collect(),
     };
-    let counts = Arc::new(Counts(metrics));
-    let tally: Arc<dyn Tally> = counts.clone();
+    let counts = Arc::new(OperatorCounters(metrics));
+    let tally: Arc<dyn PopulationMetrics> = counts.clone();
     let watches = Arc::new(Watches::start(&client, &stop));
     let asks = Asks::start(&client, &stop);
     let archives: Arc<Populator<ArchivePopulator>> =
@@ -63,7 +65,7 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
         Populator::start(&client, &settings, &watches, &asks, &tally, &stop);
     let service = role.webhook.webhook_service.clone();
     let webhook = Arc::new(Covered { client: client.clone(), service });
-    let claims = claims::Keeper::start(&client, &watches, &asks, webhook, counts, &stop);
+    let claims = claims::ClaimsController::start(&client, &watches, &asks, webhook, counts, &stop);
     let loops = |stop: CancellationToken| {
         let (client, watches, tally) = (&client, &watches, &tally);
         let claims = claims.clone().run(stop.clone());
@@ -76,14 +78,14 @@ pub async fn serve(role: OperatorRole) -> Result<()> {
                 copies,
                 registered(client, role.data_source_validator, watches, tally, &stop),
                 wake_resizer(client, watches.claims(), stop.clone()),
-                topology::tell(client, watches.claims(), stop.clone()),
+                topology::report(client, watches.claims(), stop.clone()),
             );
         }
     };
     let led = async {
         match &role.leader_election_namespace {
             Some(namespace) => {
-                let lease = Candidate::new(&client, namespace, LEASE, &identity()?);
+                let lease = LeaseCandidate::new(&client, namespace, LEASE, &identity()?);
                 Box::pin(lease.lead(&stop, loops)).await;
             }
             None => loops(stop.clone()).await,
@@ -135,7 +137,7 @@ async fn admit(
     flags: WebhookFlags,
     client: &Client,
     shown: Shown,
-    claims: &claims::Keeper,
+    claims: &claims::ClaimsController,
     stop: &CancellationToken,
 ) -> Result<()> {
     let WebhookFlags { webhook_address, webhook_service, webhook_certificate_secret } = flags;
@@ -149,8 +151,8 @@ async fn admit(
         )
     })?;
     let autoscalers: Watched<Naming> = Watched::start(Api::all(client.clone()), every(), stop);
-    let keeper =
-        Keeper::new(client.clone(), service, shown.clone()).with_given(webhook_certificate_secret);
+    let keeper = CertificatesController::new(client.clone(), service, shown.clone())
+        .with_given(webhook_certificate_secret);
     let served = async {
         let _rest = rest;
         webhook::serve(listener, client.clone(), shown, stop.clone()).await
@@ -163,9 +165,9 @@ async fn admit(
 /// Registers our kinds, and tell claims of those that are not registered.
 async fn registered(
     client: &Client,
-    mode: Mode,
+    mode: ReportMode,
     watches: &Watches,
-    tally: &Arc<dyn Tally>,
+    tally: &Arc<dyn PopulationMetrics>,
     stop: &CancellationToken,
 ) {
     let known = registry::watch(client, stop);
@@ -189,15 +191,17 @@ impl claims::Webhook for Covered {
         &self,
         namespace: &str,
         stateful_set: &str,
-    ) -> Result<claims::Coverage, kube::Error> {
-        let workload = Workload::parse(namespace, stateful_set);
+    ) -> Result<claims::WorkloadCoverage, kube::Error> {
+        let workload = StatefulSetRef::parse(namespace, stateful_set);
         let (Some(service), Some(workload)) = (&self.service, workload) else {
-            return Ok(claims::Coverage::NotNamed);
+            return Ok(claims::WorkloadCoverage::NotNamed);
         };
         Ok(match webhook::coverage(&self.client, service, &workload).await? {
-            webhook::Coverage::Covered => claims::Coverage::Covered,
-            webhook::Coverage::NotNamed => claims::Coverage::NotNamed,
-            webhook::Coverage::ShareIsFull(full) => claims::Coverage::ShareIsFull(full.to_string()),
+            webhook::Coverage::Covered => claims::WorkloadCoverage::Covered,
+            webhook::Coverage::NotNamed => claims::WorkloadCoverage::NotNamed,
+            webhook::Coverage::ShareIsFull(full) => {
+                claims::WorkloadCoverage::ShareIsFull(full.to_string())
+            }
         })
     }
 }
@@ -220,9 +224,9 @@ impl FigureSource for Certificate {
 }
 
 /// Counts for whoever scrapes.
-struct Counts(Metrics);
+struct OperatorCounters(Metrics);
 
-impl Tally for Counts {
+impl PopulationMetrics for OperatorCounters {
     fn validated(&self, result: &'static str) {
         self.0.validated(result);
     }
@@ -232,7 +236,7 @@ impl Tally for Counts {
     }
 }
 
-impl claims::Tally for Counts {
+impl claims::ClaimsMetrics for OperatorCounters {
     fn paused(&self, away: Duration) {
         self.0.paused(away);
     }

@@ -11,12 +11,12 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use crate::cli::{
-    Abort, Crds, Doctor, Edit, Expand, Explain, ListOutput, Migrate, Output, Plan, Recover, Report,
-    Rollback, Shrink, Status, Version,
+    AbortArgs, Crds, DoctorArgs, EditArgs, ExpandArgs, Explain, ListOutput, Migrate, OutputFormat,
+    PlanArgs, Recover, ReportArgs, RollbackArgs, ShrinkArgs, StatusArgs, VersionArgs,
 };
-use crate::commands::changes::Changes;
-use crate::commands::edit::{Answer, Whose, Wish};
-use crate::doctor::{self, Finding, Severity, harmless};
+use crate::commands::changes::ChangeWatch;
+use crate::commands::edit::{EditDecision, RequestedChange, Whose};
+use crate::doctor::{self, Finding, FindingSeverity, harmless};
 use crate::run::client::client_of;
 use crate::run::log;
 use crate::run::print::{print, print_to_listener};
@@ -24,7 +24,7 @@ use crate::{cli, commands};
 
 /// Prints a result in this format; `text` formats it for people, with colours or without.
 pub fn show<T: Serialize>(
-    output: Output,
+    output: OutputFormat,
     result: &T,
     text: impl FnOnce(bool) -> String,
 ) -> Result<ExitCode> {
@@ -33,14 +33,14 @@ pub fn show<T: Serialize>(
 
 /// Formats a result.
 fn written<T: Serialize>(
-    output: Output,
+    output: OutputFormat,
     result: &T,
     text: impl FnOnce(bool) -> String,
 ) -> Result<String> {
     Ok(match output {
-        Output::Table => text(cli::styled(&io::stdout())),
-        Output::Json => serde_json::to_string_pretty(result)? + "\n",
-        Output::Yaml => serde_saphyr::to_string(result)?,
+        OutputFormat::Table => text(cli::styled(&io::stdout())),
+        OutputFormat::Json => serde_json::to_string_pretty(result)? + "\n",
+        OutputFormat::Yaml => serde_saphyr::to_string(result)?,
     })
 }
 
@@ -54,8 +54,8 @@ fn listed<T: Serialize>(
     match output {
         ListOutput::Name => Ok(names()),
         ListOutput::Table | ListOutput::Wide => Ok(text()),
-        ListOutput::Json => written(Output::Json, result, |_| String::new()),
-        ListOutput::Yaml => written(Output::Yaml, result, |_| String::new()),
+        ListOutput::Json => written(OutputFormat::Json, result, |_| String::new()),
+        ListOutput::Yaml => written(OutputFormat::Yaml, result, |_| String::new()),
     }
 }
 
@@ -77,7 +77,7 @@ const TOGETHER: Duration = Duration::from_millis(500);
 /// Prints the output of `look`; with `changes`, again whenever it differs, until the reader closes the
 /// output.
 async fn show_again(
-    mut changes: Option<Changes>,
+    mut changes: Option<ChangeWatch>,
     look: impl AsyncFn() -> Result<String>,
 ) -> Result<ExitCode> {
     let mut shown = String::new();
@@ -105,10 +105,10 @@ async fn show_again(
 }
 
 /// `pliant status`.
-pub async fn status(args: &Status) -> Result<ExitCode> {
+pub async fn status(args: &StatusArgs) -> Result<ExitCode> {
     let client = client_of(&args.cluster).await?;
     let (list, namespace) = (&args.list, args.cluster.namespace.as_deref());
-    let changes = list.watch.then(|| Changes::of_status(&client, namespace));
+    let changes = list.watch.then(|| ChangeWatch::of_status(&client, namespace));
     show_again(changes, async || {
         let status = commands::status(&client, namespace).await?;
         let names = || status.resource_names();
@@ -126,7 +126,7 @@ pub async fn explain(args: &Explain) -> Result<ExitCode> {
 }
 
 /// `pliant expand`; a managed claim expands by its template, which would otherwise revert it.
-pub async fn expand(args: &Expand) -> Result<ExitCode> {
+pub async fn expand(args: &ExpandArgs) -> Result<ExitCode> {
     let client = client_of(&args.edit.cluster).await?;
     let (program, namespace) = (cli::program(), args.edit.cluster.namespace.as_deref());
     if let Whose::Claim(claim) = &args.whose
@@ -144,40 +144,45 @@ pub async fn expand(args: &Expand) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    edit(&client, &args.whose, &Wish::Grow(args.size), &args.edit).await
+    edit(&client, &args.whose, &RequestedChange::Grow(args.size), &args.edit).await
 }
 
 /// `pliant shrink`.
-pub async fn shrink(args: &Shrink) -> Result<ExitCode> {
+pub async fn shrink(args: &ShrinkArgs) -> Result<ExitCode> {
     let client = client_of(&args.edit.cluster).await?;
-    edit(&client, &args.whose, &Wish::Shrink(args.size), &args.edit).await
+    edit(&client, &args.whose, &RequestedChange::Shrink(args.size), &args.edit).await
 }
 
 /// `pliant migrate`.
 pub async fn migrate(args: &Migrate) -> Result<ExitCode> {
     let client = client_of(&args.edit.cluster).await?;
-    edit(&client, &args.whose, &Wish::Move(args.storage_class.clone()), &args.edit).await
+    edit(&client, &args.whose, &RequestedChange::Move(args.storage_class.clone()), &args.edit).await
 }
 
 /// `pliant rollback`.
-pub async fn rollback(args: &Rollback) -> Result<ExitCode> {
+pub async fn rollback(args: &RollbackArgs) -> Result<ExitCode> {
     let client = client_of(&args.edit.cluster).await?;
-    edit(&client, &args.whose, &Wish::RollBack, &args.edit).await
+    edit(&client, &args.whose, &RequestedChange::RollBack, &args.edit).await
 }
 
 /// `pliant abort`.
-pub async fn abort(args: &Abort) -> Result<ExitCode> {
+pub async fn abort(args: &AbortArgs) -> Result<ExitCode> {
     let client = client_of(&args.edit.cluster).await?;
-    edit(&client, &args.whose, &Wish::Abort, &args.edit).await
+    edit(&client, &args.whose, &RequestedChange::Abort, &args.edit).await
 }
 
 /// Previews an edit of a PvcAutoscaler, and applies it if confirmed.
-async fn edit(client: &Client, whose: &Whose, wish: &Wish, how: &Edit) -> Result<ExitCode> {
+async fn edit(
+    client: &Client,
+    whose: &Whose,
+    wish: &RequestedChange,
+    how: &EditArgs,
+) -> Result<ExitCode> {
     let program = cli::program();
     let seen = commands::edit::observe(client, program, how.cluster.namespace.as_deref()).await?;
     let edit = match commands::edit::judge(&seen, whose, wish)? {
-        Answer::Edit(edit) => edit,
-        Answer::Unkept(unkept) => {
+        EditDecision::Edit(edit) => edit,
+        EditDecision::Unkept(unkept) => {
             print(&unkept.objects.iter().map(document).collect::<Result<String>>()?)?;
             bail!(unkept.why);
         }
@@ -188,9 +193,11 @@ async fn edit(client: &Client, whose: &Whose, wish: &Wish, how: &Edit) -> Result
     }
     let edited = commands::edit::apply(client, &edit).await?;
     tell_line(match wish {
-        Wish::RollBack => "rollback    requested",
-        Wish::Abort => "abort       requested",
-        Wish::Grow(_) | Wish::Shrink(_) | Wish::Move(_) => "template    edited",
+        RequestedChange::RollBack => "rollback    requested",
+        RequestedChange::Abort => "abort       requested",
+        RequestedChange::Grow(_) | RequestedChange::Shrink(_) | RequestedChange::Move(_) => {
+            "template    edited"
+        }
     });
     if how.wait {
         let limit = how.timeout.map(|time| time.0);
@@ -228,11 +235,11 @@ fn tell_line(text: &str) {
 }
 
 /// `pliant plan`.
-pub async fn plan(args: &Plan) -> Result<ExitCode> {
+pub async fn plan(args: &PlanArgs) -> Result<ExitCode> {
     let client = client_of(&args.cluster).await?;
     let (list, namespace) = (&args.list, args.cluster.namespace.as_deref());
     let watched = (!list.all_namespaces).then(|| namespace.unwrap_or(client.default_namespace()));
-    let changes = list.watch.then(|| Changes::of_plans(&client, watched));
+    let changes = list.watch.then(|| ChangeWatch::of_plans(&client, watched));
     show_again(changes, async || {
         let plans = if list.all_namespaces {
             commands::plan::plan_of_all(&client).await?
@@ -252,7 +259,7 @@ pub async fn plan(args: &Plan) -> Result<ExitCode> {
 }
 
 /// `pliant version`; prints the version of this program even if the cluster does not respond.
-pub async fn version(args: &Version) -> Result<ExitCode> {
+pub async fn version(args: &VersionArgs) -> Result<ExitCode> {
     let show = |versions: &commands::Versions| show(args.output, versions, |_| versions.text());
     if args.client {
         return show(&commands::Versions::of_client());
@@ -274,7 +281,11 @@ pub async fn recover(args: Recover) -> Result<ExitCode> {
     let client = client_of(&args.cluster).await?;
     let seen = commands::adopt::observe(&client).await?;
     let namespace = args.cluster.namespace;
-    let wish = commands::adopt::Wish { namespace, claim: args.claim, class: args.storage_class };
+    let wish = commands::adopt::RecoveryOptions {
+        namespace,
+        claim: args.claim,
+        class: args.storage_class,
+    };
     let ids = args.volume.map_or_else(|| commands::adopt::all(&seen), |id| vec![id]);
     if ids.is_empty() {
         line("no volume is orphaned: each has its PersistentVolume")?;
@@ -320,26 +331,26 @@ pub fn manual(dir: &Path) -> Result<ExitCode> {
 }
 
 /// True if `pliant doctor` checks a cluster; called by kubectl, it never checks this host.
-pub fn is_about_a_cluster(args: &Doctor) -> bool {
+pub fn is_about_a_cluster(args: &DoctorArgs) -> bool {
     args.cluster || args.node.is_some() || args.which.are_given() || cli::program() != "pliant"
 }
 
 /// `pliant doctor` for a cluster.
-pub async fn check_up(args: &Doctor) -> Result<ExitCode> {
+pub async fn check_up(args: &DoctorArgs) -> Result<ExitCode> {
     let seen = commands::checkup::observe(&client_of(&args.which).await?).await?;
     let findings = commands::checkup::judge(&seen, cli::program(), args.node.as_deref())?;
-    tell(args.output, &findings)
+    print_findings(args.output, &findings)
 }
 
 /// Prints findings; the exit status reports whether there are errors.
-pub fn tell(output: Output, findings: &[Finding]) -> Result<ExitCode> {
+pub fn print_findings(output: OutputFormat, findings: &[Finding]) -> Result<ExitCode> {
     show(output, &findings, |styled| doctor::print(findings, styled))?;
-    let bad = findings.iter().any(|finding| finding.severity == Severity::Error);
+    let bad = findings.iter().any(|finding| finding.severity == FindingSeverity::Error);
     Ok(if bad { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// `pliant report`.
-pub async fn report(args: &Report) -> Result<ExitCode> {
+pub async fn report(args: &ReportArgs) -> Result<ExitCode> {
     let parts =
         commands::report::report(&client_of(&args.cluster).await?, cli::program(), args.tail)
             .await?;
@@ -368,7 +379,7 @@ mod tests {
     #[test]
     fn lines_of_a_log_stay_lines() {
         let (what, found) = ("log".to_owned(), "WARN a: b\nINFO c\n".into());
-        let part = commands::report::Part { what, found };
+        let part = commands::report::ReportSection { what, found };
         assert_eq!(
             document(&part).unwrap(),
             "---\nsection: log\ncontent: |\n  WARN a: b\n  INFO c\n"

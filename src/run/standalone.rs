@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{PoolSettings, Settings};
 use crate::csi::parse::Defaults;
 use crate::csi::{self, Controller, Identity, Services};
-use crate::in_flight::Busy;
+use crate::in_flight::InFlight;
 use crate::node::{GroupSource, NewDisk, PoolPlan};
 use crate::run::machine::{self, Observer, Started};
 use crate::volume::PoolName;
@@ -29,7 +29,7 @@ pub async fn serve(settings: Settings) -> Result<()> {
     if let Some(reason) = node.lacks_every_group().await {
         bail!("nothing to serve: {reason}");
     }
-    let (busy, leaving) = (Busy::new(), node.clone());
+    let (busy, leaving) = (InFlight::new(), node.clone());
     let defaults = Defaults { fs: settings.default_fstype, ..Defaults::default() };
     let services = Services {
         identity: Identity,
@@ -53,6 +53,6 @@ fn plan(name: &PoolName, pool: &PoolSettings) -> PoolPlan {
     }
 }
 
-fn new_disk(disk: &crate::config::NewDisk) -> NewDisk {
+fn new_disk(disk: &crate::config::NewDiskSetting) -> NewDisk {
     NewDisk { path: disk.path.as_path().to_owned(), wipe: disk.wipe }
 }

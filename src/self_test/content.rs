@@ -15,21 +15,21 @@ use crate::volume::Mode;
 
 const CHUNK: usize = 1 << 20;
 /// Offset of the writer's blocks on a raw block volume: behind the content.
-const RECORDS_AT: u64 = Content::SIZE.get();
+const RECORDS_AT: u64 = TestPattern::SIZE.get();
 const RECORD: usize = 4096;
 
 /// Bytes that were written to a volume.
 #[derive(Debug, Clone)]
-pub(super) struct Content {
+pub(super) struct TestPattern {
     sum: String,
 }
 
-impl Content {
+impl TestPattern {
     /// Number of bytes that are written.
     pub const SIZE: Bytes = Bytes::mib(8);
 
     /// Writes bytes that look random, flushes them, and remembers their checksum.
-    pub async fn write(target: &Path, mode: Mode) -> Result<Content> {
+    pub async fn write(target: &Path, mode: Mode) -> Result<TestPattern> {
         let file = open(target, mode, "content")?;
         blocking(move || {
             let mut sum = Sha256::new();
@@ -39,7 +39,7 @@ impl Content {
                 sum.update(&chunk);
             }
             file.sync_all()?;
-            Ok(Content { sum: hex(&sum.finalize()) })
+            Ok(TestPattern { sum: hex(&sum.finalize()) })
         })
         .await
         .context("failed to write")
@@ -72,17 +72,17 @@ impl Content {
 }
 
 /// Writes blocks and flushes each of them until it is stopped.
-pub(super) struct Writer {
+pub(super) struct TestWriter {
     stop: Arc<AtomicBool>,
     work: tokio::task::JoinHandle<io::Result<u64>>,
 }
 
-impl Writer {
+impl TestWriter {
     /// Starts to write below `size`, the current size of the volume.
-    pub fn start(target: &Path, mode: Mode, size: Bytes) -> Result<Writer> {
+    pub fn start(target: &Path, mode: Mode, size: Bytes) -> Result<TestWriter> {
         let file = open(target, mode, "records")?;
         let slots = match mode {
-            Mode::Block => size.saturating_sub(Content::SIZE).get() / RECORD as u64,
+            Mode::Block => size.saturating_sub(TestPattern::SIZE).get() / RECORD as u64,
             Mode::Filesystem(_) => 4096,
         };
         let first = if mode == Mode::Block { RECORDS_AT } else { 0 };
@@ -104,7 +104,7 @@ impl Writer {
             }
             Ok(number)
         });
-        Ok(Writer { stop, work })
+        Ok(TestWriter { stop, work })
     }
 
     /// Stops, and returns the number of blocks that were written and read back.

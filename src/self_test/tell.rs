@@ -11,7 +11,7 @@ pub(super) struct Tell {
 }
 
 /// A step in progress; one that is dropped before it is done prints that it failed.
-pub(super) struct Step<'a> {
+pub(super) struct TestStep<'a> {
     tell: &'a Tell,
     name: &'static str,
     begin: Instant,
@@ -40,12 +40,12 @@ impl Tell {
     }
 
     /// Begins a step.
-    pub fn begin(&self, name: &'static str) -> Step<'_> {
-        Step { tell: self, name, begin: Instant::now(), done: false }
+    pub fn begin(&self, name: &'static str) -> TestStep<'_> {
+        TestStep { tell: self, name, begin: Instant::now(), done: false }
     }
 }
 
-impl Step<'_> {
+impl TestStep<'_> {
     /// Prints that the step is done, and its duration.
     pub fn done(mut self, what: &str) {
         self.done = true;
@@ -60,7 +60,7 @@ impl Step<'_> {
     }
 }
 
-impl Drop for Step<'_> {
+impl Drop for TestStep<'_> {
     fn drop(&mut self) {
         if !self.done {
             self.line("\x1b[31m", '✗', "failed");

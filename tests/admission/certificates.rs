@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use pliant::testing::{FakeApi, Lost};
-use pliant::webhook::{Clock, LIFE, Pair, Shown, Workload, covers};
+use pliant::webhook::{CertificatePair, HostClock, LIFE, Shown, StatefulSetRef, covers};
 use rustls::ServerConfig;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -19,7 +19,7 @@ use crate::world::{
 };
 
 /// A clock that goes as tokio's does.
-fn clock() -> Clock {
+fn clock() -> HostClock {
     let start = Instant::now();
     Arc::new(move || Duration::from_millis(1_800_000_000_250) + start.elapsed())
 }
@@ -155,15 +155,15 @@ async fn a_certificate_is_renewed_though_the_names_are_refused() {
         met.unwrap_or_else(|error| panic!("after {second} s: {error}"));
         sleep(SECOND).await;
     }
-    let db = Workload::parse(SHOP, "db").unwrap();
-    let web = Workload::parse(SHOP, "web").unwrap();
+    let db = StatefulSetRef::parse(SHOP, "db").unwrap();
+    let web = StatefulSetRef::parse(SHOP, "web").unwrap();
     assert!(covers(&configuration(&api), &db) && !covers(&configuration(&api), &web));
     api.refuse_applies(false);
     api.until("web is named", |api| covers(&configuration(api), &web)).await;
 }
 
 /// A Secret as cert-manager keeps it.
-fn given(api: &FakeApi, pair: &Pair) {
+fn given(api: &FakeApi, pair: &CertificatePair) {
     let data: serde_json::Map<String, serde_json::Value> =
         [("ca.crt", &pair.authority), ("tls.crt", &pair.certificate), ("tls.key", &pair.key)]
             .map(|(key, text)| (key.to_owned(), json!(ByteString(text.clone().into_bytes()))))
@@ -182,7 +182,7 @@ async fn certificates_of_another_program_are_shown_and_never_written() {
     assert_eq!(trusted(&api), "", "nothing is asked by an authority that is not known");
 
     for _ in 0..2 {
-        let pair = Pair::make(&service().host(), LIFE, clock()).unwrap();
+        let pair = CertificatePair::make(&service().host(), LIFE, clock()).unwrap();
         given(&api, &pair);
         let authority = pair.authority.clone();
         api.until("the authority is trusted", |api| trusted(api) == authority).await;

@@ -7,7 +7,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use pliant::api::PvcAutoscaler;
 use pliant::testing::FakeApi;
-use pliant::webhook::{Coverage, LIFE, Workload, coverage, covers};
+use pliant::webhook::{Coverage, LIFE, StatefulSetRef, coverage, covers};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -23,7 +23,7 @@ fn replica(api: &FakeApi) -> Replica {
 }
 
 fn names(api: &FakeApi, name: &str) -> bool {
-    let workload = Workload::parse(SHOP, name).unwrap();
+    let workload = StatefulSetRef::parse(SHOP, name).unwrap();
     covers(&configuration(api), &workload)
 }
 
@@ -45,7 +45,7 @@ async fn only_stateful_sets_that_are_named_are_asked_for() {
     api.delete::<PvcAutoscaler>("shop/db");
     api.until("db is not covered", |api| names(api, "web") && !names(api, "db")).await;
     let looked = async |name: &str| {
-        let workload = Workload::parse(SHOP, name).unwrap();
+        let workload = StatefulSetRef::parse(SHOP, name).unwrap();
         coverage(&api.client(), &service(), &workload).await.unwrap() == Coverage::Covered
     };
     assert_eq!((looked("web").await, looked("db").await), (true, false));

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use pliant::api::PvcAutoscaler;
 use pliant::testing::{FakeApi, Lines};
-use pliant::webhook::{Clock, LIFE, Workload, covers};
+use pliant::webhook::{HostClock, LIFE, StatefulSetRef, covers};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
@@ -35,7 +35,7 @@ impl Hand {
         self.0.fetch_add(days * 24 * 3600, Ordering::Relaxed);
     }
 
-    fn clock(&self) -> Clock {
+    fn clock(&self) -> HostClock {
         let hand = self.clone();
         Arc::new(move || hand.now())
     }
@@ -55,7 +55,7 @@ impl Site {
         workload(&api, "db", &json!([{"ordinal": 0, "activeClaim": "data-0-aa"}]));
         let mut replica = Replica::start(&api, LIFE, hand.clock());
         let address = replica.serve().await;
-        let db = Workload::parse(SHOP, "db").unwrap();
+        let db = StatefulSetRef::parse(SHOP, "db").unwrap();
         api.until("the webhook covers it", |api| covers(&configuration(api), &db)).await;
         Site { api, hand, replica, address }
     }

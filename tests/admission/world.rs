@@ -11,7 +11,7 @@ use kube::{Api, Client};
 use pliant::api::PvcAutoscaler;
 use pliant::cluster::{StatefulSetVersion, Watched, every};
 use pliant::testing::{FakeApi, fake_api};
-use pliant::webhook::{Clock, Keeper, Naming, Pairs, Service, Shown, serve};
+use pliant::webhook::{CertificatesController, HostClock, Naming, Pairs, Service, Shown, serve};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
@@ -107,14 +107,19 @@ pub struct Replica {
 
 impl Replica {
     /// One that keeps the certificates and the configuration.
-    pub fn start(api: &FakeApi, life: Duration, clock: Clock) -> Replica {
+    pub fn start(api: &FakeApi, life: Duration, clock: HostClock) -> Replica {
         Replica::start_with(api, life, clock, None)
     }
 
     /// The same, with the certificates of a Secret that another program keeps.
-    pub fn start_with(api: &FakeApi, life: Duration, clock: Clock, given: Option<&str>) -> Replica {
+    pub fn start_with(
+        api: &FakeApi,
+        life: Duration,
+        clock: HostClock,
+        given: Option<&str>,
+    ) -> Replica {
         let (client, shown, stop) = (api.client(), Shown::default(), CancellationToken::new());
-        let keeper = Keeper::new(client.clone(), service(), shown.clone())
+        let keeper = CertificatesController::new(client.clone(), service(), shown.clone())
             .with_given(given.map(str::to_owned))
             .with_lives(life, clock);
         let mut tasks = JoinSet::new();

@@ -16,9 +16,9 @@ use pliant::api::{
     AutoscalerPhase, GATE, NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus,
     PvcSourcePopulator, Swap, is_gated,
 };
-use pliant::claims::{Coverage, Keeper, Webhook};
+use pliant::claims::{ClaimsController, Webhook, WorkloadCoverage};
 use pliant::cluster::{Asks, EXCHANGE};
-use pliant::populators::{Populator, Settings, Tally, Watches};
+use pliant::populators::{PopulationMetrics, PopulationSettings, Populator, Watches};
 use pliant::testing::{FakeApi, fake_api};
 use pliant::volume::{DRIVER, Use};
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ pub struct World {
 
 /// An operator, which dies when this is dropped.
 pub struct Operator {
-    pub keeper: Arc<Keeper>,
+    pub keeper: Arc<ClaimsController>,
     pub watches: Arc<Watches>,
     _tasks: JoinSet<()>,
     _stop: DropGuard,
@@ -71,7 +71,7 @@ pub struct Operator {
 
 struct Nobody;
 
-impl Tally for Nobody {
+impl PopulationMetrics for Nobody {
     fn validated(&self, _: &'static str) {}
     fn filled(&self, _: &'static str, _: Duration) {}
 }
@@ -80,7 +80,7 @@ impl Tally for Nobody {
 #[derive(Default)]
 struct Pauses(Mutex<Vec<Duration>>);
 
-impl pliant::claims::Tally for Pauses {
+impl pliant::claims::ClaimsMetrics for Pauses {
     fn paused(&self, away: Duration) {
         self.0.lock().unwrap().push(away);
     }
@@ -104,13 +104,13 @@ struct Everything(Mutex<BTreeMap<String, usize>>);
 
 #[async_trait]
 impl Webhook for Everything {
-    async fn coverage(&self, _: &str, set: &str) -> Result<Coverage, kube::Error> {
+    async fn coverage(&self, _: &str, set: &str) -> Result<WorkloadCoverage, kube::Error> {
         *self.0.lock().unwrap().entry(set.to_owned()).or_default() += 1;
         assert_ne!(set, PANICS, "as it is wanted");
         match set {
             HUNG => std::future::pending().await,
-            CROWDED => Ok(Coverage::ShareIsFull(FULL_SHARE.to_owned())),
-            _ => Ok(Coverage::Covered),
+            CROWDED => Ok(WorkloadCoverage::ShareIsFull(FULL_SHARE.to_owned())),
+            _ => Ok(WorkloadCoverage::Covered),
         }
     }
 }
@@ -163,14 +163,15 @@ impl World {
 
     pub fn operator(&self) -> Operator {
         let (client, stop) = (self.api.client_of("operator"), CancellationToken::new());
-        let settings = Settings { image: "pliant:test".to_owned(), ..Settings::default() };
-        let tally: Arc<dyn Tally> = Arc::new(Nobody);
+        let settings =
+            PopulationSettings { image: "pliant:test".to_owned(), ..PopulationSettings::default() };
+        let tally: Arc<dyn PopulationMetrics> = Arc::new(Nobody);
         let watches = Arc::new(Watches::start(&client, &stop));
         let asks = Asks::start(&client, &stop);
         let copies: Arc<Populator<PvcSourcePopulator>> =
             Populator::start(&client, &settings, &watches, &asks, &tally, &stop);
         let (webhook, pauses) = (self.webhook.clone(), self.pauses.clone());
-        let keeper = Keeper::start(&client, &watches, &asks, webhook, pauses, &stop);
+        let keeper = ClaimsController::start(&client, &watches, &asks, webhook, pauses, &stop);
         let mut tasks = JoinSet::new();
         tasks.spawn(copies.run(stop.clone()));
         tasks.spawn(keeper.clone().run(stop.clone()));

@@ -9,7 +9,7 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::jiff::Timestamp;
 use pliant::api::NodeStorage;
 use pliant::cluster::audit::GRACE;
-use pliant::cluster::{Differences, Kept};
+use pliant::cluster::{PersistentVolumes, VolumeDifferences};
 use pliant::testing::FakeApi;
 use pliant::volume::{DRIVER, Reason, Volumes};
 use serde_json::json;
@@ -81,17 +81,18 @@ async fn as_long_as_the_pvs_are_not_known_no_volume_lacks_one() {
     cluster.ensure(&want("pvc-1", 8, &[])).await.unwrap();
     world.cleaned().await;
     world.api.go_down();
-    let kept = Kept::watch(&world.api.client_of("controller"), &CancellationToken::new());
+    let kept =
+        PersistentVolumes::watch(&world.api.client_of("controller"), &CancellationToken::new());
     for _ in 0..2 {
-        assert_eq!(kept.differences(&cluster), Differences::default());
+        assert_eq!(kept.differences(&cluster), VolumeDifferences::default());
         tokio::time::sleep(LONG).await;
     }
     world.api.come_back();
     kept.watched().known().await;
-    let Differences { lasting, young, next } = kept.differences(&cluster);
+    let VolumeDifferences { lasting, young, next } = kept.differences(&cluster);
     assert_eq!((lasting.len(), young.len(), next), (0, 1, Some(GRACE)));
     tokio::time::sleep(GRACE).await;
-    let Differences { lasting, young, next } = kept.differences(&cluster);
+    let VolumeDifferences { lasting, young, next } = kept.differences(&cluster);
     assert_eq!((lasting.len(), young.len(), next), (1, 0, None));
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use pliant::cluster::Candidate;
+use pliant::cluster::LeaseCandidate;
 use pliant::testing::{FakeApi, fake_api};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -56,7 +56,7 @@ struct Replica {
 }
 
 fn replica(api: &FakeApi, stage: &Arc<Stage>, who: &'static str) -> Replica {
-    let candidate = Candidate::new(&api.client(), "pliant-system", "pliant-operator", who);
+    let candidate = LeaseCandidate::new(&api.client(), "pliant-system", "pliant-operator", who);
     let (stop, stage) = (CancellationToken::new(), stage.clone());
     let until = stop.clone();
     let task = tokio::spawn(async move {

@@ -8,8 +8,8 @@ use pliant::api::{
 };
 use pliant::bytes::Bytes;
 use pliant::volume::{
-    CapacityQuery, Class, Mode, NewVolume, NodeVolumes, Page, Reason, State, VolumeError, Volumes,
-    Wanted,
+    CapacityQuery, Class, Mode, NewVolume, NodeVolumes, Page, Reason, RequestedSize, State,
+    VolumeError, Volumes,
 };
 use tokio::time::Instant;
 
@@ -128,7 +128,7 @@ async fn what_a_node_refuses_keeps_its_reason_and_its_sentence() {
     let said = refused(cluster.ensure(&larger).await, Reason::AlreadyExists);
     assert!(said.contains("at least 209715200"), "{said}");
     let at_most = Some(Bytes::mib(101));
-    let odd = Wanted { at_least: Bytes::new((100 << 20) + 1), at_most };
+    let odd = RequestedSize { at_least: Bytes::new((100 << 20) + 1), at_most };
     let growth = pliant::volume::Growth { size: odd, block: None };
     let said = refused(cluster.grow(&made.id, growth).await, Reason::SizeOutOfRange);
     assert!(said.contains("in whole extents"), "{said}");

@@ -29,7 +29,7 @@ fn run(api: &FakeApi, stop: &CancellationToken) -> tokio::task::JoinHandle<()> {
         tokio::join!(
             request_gc::run(cluster.requests(), cluster.nodes(), stop.clone()),
             nodes::forget_gone(&client, cluster.nodes(), stop.clone()),
-            pools::tell(&client, cluster.nodes(), stop.clone()),
+            pools::report(&client, cluster.nodes(), stop.clone()),
             resync::wake_resizer(&client, watches.claims(), stop.clone()),
         );
     })

@@ -9,10 +9,10 @@ use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use pliant::api::{NodeStorage, PvcAutoscaler};
 use pliant::bytes::Bytes;
-use pliant::commands::adopt::Wish;
-use pliant::commands::explain::{About, Explanation, State, Verdict};
+use pliant::commands::adopt::RecoveryOptions;
+use pliant::commands::explain::{ClaimOrVolume, ClaimState, Explanation, NodeVerdict};
 use pliant::commands::{self, TableOptions};
-use pliant::doctor::Severity;
+use pliant::doctor::FindingSeverity;
 use pliant::testing::{FakeApi, fake_api};
 use pliant::volume::{DRIVER, NodeKey, TOPOLOGY, Volumes};
 use serde::de::DeserializeOwned;
@@ -63,7 +63,7 @@ pub fn user() -> Pod {
 }
 
 async fn explained(world: &World, subject: &str) -> Result<Explanation, String> {
-    let subject: About = subject.parse()?;
+    let subject: ClaimOrVolume = subject.parse()?;
     let told = commands::explain(&world.api.client_of("person"), "pliant", None, &subject).await;
     told.map_err(|error| error.to_string())
 }
@@ -73,16 +73,16 @@ async fn a_claim_is_explained_from_its_first_minute_to_its_last() {
     let (world, cluster, _machines) = World::with_two_nodes().await;
     furnish(&world);
     let wish = world.api.put(&claim("2000Mi"));
-    assert_eq!(explained(&world, "db").await.unwrap().state, State::WaitForFirstConsumer);
+    assert_eq!(explained(&world, "db").await.unwrap().state, ClaimState::WaitForFirstConsumer);
     world.api.put(&user());
     let told = explained(&world, "pvc/db").await.unwrap();
-    assert_eq!(told.state, State::PodUnschedulable);
-    assert!(told.nodes.iter().all(|node| node.verdict == Verdict::Excluded), "{told:?}");
+    assert_eq!(told.state, ClaimState::PodUnschedulable);
+    assert!(told.nodes.iter().all(|node| node.verdict == NodeVerdict::Excluded), "{told:?}");
     let mut free = user();
     free.spec.as_mut().unwrap().node_selector = None;
     world.api.put(&free);
     let told = explained(&world, "pvc/db").await.unwrap();
-    assert_eq!(told.state, State::InsufficientCapacity, "{told:?}");
+    assert_eq!(told.state, ClaimState::InsufficientCapacity, "{told:?}");
     assert_eq!(told.nodes[0].why, "1.09 GiB short");
 
     // A second volume of the pod that lies on beta.
@@ -104,7 +104,7 @@ async fn a_claim_is_explained_from_its_first_minute_to_its_last() {
         "metadata": {"name": "pvc-log"}, "spec": {"nodeAffinity": {"required": required}},
     })));
     let told = explained(&world, "pvc/db").await.unwrap();
-    assert_eq!(told.nodes[0].verdict, Verdict::Excluded, "{told:?}");
+    assert_eq!(told.nodes[0].verdict, NodeVerdict::Excluded, "{told:?}");
 
     let uid = wish.metadata.uid.unwrap();
     let made = cluster.ensure(&want(&format!("pvc-{uid}"), 100, &["beta"])).await.unwrap();
@@ -120,7 +120,11 @@ async fn a_claim_is_explained_from_its_first_minute_to_its_last() {
     world.api.put::<PersistentVolume>(&typed(volume));
     for subject in ["db", "pv/pvc-1"] {
         let told = explained(&world, subject).await.unwrap();
-        assert_eq!((told.about.as_str(), told.state), ("default/db", State::Healthy), "{told:?}");
+        assert_eq!(
+            (told.about.as_str(), told.state),
+            ("default/db", ClaimState::Healthy),
+            "{told:?}"
+        );
         assert!(told.why.contains("100 MiB of ext4 in pool fast on node beta"), "{}", told.why);
     }
     world.api.delete::<PersistentVolumeClaim>("default/db");
@@ -130,7 +134,7 @@ async fn a_claim_is_explained_from_its_first_minute_to_its_last() {
         "reason": "VolumeFailedDelete", "note": "rpc error: desc = it is mounted",
     })));
     world.cleaned().await;
-    assert_eq!(explained(&world, "pv/pvc-1").await.unwrap().state, State::DeletionFailed);
+    assert_eq!(explained(&world, "pv/pvc-1").await.unwrap().state, ClaimState::DeletionFailed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,7 +162,8 @@ async fn a_volume_whose_persistent_volume_is_gone_is_adopted() {
     world.cleaned().await;
     let seen = observed().await.unwrap();
     assert_eq!(commands::adopt::all(&seen), [made.id.to_string()]);
-    let wish = Wish { namespace: Some("default".to_owned()), ..Wish::default() };
+    let wish =
+        RecoveryOptions { namespace: Some("default".to_owned()), ..RecoveryOptions::default() };
     let adoption = commands::adopt::plan(&seen, &made.id.to_string(), &wish).unwrap();
     commands::adopt::adopt(&client, &adoption).await.unwrap();
     let volume: PersistentVolume = world.api.get("pvc-1").unwrap();
@@ -177,7 +182,7 @@ async fn a_volume_whose_persistent_volume_is_gone_is_adopted() {
 async fn ails(world: &World) -> Vec<String> {
     let seen = commands::checkup::observe(&world.api.client_of("person")).await.unwrap();
     let findings = commands::checkup::judge(&seen, "pliant", None).unwrap();
-    let bad = findings.into_iter().filter(|finding| finding.severity != Severity::Ok);
+    let bad = findings.into_iter().filter(|finding| finding.severity != FindingSeverity::Ok);
     bad.map(|finding| finding.message).collect()
 }
 
@@ -347,7 +352,7 @@ async fn nothing_is_said_to_be_missing_that_may_not_be_read() {
     let said = commands::checkup::judge(&seen, "pliant", Some("alpha")).unwrap_err().to_string();
     assert!(said.starts_with("you may not list nodes"), "{said}");
     let findings = commands::checkup::judge(&seen, "pliant", None).unwrap();
-    let bad = findings.iter().filter(|one| one.severity == Severity::Error);
+    let bad = findings.iter().filter(|one| one.severity == FindingSeverity::Error);
     assert!(!bad.clone().any(|one| one.message.contains("no StoragePool exists")), "{findings:?}");
     assert!(!bad.clone().any(|one| one.message.contains("has not reported")), "{findings:?}");
     assert!(
@@ -359,15 +364,15 @@ async fn nothing_is_said_to_be_missing_that_may_not_be_read() {
     is_one_sentence(&said, "list", "nodestorages");
 
     let told = commands::explain(&tenant, "pliant", None, &"db".parse().unwrap()).await.unwrap();
-    assert_eq!(told.state, State::Forbidden, "{told:?}");
+    assert_eq!(told.state, ClaimState::Forbidden, "{told:?}");
     let told = commands::explain(&tenant, "pliant", None, &"pv/x".parse().unwrap()).await;
     is_one_sentence(&told.unwrap_err().to_string(), "get", "persistentvolumes");
 
     let seen = commands::edit::observe(&tenant, "pliant", None).await.unwrap();
     for wish in [
-        commands::edit::Wish::Shrink(Bytes::mib(32)),
-        commands::edit::Wish::Move("fast".to_owned()),
-        commands::edit::Wish::RollBack,
+        commands::edit::RequestedChange::Shrink(Bytes::mib(32)),
+        commands::edit::RequestedChange::Move("fast".to_owned()),
+        commands::edit::RequestedChange::RollBack,
     ] {
         for whose in ["db", "sts/db", "deploy/db"] {
             let judged = commands::edit::judge(&seen, &whose.parse().unwrap(), &wish);
@@ -429,7 +434,10 @@ async fn a_claim_that_may_not_be_read_is_not_said_to_be_missing() {
     let told = commands::explain(&stranger, "pliant", None, &"db".parse().unwrap()).await;
     is_one_sentence(&told.unwrap_err().to_string(), "get", "persistentvolumeclaims");
     let seen = commands::edit::observe(&stranger, "pliant", None).await.unwrap();
-    for wish in [commands::edit::Wish::Shrink(Bytes::mib(32)), commands::edit::Wish::RollBack] {
+    for wish in [
+        commands::edit::RequestedChange::Shrink(Bytes::mib(32)),
+        commands::edit::RequestedChange::RollBack,
+    ] {
         let said =
             commands::edit::judge(&seen, &"db".parse().unwrap(), &wish).unwrap_err().to_string();
         assert!(said.starts_with("you may not list persistentvolumeclaims"), "{said}");
@@ -528,7 +536,7 @@ async fn a_persistent_volume_that_is_retained_without_its_claim_is_named() {
     let todo = found.iter().find(|one| one.message == words).unwrap().remediation.clone();
     assert_eq!(todo.as_deref(), Some("pliant explain pv/pvc-1"));
     let told = explained(&world, "pv/pvc-1").await.unwrap();
-    assert_eq!((told.state, told.remediation.len()), (State::Retained, 2));
+    assert_eq!((told.state, told.remediation.len()), (ClaimState::Retained, 2));
 }
 
 /// An upgrade writes them; an older program leaves newer ones as they are.

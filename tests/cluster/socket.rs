@@ -8,7 +8,7 @@ use pliant::csi::parse::Defaults;
 use pliant::csi::pb::controller_client::ControllerClient;
 use pliant::csi::pb::volume_capability::{AccessMode, AccessType, BlockVolume, access_mode};
 use pliant::csi::{self, Controller, Identity, RpcObserver, Services, pb};
-use pliant::in_flight::Busy;
+use pliant::in_flight::InFlight;
 use pliant::volume::{NodeVolumes, TOPOLOGY};
 use tokio::task::JoinSet;
 use tonic::transport::{Channel, Endpoint};
@@ -46,7 +46,7 @@ impl Driver {
         let (world, cluster, machine) = World::with_a_node().await;
         let place = tempfile::tempdir().unwrap();
         let socket = place.path().join("csi.sock");
-        let controller = Controller::new(cluster.clone(), Busy::new(), Defaults::default());
+        let controller = Controller::new(cluster.clone(), InFlight::new(), Defaults::default());
         let services = Services { identity: Identity, controller: Some(controller), node: None };
         let (mut served, at) = (JoinSet::new(), socket.clone());
         served.spawn(async move {

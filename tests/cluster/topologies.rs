@@ -47,7 +47,7 @@ async fn a_claim_whose_class_names_keys_of_others_is_told_once_which_key_there_i
         let (client, stop) = (api.client_of(name), stop.clone());
         tokio::spawn(async move {
             let watches = Watches::start(&client, &stop);
-            topology::tell(&client, watches.claims(), stop.clone()).await;
+            topology::report(&client, watches.claims(), stop.clone()).await;
         });
     }
     let told = async || {
@@ -99,7 +99,7 @@ async fn claims_whose_calls_hang_hold_up_none_of_another_namespace() {
     let (client, ended) = (api.client_of("one"), stop.clone());
     tokio::spawn(async move {
         let watches = Watches::start(&client, &ended);
-        topology::tell(&client, watches.claims(), ended.clone()).await;
+        topology::report(&client, watches.claims(), ended.clone()).await;
     });
     tokio::time::sleep(Duration::from_secs(20)).await;
     claim(&api, "late", "hostname", "Pending");

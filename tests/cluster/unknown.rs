@@ -13,9 +13,9 @@ use kube::{Resource, ResourceExt};
 use pliant::api::{
     ArchivePopulator, NodeStorage, PvcAutoscaler, PvcSourcePopulator, StoragePool, VolumeRequest,
 };
-use pliant::commands::explain::State;
+use pliant::commands::explain::ClaimState;
 use pliant::commands::{self, TableOptions};
-use pliant::doctor::{Finding, Severity};
+use pliant::doctor::{Finding, FindingSeverity};
 use pliant::testing::FakeApi;
 use pliant::volume::Volumes;
 use serde::Serialize;
@@ -119,14 +119,14 @@ async fn what_is_not_known_is_never_said_to_be_missing_or_fine() {
                     ["may not read", "cannot be decoded"].map(|why| one.message.contains(why));
                 let is_new = !before.contains(&one.message);
                 assert!(!is_new || is_why.contains(&true), "{how}: {one:?}");
-                assert!(one.severity != Severity::Ok || !is_new, "{how}: {one:?}");
+                assert!(one.severity != FindingSeverity::Ok || !is_new, "{how}: {one:?}");
             }
             if let Ok(status) = commands::status(&person, None).await {
                 let text = status.text(TableOptions::default());
                 assert!(!text.contains("No node has reported"), "{how}: {text}");
             }
             if let Ok(told) = commands::explain(&person, "pliant", None, &subject).await {
-                let is_honest = told.state == known || told.state == State::Forbidden;
+                let is_honest = told.state == known || told.state == ClaimState::Forbidden;
                 assert!(is_honest, "{how}: {:?} was {known:?}: {}", told.state, told.why);
             }
             for name in [None, Some("db".parse().unwrap())] {

@@ -36,7 +36,7 @@ async fn world(names: &[&str]) -> (World, Controller, Machine, JoinHandle<()>) {
 
 fn asked(alpha: &Machine) -> JoinHandle<()> {
     let (node, storage) = (alpha.node.clone(), alpha.storage.clone());
-    tokio::spawn(sampling::tell(node, storage, PERIOD, CancellationToken::new()))
+    tokio::spawn(sampling::report(node, storage, PERIOD, CancellationToken::new()))
 }
 
 fn told(api: &FakeApi) -> Vec<VolumeUsage> {
@@ -125,7 +125,7 @@ async fn a_node_plugin_that_starts_anew_writes_nothing_of_what_has_not_moved() {
     let (host, node) = (alpha.host.clone(), alpha.node.clone());
     drop((alpha, node));
     let alpha = world.restart("alpha", host).await;
-    alpha.storage.told().await;
+    alpha.storage.until_published().await;
     let _asked = asked(&alpha);
     sleep(PERIOD * 4).await;
     assert_eq!(told(&world.api), before);

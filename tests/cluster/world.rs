@@ -12,17 +12,17 @@ use kube::runtime::watcher;
 use kube::{Api, Client};
 use pliant::api::{NodeStorage, Phase, StoragePool, StoragePoolSpec, VolumeRequest};
 use pliant::bytes::Bytes;
-use pliant::cluster::{Cluster, Kept, Watched};
+use pliant::cluster::{Cluster, PersistentVolumes, Watched};
 use pliant::controllers::node_plugin::NodePlugin;
-use pliant::controllers::storage::{Found, Prerequisites, StorageRecord};
+use pliant::controllers::storage::{HostCheck, Prerequisites, StorageRecord};
 use pliant::controllers::{events, nodes, pools, request_gc};
 use pliant::host::Host;
-use pliant::in_flight::Busy;
+use pliant::in_flight::InFlight;
 use pliant::node::{Node, NodeSettings};
 use pliant::testing::{FakeApi, FakeHost, fake_api};
 use pliant::volume::{
-    Access, Class, DRIVER, FsKind, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Reason, Stage,
-    VolumeError, VolumeId, VolumeKey, Wanted,
+    Access, Class, DRIVER, FsKind, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Reason,
+    RequestedSize, Stage, VolumeError, VolumeId, VolumeKey,
 };
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -42,10 +42,10 @@ pub struct Lacks(pub Arc<Mutex<Vec<String>>>);
 
 #[async_trait::async_trait]
 impl Prerequisites for Lacks {
-    async fn look(&self) -> Found {
+    async fn look(&self) -> HostCheck {
         let lacking = self.0.lock().expect("nobody panicked").clone();
         let (lvm, kernel) = (Some("2.03.16".to_owned()), Some("6.1.0".to_owned()));
-        Found { lacking, lvm, kernel }
+        HostCheck { lacking, lvm, kernel }
     }
 }
 
@@ -54,7 +54,7 @@ pub struct Machine {
     pub host: FakeHost,
     pub node: Arc<Node>,
     pub storage: Arc<StorageRecord>,
-    pub busy: Busy,
+    pub busy: InFlight,
     tasks: JoinSet<()>,
     stop: DropGuard,
 }
@@ -74,7 +74,7 @@ impl Machine {
 /// A controller and its loops, which die when this is dropped.
 pub struct Controller {
     cluster: Arc<Cluster>,
-    pub kept: Arc<Kept>,
+    pub kept: Arc<PersistentVolumes>,
     _tasks: JoinSet<()>,
     _stop: DropGuard,
 }
@@ -144,12 +144,12 @@ impl World {
             async move { request_gc::run(cleaned.requests(), cleaned.nodes(), ended).await },
         );
         let (told, ended) = (cluster.clone(), stop.clone());
-        let kept = Arc::new(Kept::watch(&client, &stop));
+        let kept = Arc::new(PersistentVolumes::watch(&client, &stop));
         let its = kept.clone();
         tasks.spawn(async move {
-            let pools = pools::tell(&client, told.nodes(), ended.clone());
+            let pools = pools::report(&client, told.nodes(), ended.clone());
             let gone = nodes::forget_gone(&client, told.nodes(), ended.clone());
-            tokio::join!(pools, gone, events::tell(&client, &told, &its, ended));
+            tokio::join!(pools, gone, events::emit(&client, &told, &its, ended));
         });
         Controller { cluster, kept, _tasks: tasks, _stop: stop.drop_guard() }
     }
@@ -178,7 +178,7 @@ impl World {
         let door: Arc<dyn Host> = Arc::new(host.clone());
         let node = Node::start(door, settings, Vec::new()).await.expect("disks are listed");
         let storage = StorageRecord::new(&client, node.clone(), self.lacks.clone());
-        let busy = Busy::new();
+        let busy = InFlight::new();
         let tasks = node_plugin(&client, &node, &storage, &busy, &stop);
         Machine { host, node, storage, busy, tasks, stop: stop.drop_guard() }
     }
@@ -294,7 +294,7 @@ fn node_plugin(
     client: &Client,
     node: &Arc<Node>,
     storage: &Arc<StorageRecord>,
-    busy: &Busy,
+    busy: &InFlight,
     stop: &CancellationToken,
 ) -> JoinSet<()> {
     let name = node.info().name;
@@ -336,8 +336,8 @@ pub fn growth(mib: u64) -> Growth {
     Growth { size: size(mib), block: None }
 }
 
-fn size(mib: u64) -> Wanted {
-    Wanted { at_least: Bytes::mib(mib), at_most: None }
+fn size(mib: u64) -> RequestedSize {
+    RequestedSize { at_least: Bytes::mib(mib), at_most: None }
 }
 
 /// The device of a volume that is active.

@@ -10,7 +10,7 @@ use pliant::csi::pb::volume_capability::access_mode::Mode::{
 use pliant::csi::pb::volume_capability::{
     AccessMode, AccessType, BlockVolume, MountVolume, access_mode,
 };
-use pliant::volume::{Ailment, Severity};
+use pliant::volume::{Severity, VolumeCondition};
 use tonic::Code;
 
 use crate::driver::{Driver, code, create, described, expand, get, id_of};
@@ -224,7 +224,7 @@ async fn lists_come_in_pages() {
 #[tokio::test]
 async fn what_ails_is_told() {
     let mut driver = Driver::start().await;
-    let ailment = |severity, message: &str| Ailment {
+    let ailment = |severity, message: &str| VolumeCondition {
         severity,
         reason: "DiskMissing",
         message: message.to_owned(),

@@ -13,12 +13,12 @@ use pliant::csi::pb::identity_client::IdentityClient;
 use pliant::csi::pb::node_client::NodeClient;
 use pliant::csi::pb::volume_capability::{AccessMode, AccessType, MountVolume, access_mode};
 use pliant::csi::{Controller, Identity, Node, RpcObserver, ServeError, Services, pb, serve};
-use pliant::in_flight::Busy;
+use pliant::in_flight::InFlight;
 use pliant::node::{NodeSettings, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{
-    Ailment, Capacity, CapacityQuery, Fence, FsKind, Grown, Growth, Inspection, Listing, Mode,
-    NewVolume, NodeKey, Page, State, TOPOLOGY, Volume, VolumeError, VolumeId, VolumeKey,
+    Capacity, CapacityQuery, Fence, FsKind, Grown, Growth, Inspection, Listing, Mode, NewVolume,
+    NodeKey, Page, State, TOPOLOGY, Volume, VolumeCondition, VolumeError, VolumeId, VolumeKey,
     VolumeStatus, Volumes,
 };
 use tokio::sync::{Notify, oneshot};
@@ -35,7 +35,7 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    pub fn put(&self, name: &str, size: Bytes, ailments: Vec<Ailment>) -> Volume {
+    pub fn put(&self, name: &str, size: Bytes, ailments: Vec<VolumeCondition>) -> Volume {
         let id = id_of(name);
         let volume = Volume {
             id: id.clone(),
@@ -175,7 +175,7 @@ impl<V: Volumes> Driver<V> {
         let place = tempfile::tempdir().unwrap();
         let (socket, seen) = (place.path().join("csi.sock"), Arc::new(Seen::default()));
         let (stop, stopped) = oneshot::channel();
-        let busy = Busy::new();
+        let busy = InFlight::new();
         let services = Services {
             identity: Identity,
             controller: Some(Controller::new(behind.clone(), busy.clone(), Defaults::default())),

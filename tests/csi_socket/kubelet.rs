@@ -4,7 +4,7 @@ use pliant::csi::pb;
 use pliant::csi::pb::node_server::Node as _;
 use pliant::csi::{KubeletDir, Node};
 use pliant::host::Host;
-use pliant::in_flight::Busy;
+use pliant::in_flight::InFlight;
 use tonic::{Code, Request};
 
 use crate::driver::{Driver, create, id_of, mounted};
@@ -15,7 +15,7 @@ async fn a_volume_is_mounted_where_the_directory_of_the_kubelet_leads_and_unmoun
     let (host, mut driver): (_, Driver<pliant::node::Node>) = machine().await;
     driver.controller.create_volume(create("db")).await.unwrap();
     let dir = KubeletDir::new("/var/lib/kubelet".into(), "/data/kubelet".into());
-    let node = Node::new(driver.behind.clone(), Busy::new()).of_kubelet(dir);
+    let node = Node::new(driver.behind.clone(), InFlight::new()).of_kubelet(dir);
     let volume_id = id_of("db").to_string();
     let at = |root: &str, end: &str| format!("{root}/{end}");
     let stage = |root: &str| {

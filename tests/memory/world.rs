@@ -10,11 +10,11 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::Api;
 use pliant::api::{ArchivePopulator, PvcAutoscaler, PvcSourcePopulator};
-use pliant::claims::{Coverage, Keeper, Webhook};
+use pliant::claims::{ClaimsController, Webhook, WorkloadCoverage};
 use pliant::cluster::{Asks, Watched, every};
 use pliant::controllers::{resync, topology};
-use pliant::populators::validator::Mode;
-use pliant::populators::{Populator, Settings, Watches, registry, validator};
+use pliant::populators::validator::ReportMode;
+use pliant::populators::{PopulationSettings, Populator, Watches, registry, validator};
 use pliant::testing::{FakeApi, fake_api};
 use pliant::volume::DRIVER;
 use pliant::webhook::Naming;
@@ -146,19 +146,19 @@ struct Everything;
 
 #[async_trait]
 impl Webhook for Everything {
-    async fn coverage(&self, _: &str, _: &str) -> Result<Coverage, kube::Error> {
-        Ok(Coverage::Covered)
+    async fn coverage(&self, _: &str, _: &str) -> Result<WorkloadCoverage, kube::Error> {
+        Ok(WorkloadCoverage::Covered)
     }
 }
 
 struct Nobody;
 
-impl pliant::populators::Tally for Nobody {
+impl pliant::populators::PopulationMetrics for Nobody {
     fn validated(&self, _: &'static str) {}
     fn filled(&self, _: &'static str, _: Duration) {}
 }
 
-impl pliant::claims::Tally for Nobody {
+impl pliant::claims::ClaimsMetrics for Nobody {
     fn paused(&self, _: Duration) {}
 }
 
@@ -188,16 +188,23 @@ pub fn block_on<T>(work: impl Future<Output = T>) -> T {
 /// Run an operator until it has nothing left to do, and measure then.
 async fn operate(api: &FakeApi, measure: fn() -> usize) -> usize {
     let (client, stop) = (api.client(), CancellationToken::new());
-    let settings = Settings { image: "pliant".to_owned(), ..Settings::default() };
-    let tally: Arc<dyn pliant::populators::Tally> = Arc::new(Nobody);
+    let settings =
+        PopulationSettings { image: "pliant".to_owned(), ..PopulationSettings::default() };
+    let tally: Arc<dyn pliant::populators::PopulationMetrics> = Arc::new(Nobody);
     let watches = Arc::new(Watches::start(&client, &stop));
     let asks = Asks::start(&client, &stop);
     let archives: Arc<Populator<ArchivePopulator>> =
         Populator::start(&client, &settings, &watches, &asks, &tally, &stop);
     let copies: Arc<Populator<PvcSourcePopulator>> =
         Populator::start(&client, &settings, &watches, &asks, &tally, &stop);
-    let keeper =
-        Keeper::start(&client, &watches, &asks, Arc::new(Everything), Arc::new(Nobody), &stop);
+    let keeper = ClaimsController::start(
+        &client,
+        &watches,
+        &asks,
+        Arc::new(Everything),
+        Arc::new(Nobody),
+        &stop,
+    );
     let names: Watched<Naming> = Watched::start(Api::all(client.clone()), every(), &stop);
     let kinds = registry::watch(&client, &stop).await;
     let loops = async {
@@ -205,9 +212,16 @@ async fn operate(api: &FakeApi, measure: fn() -> usize) -> usize {
             keeper.run(stop.clone()),
             archives.run(stop.clone()),
             copies.run(stop.clone()),
-            validator::run(&client, Mode::Auto, watches.claims(), &kinds, &tally, stop.clone()),
+            validator::run(
+                &client,
+                ReportMode::Auto,
+                watches.claims(),
+                &kinds,
+                &tally,
+                stop.clone()
+            ),
             resync::wake_resizer(&client, watches.claims(), stop.clone()),
-            topology::tell(&client, watches.claims(), stop.clone()),
+            topology::report(&client, watches.claims(), stop.clone()),
         )
     };
     let measured = async {

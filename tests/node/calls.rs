@@ -13,7 +13,7 @@ use pliant::csi::pb::volume_capability::{
     AccessMode, AccessType, BlockVolume, MountVolume, access_mode,
 };
 use pliant::csi::{self, Controller, Node, RpcObserver, ServeError, pb};
-use pliant::in_flight::Busy;
+use pliant::in_flight::InFlight;
 use pliant::testing::FakeHost;
 use pliant::volume::Mode;
 use tokio::sync::oneshot;
@@ -142,7 +142,7 @@ pub struct Services {
 
 impl Services {
     pub async fn start(host: &FakeHost, setup: &Setup) -> Services {
-        let (machine, busy) = (setup.start(host).await, Busy::new());
+        let (machine, busy) = (setup.start(host).await, InFlight::new());
         let volumes: Arc<pliant::node::Node> = machine.clone();
         Services {
             machine: machine.clone(),

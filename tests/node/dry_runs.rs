@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pliant::bytes::Bytes;
-use pliant::node::storage::{DiskState, DiskStatus, Health, PoolStatus};
+use pliant::node::storage::{DiskReport, DiskUse, PoolHealth, PoolReport};
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{Mode, Volumes};
@@ -27,7 +27,7 @@ fn created(plan: &PoolPlan) -> PoolPlan {
     PoolPlan { create: true, ..plan.clone() }
 }
 
-fn state(node: &Node, device: &Path) -> DiskStatus {
+fn state(node: &Node, device: &Path) -> DiskReport {
     let device = device.display().to_string();
     let mut disks = node.storage().disks;
     disks.retain(|disk| disk.device == device);
@@ -35,7 +35,7 @@ fn state(node: &Node, device: &Path) -> DiskStatus {
     disks.remove(0)
 }
 
-fn states(node: &Node, disks: &[PathBuf]) -> Vec<DiskState> {
+fn states(node: &Node, disks: &[PathBuf]) -> Vec<DiskUse> {
     disks.iter().map(|disk| state(node, disk).state).collect()
 }
 
@@ -78,10 +78,10 @@ fn a_dry_run_says_what_is_then_done_and_changes_nothing() {
                     .to_owned(),
             ]
         );
-        assert_eq!((pool.refused, pool.health), (Vec::new(), Health::Unavailable));
+        assert_eq!((pool.refused, pool.health), (Vec::new(), PoolHealth::Unavailable));
         assert_eq!(pool.reason, "NoVolumeGroup");
         assert_eq!(pool.largest[0].size, Bytes::ZERO, "nothing can be made yet");
-        assert_eq!(states(&node, &disks), [DiskState::Standby; 4]);
+        assert_eq!(states(&node, &disks), [DiskUse::Standby; 4]);
         node.ensure(&want(VOLUME, Mode::Block, 64)).await.expect_err("it has no group");
         assert_eq!(host.effects(), [""; 0]);
 
@@ -91,9 +91,9 @@ fn a_dry_run_says_what_is_then_done_and_changes_nothing() {
         planned.sort();
         assert_eq!(groups, planned);
         let pool = node.storage().pools.remove(0);
-        assert_eq!((pool.plan, pool.refused, pool.health), (vec![], vec![], Health::Ok));
+        assert_eq!((pool.plan, pool.refused, pool.health), (vec![], vec![], PoolHealth::Ok));
         assert_eq!(pool.reason, "Healthy");
-        let expected = [DiskState::Used, DiskState::Used, DiskState::Standby, DiskState::Standby];
+        let expected = [DiskUse::Used, DiskUse::Used, DiskUse::Standby, DiskUse::Standby];
         assert_eq!(states(&node, &disks), expected);
         node.ensure(&want(VOLUME, Mode::Block, 1200)).await.expect("a standby disk joins");
     });
@@ -134,15 +134,15 @@ fn a_disk_that_is_not_blank_is_refused_by_name_until_it_may_be_wiped() {
                 assert!(pool.refused[0].contains(words), "{words}: {pool:?}");
             }
             let told = state(&node, &disk);
-            let expected = (DiskState::Refused, pool.refused.first().cloned());
+            let expected = (DiskUse::Refused, pool.refused.first().cloned());
             assert_eq!((told.state, told.message), expected);
             assert_eq!(host.effects(), [""; 0]);
             set(&node, &[of(&[on(&disk, true)], &[])]).await;
             assert_eq!(host.effects(), [""; 0], "it is only looked at");
         }
         let node = start(&host, &[created(&of(&[on(&disk, true)], &[]))]).await;
-        assert_eq!(state(&node, &disk).state, DiskState::Used);
-        assert_eq!(node.storage().health, Health::Ok);
+        assert_eq!(state(&node, &disk).state, DiskUse::Used);
+        assert_eq!(node.storage().health, PoolHealth::Ok);
     });
 }
 
@@ -155,13 +155,13 @@ fn a_refused_standby_disk_is_told_and_taken_when_it_is_free() {
         let plan = PoolPlan { standby_disks: vec![on(&standby, false)], ..plan("fast", &["vg0"]) };
         let node = start(&host, &[plan]).await;
         let pool = node.storage().pools.remove(0);
-        assert_eq!((pool.health, pool.refused.len()), (Health::Degraded, 1));
+        assert_eq!((pool.health, pool.refused.len()), (PoolHealth::Degraded, 1));
         assert_eq!(pool.reason, "DiskRejected");
-        assert_eq!(state(&node, &standby).state, DiskState::Refused);
+        assert_eq!(state(&node, &standby).state, DiskUse::Refused);
         assert!(node.find(&id_of(VOLUME)).await.expect("it hides nothing").is_none());
         host.write_at(&standby, 0, &[0; 4096]);
         node.ensure(&want(VOLUME, Mode::Block, 600)).await.expect("it is blank now");
-        assert_eq!(state(&node, &standby).state, DiskState::Used);
+        assert_eq!(state(&node, &standby).state, DiskUse::Used);
     });
 }
 
@@ -173,24 +173,24 @@ fn a_missing_disk_is_told_and_taken_when_it_comes() {
         let plans = [created(&of(&[on(&name, false)], &[]))];
         let node = start(&host, &plans).await;
         let told = state(&node, &name);
-        assert_eq!((told.state, told.size), (DiskState::Missing, None));
+        assert_eq!((told.state, told.size), (DiskUse::Missing, None));
         assert!(told.message.expect("a reason").contains("does not exist"));
 
         let disk = host.add_disk(Bytes::gib(1));
         host.link(&name, &disk);
         set(&node, &plans).await;
         let told = state(&node, &name);
-        assert_eq!((told.state, told.size), (DiskState::Used, Some(Bytes::gib(1))));
+        assert_eq!((told.state, told.size), (DiskUse::Used, Some(Bytes::gib(1))));
         let group = told.group.expect("it is in one");
         node.ensure(&want(VOLUME, Mode::Block, 64)).await.expect("create");
 
         host.remove_disk(&disk);
         set(&node, &plans).await;
-        assert_eq!(node.storage().health, Health::Unavailable);
-        assert_eq!(node.storage().groups[0].health, Health::Unavailable);
+        assert_eq!(node.storage().health, PoolHealth::Unavailable);
+        assert_eq!(node.storage().groups[0].health, PoolHealth::Unavailable);
         assert_eq!(node.storage().groups[0].reason, "VolumeGroupUnavailable");
         let told = state(&node, &name);
-        assert_eq!((told.state, told.group), (DiskState::Missing, Some(group)));
+        assert_eq!((told.state, told.group), (DiskUse::Missing, Some(group)));
         assert_eq!(node.storage().disks.len(), 1);
         node.find(&id_of(VOLUME)).await.expect("a look").expect("it is not gone");
     });
@@ -212,7 +212,7 @@ fn a_disk_is_the_same_behind_another_name() {
         // Its permission to be wiped was given before it held a volume.
         let other = PoolPlan { name: "other".parse().expect("a name"), ..plans[0].clone() };
         let node = start(&host, &[other]).await;
-        assert_eq!(state(&node, &name).state, DiskState::Refused);
+        assert_eq!(state(&node, &name).state, DiskUse::Refused);
         assert!(node.find(&id_of(VOLUME)).await.is_ok_and(|found| found.is_some()));
     });
 }
@@ -239,7 +239,7 @@ fn a_disk_that_is_named_twice_is_given_to_nobody() {
         let refused = node.storage().pools.remove(0).refused;
         assert!(refused[0].contains("by pool fast and slow;"), "{refused:?}");
         set(&node, &[one, PoolPlan { standby_disks: Vec::new(), ..other }]).await;
-        assert_eq!(node.storage().disks[0].state, DiskState::Used);
+        assert_eq!(node.storage().disks[0].state, DiskUse::Used);
     });
 }
 
@@ -255,7 +255,7 @@ fn the_disk_of_a_pool_is_not_wiped_for_another_although_it_is_empty() {
         let fast = plan("fast", &["vg0"]);
         for plans in [[greedy.clone(), fast.clone()], [slow, fast]] {
             let node = start(&host, &plans).await;
-            let is_it = |pool: &PoolStatus| pool.name == plans[0].name;
+            let is_it = |pool: &PoolReport| pool.name == plans[0].name;
             let refused = node.storage().pools.into_iter().find(is_it).expect("a pool").refused;
             assert!(refused[0].contains("which belongs to pool fast"), "{refused:?}");
             let _no_room = node.ensure(&in_pool(plans[0].name.as_str(), "big", 600)).await;
@@ -264,7 +264,7 @@ fn the_disk_of_a_pool_is_not_wiped_for_another_although_it_is_empty() {
         // Nobody has it any more, and it is empty.
         let node = start(&host, &[plan("fast", &["vg0"])]).await;
         set(&node, &[greedy]).await;
-        assert_eq!(state(&node, &disk).state, DiskState::Used);
+        assert_eq!(state(&node, &disk).state, DiskUse::Used);
         assert_eq!(host.group("vg0"), None);
     });
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pliant::bytes::Bytes;
-use pliant::host::{Cmd, DmTarget, Host, Source};
-use pliant::lvm::{Group, LvmError, Named, NewLv, VolumeGroup, scan};
+use pliant::host::{Cmd, DiskBacking, DmTarget, Host};
+use pliant::lvm::{Group, LvmError, NamedDisks, NewLv, VolumeGroup, scan};
 use pliant::node::lv_tags::{lv_name, more_name};
-use pliant::node::storage::DiskState;
+use pliant::node::storage::DiskUse;
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
 use pliant::volume::{
@@ -239,7 +239,7 @@ const MOUNTED: [Op; 5] =
 #[test]
 fn what_is_no_disk_of_the_machine_takes_no_group_from_its_disks() {
     block_on(async {
-        for source in [Source::File, Source::Foreign] {
+        for source in [DiskBacking::File, DiskBacking::Foreign] {
             let (host, ..) = after(&MOUNTED).await;
             for case in 0..forgeries(&host.group("vg0").expect("a group")).len() {
                 let (host, setup, node) = after(&MOUNTED).await;
@@ -326,7 +326,9 @@ fn disks_that_contradict_each_other_are_refused_by_name_and_no_number_wins() {
 #[test]
 fn a_group_that_no_pool_names_is_served_from_disks_of_the_machine_only() {
     block_on(async {
-        for (source, volumes) in [(Source::Local, 1), (Source::File, 0), (Source::Foreign, 0)] {
+        for (source, volumes) in
+            [(DiskBacking::Local, 1), (DiskBacking::File, 0), (DiskBacking::Foreign, 0)]
+        {
             let (host, setup, node) = after(&[Op::Create(Mode::Block)]).await;
             for disk in host.disks().await.expect("disks") {
                 host.set_source(&disk.path, source);
@@ -346,7 +348,7 @@ fn a_group_in_files_is_served_where_no_disk_of_the_machine_has_one_of_its_name()
     block_on(async {
         let (host, setup, node) = after(&[Op::Create(EXT4), Op::CreateNeighbour]).await;
         for disk in host.disks().await.expect("disks") {
-            host.set_source(&disk.path, Source::File);
+            host.set_source(&disk.path, DiskBacking::File);
         }
         drop(node);
         let node = setup.start(&host).await;
@@ -361,7 +363,7 @@ fn a_group_of_another_storage_system_is_served_from_disks_that_a_pool_names() {
         let disks: Vec<PathBuf> =
             host.disks().await.expect("disks").into_iter().map(|disk| disk.path).collect();
         for disk in &disks {
-            host.set_source(disk, Source::Foreign);
+            host.set_source(disk, DiskBacking::Foreign);
         }
         drop(node);
         let node = setup.start(&host).await;
@@ -515,7 +517,7 @@ fn a_disk_whose_content_the_driver_stumbles_over_is_unreadable_and_not_blank() {
         host.forget_effects();
         node.set_pools(setup.plans.clone()).await.expect("disks are listed");
         let door: Arc<dyn Host> = Arc::new(host.clone());
-        let scan = scan(&door, &Named::default()).await.expect("disks are listed");
+        let scan = scan(&door, &NamedDisks::default()).await.expect("disks are listed");
         let unreadable: Vec<_> = scan.unreadable.iter().map(|(path, _)| path).collect();
         assert_eq!((unreadable, scan.members.len()), (vec![&blank], 2));
         assert_eq!(host.effects(), [""; 0]);
@@ -542,7 +544,7 @@ fn a_panic_while_one_disk_is_looked_at_is_the_refusal_of_that_disk() {
         assert!(one > none, "{one} {none}");
         host.panic_at(&format!("read {}", bad.display()));
         assert_eq!(largest_with(&[&bad, &good]).await, one);
-        let states = || -> Vec<(String, DiskState)> {
+        let states = || -> Vec<(String, DiskUse)> {
             let disks = node.storage().disks.into_iter();
             let is_standby =
                 |path: &str| [&bad, &good].iter().any(|one| one.as_path() == Path::new(path));
@@ -550,11 +552,11 @@ fn a_panic_while_one_disk_is_looked_at_is_the_refusal_of_that_disk() {
             standby_disks.map(|disk| (disk.message.unwrap_or_default(), disk.state)).collect()
         };
         let told = states();
-        assert_eq!((told[0].1, told[1].1), (DiskState::Refused, DiskState::Standby), "{told:?}");
+        assert_eq!((told[0].1, told[1].1), (DiskUse::Refused, DiskUse::Standby), "{told:?}");
         assert!(told[0].0.contains("internal error"), "{told:?}");
         let size = one.get() >> 20;
         node.ensure(&want("large", Mode::Block, size)).await.expect("the good disk joins");
-        let refused = states().into_iter().filter(|(_, state)| *state == DiskState::Refused);
+        let refused = states().into_iter().filter(|(_, state)| *state == DiskUse::Refused);
         assert_eq!(refused.count(), 1, "{:?}", states());
     });
 }

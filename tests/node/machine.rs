@@ -13,8 +13,8 @@ use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{
     Access, Class, Fence, FsKind, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Page, Publish,
-    Safety, Stage as Staging, State, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
-    Wanted,
+    RequestedSize, Safety, Stage as Staging, State, VolumeError, VolumeId, VolumeKey, VolumeStatus,
+    Volumes,
 };
 
 /// Block, and each file system.
@@ -147,7 +147,7 @@ fn text(answer: impl std::fmt::Debug) -> String {
 pub fn want(name: &str, mode: Mode, mib: u64) -> NewVolume {
     NewVolume {
         name: name.to_owned(),
-        size: Wanted { at_least: Bytes::mib(mib), at_most: None },
+        size: RequestedSize { at_least: Bytes::mib(mib), at_most: None },
         mode,
         class: Class::default(),
         nodes: Vec::new(),
@@ -155,7 +155,7 @@ pub fn want(name: &str, mode: Mode, mib: u64) -> NewVolume {
 }
 
 pub fn growth(mib: u64) -> Growth {
-    Growth { size: Wanted { at_least: Bytes::mib(mib), at_most: None }, block: None }
+    Growth { size: RequestedSize { at_least: Bytes::mib(mib), at_most: None }, block: None }
 }
 
 fn access(mode: Mode) -> Access {
@@ -326,7 +326,8 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
         _ => {}
     }
     wrong.extend(beyond_their_ends(host, &group).await);
-    let shown = lv_tags::volumes(&group).filter(|(_, record)| record.life == lv_tags::Life::Shown);
+    let shown =
+        lv_tags::volumes(&group).filter(|(_, record)| record.life == lv_tags::StoredState::Shown);
     for (lv, record) in shown.filter(|(_, record)| record.mode == Mode::Block) {
         let extents = secret_extents(&group, lv);
         for at in extents {
@@ -342,7 +343,7 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
 async fn beyond_their_ends(host: &FakeHost, group: &pliant::lvm::Group) -> Vec<String> {
     let mut wrong = Vec::new();
     for (lv, record) in
-        lv_tags::volumes(group).filter(|(_, record)| record.life == lv_tags::Life::Shown)
+        lv_tags::volumes(group).filter(|(_, record)| record.life == lv_tags::StoredState::Shown)
     {
         let head = content(host, group, lv, 0, superblock::HEAD).await;
         let covers = superblock::parse(&head).map(|found| found.covers);
@@ -357,7 +358,7 @@ async fn beyond_their_ends(host: &FakeHost, group: &pliant::lvm::Group) -> Vec<S
 /// holds what was synced.
 pub async fn wiped_too_early(host: &FakeHost) -> Vec<String> {
     let Some(group) = host.group(&group_of(host)) else { return Vec::new() };
-    let (volume, shown) = (lv_name(&VolumeKey::of(VOLUME)), lv_tags::Life::Shown);
+    let (volume, shown) = (lv_name(&VolumeKey::of(VOLUME)), lv_tags::StoredState::Shown);
     let found = lv_tags::volumes(&group).find(|(lv, r)| lv.name == volume && r.life == shown);
     match found {
         Some((lv, _)) => lost_marks(host, &group, lv).await,
@@ -380,7 +381,8 @@ async fn lost_marks(host: &FakeHost, group: &pliant::lvm::Group, lv: &Lv) -> Vec
 pub async fn old_ends(host: &FakeHost) -> Vec<String> {
     let mut wrong = Vec::new();
     let Some(group) = host.group(&group_of(host)) else { return wrong };
-    let shown = lv_tags::volumes(&group).filter(|(_, record)| record.life == lv_tags::Life::Shown);
+    let shown =
+        lv_tags::volumes(&group).filter(|(_, record)| record.life == lv_tags::StoredState::Shown);
     for (lv, record) in shown.filter(|(_, record)| record.mode != Mode::Block) {
         let size = group.size_of(lv.extents());
         let head = content(host, &group, lv, 0, superblock::HEAD).await;

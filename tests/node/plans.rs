@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pliant::bytes::Bytes;
 use pliant::host::Host;
-use pliant::node::storage::{DiskState, Health, OperationType};
+use pliant::node::storage::{DiskUse, OperationKind, PoolHealth};
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{CapacityQuery, Class, Mode, NewVolume, NodeVolumes, VolumeError, Volumes};
@@ -98,7 +98,7 @@ fn a_pool_that_no_plan_names_is_kept_while_it_holds_volumes() {
             assert!(said[0].ailment.message.contains("volume group vg0"), "{said:?}");
             let kept = node.storage().pools.into_iter().find(|pool| !pool.configured);
             let kept = kept.expect("it is told");
-            assert_eq!((kept.volumes, kept.health), (1, Health::Degraded));
+            assert_eq!((kept.volumes, kept.health), (1, PoolHealth::Degraded));
             assert_eq!(kept.reason, "PoolNotConfigured");
 
             let refused = node.ensure(&in_pool("fast", "another", 8)).await;
@@ -208,18 +208,18 @@ fn one_pool_that_cannot_be_used_does_not_make_its_node_unusable() {
         let twice = PoolPlan::new("twice".parse().expect("a name"), vec![absent]);
         let node = start(&host, &[plan("fast", &["vg0"]), twice.clone()]).await;
         let storage = node.storage();
-        let health: Vec<Health> = storage.pools.iter().map(|pool| pool.health).collect();
-        assert_eq!(health, [Health::Ok, Health::Unavailable]);
-        assert_eq!(storage.health, Health::Degraded);
+        let health: Vec<PoolHealth> = storage.pools.iter().map(|pool| pool.health).collect();
+        assert_eq!(health, [PoolHealth::Ok, PoolHealth::Unavailable]);
+        assert_eq!(storage.health, PoolHealth::Degraded);
         set(&node, &[twice]).await;
-        assert_eq!(node.storage().health, Health::Unavailable, "there is no other one");
+        assert_eq!(node.storage().health, PoolHealth::Unavailable, "there is no other one");
         let blank = host.add_disk(Bytes::mib(500));
         let groups = vec![GroupSource::Create(on(&blank, false))];
         let looks = PoolPlan { create: false, groups, ..plan("looks", &[]) };
         set(&node, &[plan("fast", &["vg0"]), looks.clone()]).await;
-        assert_eq!(node.storage().health, Health::Ok, "a look is no fault");
+        assert_eq!(node.storage().health, PoolHealth::Ok, "a look is no fault");
         set(&node, &[looks]).await;
-        assert_eq!(node.storage().health, Health::Unavailable, "nothing can be made here");
+        assert_eq!(node.storage().health, PoolHealth::Unavailable, "nothing can be made here");
     });
 }
 
@@ -374,7 +374,7 @@ fn a_wipe_under_way_is_told_and_ends_although_its_pool_is_gone() {
         let operations = node.storage().operations;
         assert_eq!(operations.len(), 1);
         let only = &operations[0];
-        assert_eq!((&only.volume, only.r#type), (&id_of(VOLUME), OperationType::Wipe));
+        assert_eq!((&only.volume, only.r#type), (&id_of(VOLUME), OperationKind::Wipe));
         assert_eq!(only.progress, "0 % (0 B of 64 MiB)");
         host.let_go();
         removal.await.expect("it ran").expect("it ends");
@@ -402,7 +402,7 @@ fn a_group_that_two_pools_name_stays_where_it_is() {
         set(&node, &[new]).await;
         let found = node.find(&id_of(VOLUME)).await.expect("a look").expect("it moves along");
         assert_eq!(found.volume.pool.as_str(), "new");
-        assert_eq!(node.storage().health, Health::Ok);
+        assert_eq!(node.storage().health, PoolHealth::Ok);
     });
 }
 
@@ -436,9 +436,9 @@ fn new_volumes_leave_the_reserve_to_growths() {
         assert_eq!(node.capacity(&query).await.expect("capacity").largest, largest);
         node.ensure(&want(NEIGHBOUR, Mode::Block, 580)).await.expect("the standby disk joins");
         assert_eq!(node.capacity(&query).await.expect("capacity").free, Bytes::ZERO);
-        let joined = |disk: &&pliant::node::storage::DiskStatus| disk.device == "/dev/fake2";
+        let joined = |disk: &&pliant::node::storage::DiskReport| disk.device == "/dev/fake2";
         let disks = node.storage().disks;
-        assert_eq!(disks.iter().find(joined).expect("it is told").state, DiskState::Used);
+        assert_eq!(disks.iter().find(joined).expect("it is told").state, DiskUse::Used);
         assert!(host.device_size(&standby).await.is_ok());
     });
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pliant::bytes::Bytes;
 use pliant::host::Host;
-use pliant::node::storage::DiskState;
+use pliant::node::storage::DiskUse;
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::{Failing, FakeHost};
 use pliant::volume::{CapacityQuery, Class, Mode, NodeVolumes, Stage, Volumes};
@@ -91,7 +91,7 @@ fn a_standby_disk_that_lvm_refused_is_counted_again_when_it_has_changed() {
         node.set_pools(setup.plans.clone()).await.expect("disks are listed");
         let disks = node.storage().disks;
         let standby = disks.iter().find(|disk| disk.device == "/dev/fake1").expect("it is planned");
-        assert_eq!(standby.state, DiskState::Refused);
+        assert_eq!(standby.state, DiskUse::Refused);
         assert!(
             standby.message.as_ref().is_some_and(|why| why.contains("vgextend")),
             "{standby:?}"

@@ -12,7 +12,7 @@ use pliant::node::lv_tags::lv_name;
 use pliant::node::{Node, NodeSettings};
 use pliant::testing::FakeHost;
 use pliant::volume::{
-    FsKind, Growth, Mode, NodeVolumes, Publish, Stage, VolumeError, Volumes, Wanted,
+    FsKind, Growth, Mode, NodeVolumes, Publish, RequestedSize, Stage, VolumeError, Volumes,
 };
 
 use crate::cuts::block_on;
@@ -358,7 +358,7 @@ fn a_growth_keeps_to_what_the_volume_is() {
         let answer = node.grow(&id, Growth { block: Some(false), ..growth(LARGE) }).await;
         assert!(matches!(answer, Err(VolumeError::InvalidArgument { .. })), "{answer:?}");
         // Asked for less than there is, and no more than that.
-        let size = Wanted { at_least: Bytes::mib(4), at_most: Some(Bytes::mib(8)) };
+        let size = RequestedSize { at_least: Bytes::mib(4), at_most: Some(Bytes::mib(8)) };
         let answer = node.grow(&id, Growth { size, block: None }).await;
         assert!(matches!(answer, Err(VolumeError::SizeOutOfRange { .. })), "{answer:?}");
     });
@@ -369,7 +369,7 @@ fn a_volume_of_that_name_must_be_what_is_asked_for() {
     block_on(async {
         let (_, _, node) = after(&[Op::Create(Mode::Block)]).await;
         let wanted = want(VOLUME, Mode::Block, 4);
-        let size = Wanted { at_least: Bytes::mib(4), at_most: Some(Bytes::mib(8)) };
+        let size = RequestedSize { at_least: Bytes::mib(4), at_most: Some(Bytes::mib(8)) };
         let too_large = pliant::volume::NewVolume { size, ..wanted.clone() };
         let other_mode = want(VOLUME, EXT4, 4);
         for want in [too_large, other_mode] {

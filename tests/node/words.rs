@@ -8,7 +8,7 @@ use pliant::host::{Host, NewMount};
 use pliant::node::lv_tags::lv_name;
 use pliant::node::{GroupSource, NewDisk, PoolPlan};
 use pliant::testing::FakeHost;
-use pliant::volume::{FsKind, Mode, NodeVolumes, Publish, VolumeError, Volumes, Wanted};
+use pliant::volume::{FsKind, Mode, NodeVolumes, Publish, RequestedSize, VolumeError, Volumes};
 
 use crate::cuts::block_on;
 use crate::machine::{
@@ -186,7 +186,7 @@ fn a_disk_without_room_for_an_extent_becomes_no_group() {
 fn a_limit_that_is_too_low_is_told_with_what_is_needed() {
     block_on(async {
         let (_host, _, node) = after(&[]).await;
-        let size = Wanted { at_least: Bytes::mib(1), at_most: Some(Bytes::mib(10)) };
+        let size = RequestedSize { at_least: Bytes::mib(1), at_most: Some(Bytes::mib(10)) };
         let asked = pliant::volume::NewVolume { size, ..want(VOLUME, XFS, 1) };
         let said = node.ensure(&asked).await.expect_err("no xfs is so small").to_string();
         assert_says(&said, &["xfs", "314572800 bytes", "10485760 bytes"]);
@@ -198,7 +198,7 @@ fn what_differs_is_told_with_what_was_asked_for() {
     block_on(async {
         let (_host, _, node) = after(&[Op::Create(EXT4)]).await;
         let differs = |at_least, at_most| {
-            let size = Wanted { at_least: Bytes::mib(at_least), at_most };
+            let size = RequestedSize { at_least: Bytes::mib(at_least), at_most };
             let asked = pliant::volume::NewVolume { size, ..want(VOLUME, EXT4, 1) };
             let node = node.clone();
             async move { node.ensure(&asked).await.expect_err("it differs").to_string() }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use pliant::api::FillingPhase;
-use pliant::populators::Settings;
-use pliant::populators::validator::Mode;
+use pliant::populators::PopulationSettings;
+use pliant::populators::validator::ReportMode;
 use pliant::testing::Lines;
 use serde_json::{Value, json};
 
@@ -365,8 +365,8 @@ async fn what_needs_nothing_of_the_claim_is_made_elsewhere() {
     let world = World::new();
     let allowed = vec!["10.2.0.0/16".to_owned()];
     let namespace = Some("fills".to_owned());
-    let settings = Settings { namespace, allowed, ..Settings::default() };
-    let _operator = world.operator_with(settings, Mode::Auto).await;
+    let settings = PopulationSettings { namespace, allowed, ..PopulationSettings::default() };
+    let _operator = world.operator_with(settings, ReportMode::Auto).await;
     world.archive("site");
     world.play().ends.push_back(End::Hangs);
     world.claim("web", "now", "ArchivePopulator", "site");

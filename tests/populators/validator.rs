@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{ObjectReference, PersistentVolumeClaim};
 use k8s_openapi::api::events::v1::Event;
 use pliant::api::VolumePopulator;
 use pliant::panics::panics;
-use pliant::populators::Settings;
-use pliant::populators::validator::Mode;
+use pliant::populators::PopulationSettings;
+use pliant::populators::validator::ReportMode;
 use pliant::testing::FakeApi;
 use serde_json::{Value, json};
 
@@ -121,12 +121,12 @@ async fn a_claim_that_another_validator_has_told_is_let_be() {
 #[tokio::test(start_paused = true)]
 async fn it_can_be_on_at_once_and_off() {
     let world = World::new();
-    let off = world.operator_with(Settings::default(), Mode::Off).await;
+    let off = world.operator_with(PopulationSettings::default(), ReportMode::Off).await;
     world.waiting("backup", &from("example.com", "Backup"));
     world.settled().await;
     assert_eq!((world.reasons("backup").len(), off.counts.of("invalid")), (0, 0));
     drop(off);
-    let _on = world.operator_with(Settings::default(), Mode::On).await;
+    let _on = world.operator_with(PopulationSettings::default(), ReportMode::On).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.reasons("backup").len(), 1);
 }

@@ -13,8 +13,10 @@ use k8s_openapi::api::storage::v1::StorageClass;
 use kube::ResourceExt;
 use pliant::api::{ArchivePopulator, Filling, PvcSourcePopulator};
 use pliant::cluster::Asks;
-use pliant::populators::validator::Mode;
-use pliant::populators::{Populator, Settings, Tally, Watches, registry, validator};
+use pliant::populators::validator::ReportMode;
+use pliant::populators::{
+    PopulationMetrics, PopulationSettings, Populator, Watches, registry, validator,
+};
 use pliant::testing::{FakeApi, fake_api};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -58,7 +60,7 @@ impl Counts {
     }
 }
 
-impl Tally for Counts {
+impl PopulationMetrics for Counts {
     fn validated(&self, result: &'static str) {
         self.count(result);
     }
@@ -115,14 +117,14 @@ impl World {
 
     /// Start an operator, and wait until it watches.
     pub async fn operator(&self) -> Operator {
-        self.operator_with(Settings::default(), Mode::Auto).await
+        self.operator_with(PopulationSettings::default(), ReportMode::Auto).await
     }
 
-    pub async fn operator_with(&self, settings: Settings, mode: Mode) -> Operator {
+    pub async fn operator_with(&self, settings: PopulationSettings, mode: ReportMode) -> Operator {
         let (client, stop) = (self.api.client_of("operator"), CancellationToken::new());
-        let settings = Settings { image: "pliant:test".to_owned(), ..settings };
+        let settings = PopulationSettings { image: "pliant:test".to_owned(), ..settings };
         let counts = Arc::new(Counts::default());
-        let tally: Arc<dyn Tally> = counts.clone();
+        let tally: Arc<dyn PopulationMetrics> = counts.clone();
         let watches = Arc::new(Watches::start(&client, &stop));
         let asks = Asks::start(&client, &stop);
         let archives: Arc<Populator<ArchivePopulator>> =

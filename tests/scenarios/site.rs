@@ -12,7 +12,7 @@ use pliant::node::lv_tags::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use pliant::volume::{
     Access, CapacityQuery, Class, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Page, Publish,
-    Stage, State, VolumeError, VolumeId, VolumeKey, Volumes, Wanted,
+    RequestedSize, Stage, State, VolumeError, VolumeId, VolumeKey, Volumes,
 };
 use tonic::Code;
 
@@ -95,7 +95,8 @@ impl<P: Place> Site<P> {
         at_least: u64,
         at_most: Option<u64>,
     ) -> Result<u64, VolumeError> {
-        let size = Wanted { at_least: Bytes::new(at_least), at_most: at_most.map(Bytes::new) };
+        let size =
+            RequestedSize { at_least: Bytes::new(at_least), at_most: at_most.map(Bytes::new) };
         let (class, nodes) = (Class::default(), [].into());
         let want = NewVolume { name: name.to_owned(), size, mode, class, nodes };
         self.node.ensure(&want).await.map(|volume| volume.size.get())
@@ -236,7 +237,7 @@ async fn start<P: Place>(
 }
 
 pub fn growth(at_least: u64, at_most: Option<u64>) -> Growth {
-    let size = Wanted { at_least: Bytes::new(at_least), at_most: at_most.map(Bytes::new) };
+    let size = RequestedSize { at_least: Bytes::new(at_least), at_most: at_most.map(Bytes::new) };
     Growth { size, block: None }
 }
 

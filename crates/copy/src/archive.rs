@@ -20,15 +20,15 @@ use std::path::Path;
 
 use crate::bytes::Bytes;
 use crate::copy::{
-    At, CopyError, Digest, Dir, Hand, LOST_AND_FOUND, Node, Outcome, Progress, Totals, attributes,
-    dress, remove_all,
+    At, CopyError, CopySummary, Digest, Dir, Hand, LOST_AND_FOUND, OpenEntry, ProgressReporter,
+    Totals, attributes, dress, remove_all,
 };
 
-pub use fetch::Address;
+pub use fetch::HttpUrl;
 pub use reach::{HostName, Network, Reach};
 pub use route::{Bundle, Proxies, Route};
 use stream::{Guard, Raw, decode};
-use unpack::{Put, STAGE};
+use unpack::{STAGE, Unpacker};
 
 const TREE: &CStr = c"tree";
 /// Is there when the sum is known to be right: from then on a run that was interrupted is carried
@@ -41,18 +41,18 @@ const TRAILING: u64 = 16 << 20;
 
 /// Source of an archive.
 #[derive(Debug, Clone)]
-pub enum Origin<'a> {
+pub enum ArchiveSource<'a> {
     /// A file on this host.
     File(&'a Path),
     /// An http or https address, and how its server is reached.
-    Address(&'a Address, &'a Route),
+    Address(&'a HttpUrl, &'a Route),
 }
 
 /// What to unpack, and how.
 #[derive(Debug, Clone)]
-pub struct Order<'a> {
+pub struct UnpackOptions<'a> {
     /// Source of the archive.
-    pub origin: Origin<'a>,
+    pub origin: ArchiveSource<'a>,
     /// The SHA-256 that the archive has, as it is read.
     pub sum: Digest,
     /// The directory that gets it, empty but for a `lost+found`.
@@ -69,11 +69,15 @@ pub struct Order<'a> {
 /// # Errors
 /// [`CopyError::Refused`] for a target that is not empty or too small and for an archive that is
 /// hostile, [`CopyError::WrongSum`], and errors of the system. The target is then as it was.
-pub fn unpack(order: &Order, hand: &Hand, tell: &mut Progress) -> Result<Outcome, CopyError> {
+pub fn unpack(
+    order: &UnpackOptions,
+    hand: &Hand,
+    tell: &mut ProgressReporter,
+) -> Result<CopySummary, CopyError> {
     let path = order.target.as_os_str().as_bytes();
     let target = Dir::open(order.target).at("opening", path)?;
     let sum = order.sum.to_string();
-    let mut outcome = Outcome::default();
+    let mut outcome = CopySummary::default();
     if !is_unpacked(&target, &sum)? {
         if !is_verified(&target, &sum)? {
             must_be_empty(&target)?;
@@ -89,11 +93,11 @@ pub fn unpack(order: &Order, hand: &Hand, tell: &mut Progress) -> Result<Outcome
     }
     remove_all(hand, &target, STAGE).at("removing", STAGE.to_bytes())?;
     hand.flush_all(&target).at("flushing", path)?;
-    Ok(Outcome { digest: Some(order.sum), ..outcome })
+    Ok(CopySummary { digest: Some(order.sum), ..outcome })
 }
 
 fn is_unpacked(target: &Dir, sum: &str) -> Result<bool, CopyError> {
-    let node = Node::open(target.again().at("reading", b"")?);
+    let node = OpenEntry::open(target.again().at("reading", b"")?);
     let found = attributes(&node).at("reading", b"")?;
     Ok(found.get(UNPACKED).is_some_and(|said| said == sum.as_bytes()))
 }
@@ -121,11 +125,11 @@ fn must_be_empty(target: &Dir) -> Result<(), CopyError> {
 
 /// Unpacks it all into the hidden directory, and say durably that it is right.
 fn stage(
-    order: &Order,
+    order: &UnpackOptions,
     target: &Dir,
     hand: &Hand,
-    tell: &mut Progress,
-) -> Result<Outcome, CopyError> {
+    tell: &mut ProgressReporter,
+) -> Result<CopySummary, CopyError> {
     let (mut raw, name) = open(&order.origin)?;
     hand.make_dir(target, STAGE).at("making", STAGE.to_bytes())?;
     let stage = target.enter(STAGE).at("entering", STAGE.to_bytes())?;
@@ -144,15 +148,15 @@ fn stage(
     Ok(outcome)
 }
 
-fn open(origin: &Origin) -> Result<(Raw, String), CopyError> {
+fn open(origin: &ArchiveSource) -> Result<(Raw, String), CopyError> {
     match origin {
-        Origin::File(path) => {
+        ArchiveSource::File(path) => {
             let name = path.as_os_str().as_bytes();
             let file = File::open(path).at("opening", name)?;
             let length = file.metadata().at("reading", name)?.len();
             Ok((Raw::new(Box::new(file), Some(length)), path.display().to_string()))
         }
-        Origin::Address(address, route) => {
+        ArchiveSource::Address(address, route) => {
             let (body, length) = fetch::fetch(address, route)?;
             Ok((Raw::new(Box::new(body), length), address.to_string()))
         }
@@ -160,18 +164,18 @@ fn open(origin: &Origin) -> Result<(Raw, String), CopyError> {
 }
 
 fn read_all(
-    order: &Order,
+    order: &UnpackOptions,
     tree: &Dir,
     raw: &mut Raw,
     hand: &Hand,
-    tell: &mut Progress,
-) -> Result<Outcome, CopyError> {
+    tell: &mut ProgressReporter,
+) -> Result<CopySummary, CopyError> {
     let is_read = raw.count.clone();
     let refused = |error| stream::refused(error, "reading", "the archive");
     let guard = Guard::new(decode(raw).map_err(refused)?);
     let gate = guard.gate();
     let mut archive = tar::Archive::new(guard);
-    let mut put = Put::into(tree, order.owners, order.max_size, hand)?;
+    let mut put = Unpacker::into(tree, order.owners, order.max_size, hand)?;
     let mut entries = archive.entries().map_err(refused)?;
     let mut told = 0;
     loop {
@@ -198,8 +202,8 @@ fn show(target: &Dir, sum: &str, hand: &Hand) -> Result<(), CopyError> {
         }
         hand.rename((&tree, name), (target, name)).at("moving", name.to_bytes())?;
     }
-    let top = Node::open(target.again().at("reading", b"")?);
-    let from = Node::open(tree);
+    let top = OpenEntry::open(target.again().at("reading", b"")?);
+    let from = OpenEntry::open(tree);
     let meta = from.meta().at("reading", TREE.to_bytes())?;
     let has = attributes(&from).at("reading", TREE.to_bytes())?;
     dress(hand, (&has, &meta), &top, b"")?;

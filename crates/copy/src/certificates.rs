@@ -9,7 +9,7 @@ use rcgen::{
 
 /// Validity period of a certificate, as times since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lasting {
+pub struct Validity {
     /// Start of the validity.
     pub begins: Duration,
     /// Until when.
@@ -18,7 +18,7 @@ pub struct Lasting {
 
 /// Purpose of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Usage {
+pub enum CertificateUsage {
     /// Authentication of a server.
     Server,
     /// Authentication of a client.
@@ -29,7 +29,7 @@ pub enum Usage {
 /// certificate.
 pub struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
-    lasting: Lasting,
+    lasting: Validity,
 }
 
 impl Authority {
@@ -37,7 +37,7 @@ impl Authority {
     ///
     /// # Errors
     /// Failures of the system to generate keys.
-    pub fn make(name: &str, lasting: Lasting) -> Result<Authority, rcgen::Error> {
+    pub fn make(name: &str, lasting: Validity) -> Result<Authority, rcgen::Error> {
         let mut params = lasting.params(CertificateParams::default(), name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
@@ -58,14 +58,14 @@ impl Authority {
         &self,
         host: &str,
         name: &str,
-        usage: Usage,
+        usage: CertificateUsage,
     ) -> Result<(String, String), rcgen::Error> {
         let params = CertificateParams::new([host.to_owned()])?;
         let mut params = self.lasting.params(params, name);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![match usage {
-            Usage::Server => ExtendedKeyUsagePurpose::ServerAuth,
-            Usage::Client => ExtendedKeyUsagePurpose::ClientAuth,
+            CertificateUsage::Server => ExtendedKeyUsagePurpose::ServerAuth,
+            CertificateUsage::Client => ExtendedKeyUsagePurpose::ClientAuth,
         }];
         params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate()?;
@@ -73,7 +73,7 @@ impl Authority {
     }
 }
 
-impl Lasting {
+impl Validity {
     fn params(self, mut params: CertificateParams, name: &str) -> CertificateParams {
         let epoch = date_time_ymd(1970, 1, 1);
         params.not_before = epoch + Duration::from_secs(self.begins.as_secs());

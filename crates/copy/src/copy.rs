@@ -50,23 +50,23 @@ use verify::compare_ahead;
 
 pub use device::{copy_device, copy_disk};
 pub use digest::Digest;
-pub use dir::{Dir, Kind, LOST_AND_FOUND, Meta, Names, Stamp};
-pub use entry::{Entry, Thing};
+pub use dir::{Dir, DirNames, EntryKind, LOST_AND_FOUND, Meta, Stamp};
+pub use entry::{Entry, FileIdentity};
 pub use free_space::room_for;
-pub use index::Reader;
+pub use index::IndexReader;
 pub use local::{LocalDisk, LocalFile};
 pub use manifest::Manifest;
 pub use mirror::{dress, remove_all, set_attribute};
 pub use needs::{Needs, Reserved};
-pub use options::{Carried, Changed, Compare, How, Order, Round, Sockets};
-pub use outcome::{At, CopyError, Difference, Outcome, Verified, shown};
-pub use progress::{Progress, Totals};
-pub use source::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
+pub use options::{ChangeTimes, Compare, CopyOptions, CopyStats, Pass, Sockets, TreeOptions};
+pub use outcome::{At, CopyError, CopySummary, Difference, Verified, shown};
+pub use progress::{ProgressReporter, Totals};
+pub use source::{Content, ContentPiece, Opened, SourceDisk, SourceTree, Steps, Take, Tick};
 pub use sum::{GRAIN, PIECE, Sum, next_data, read_full, sum};
-pub use target::{Hand, Node};
+pub use target::{Hand, OpenEntry};
 pub use tree::{copy_tree, is_whole};
 pub use verify::verify;
-pub use walk::{Descent, Found, Step, Walk};
+pub use walk::{Descent, Walk, WalkStep, WalkStepKind};
 pub use xattr::{Attributes, attributes, is_carried};
 
 /// Copies a tree: checks the free space and whether the target may be changed, copies, and after a
@@ -75,7 +75,11 @@ pub use xattr::{Attributes, attributes, is_carried};
 ///
 /// # Errors
 /// Each kind of [`CopyError`].
-pub fn copy(order: Order, hand: &Hand, tell: &mut Progress) -> Result<Outcome, CopyError> {
+pub fn copy(
+    order: CopyOptions,
+    hand: &Hand,
+    tell: &mut ProgressReporter,
+) -> Result<CopySummary, CopyError> {
     let (source, target) = open_both(order.source, order.target)?;
     let index = match order.compare {
         Compare::All => None,
@@ -88,13 +92,13 @@ pub fn copy(order: Order, hand: &Hand, tell: &mut Progress) -> Result<Outcome, C
 ///
 /// # Errors
 /// As for [`copy`].
-pub fn copy_from<O: Origin>(
+pub fn copy_from<O: SourceTree>(
     source: &O,
     target: &Path,
-    asked: (Round, Sockets),
+    asked: (Pass, Sockets),
     hand: &Hand,
-    tell: &mut Progress,
-) -> Result<Outcome, CopyError> {
+    tell: &mut ProgressReporter,
+) -> Result<CopySummary, CopyError> {
     fill(source, &open(target)?, asked, None, hand, tell)
 }
 
@@ -102,26 +106,26 @@ pub fn copy_from<O: Origin>(
 ///
 /// # Errors
 /// [`CopyError::Refused`] for a device that is in use; errors of the system.
-pub fn probe(target: &Path, is_device: bool) -> Result<Outcome, CopyError> {
+pub fn probe(target: &Path, is_device: bool) -> Result<CopySummary, CopyError> {
     if is_device {
         local::open(target, OFlags::EXCL, true)?;
     } else {
         open(target)?;
     }
-    Ok(Outcome::default())
+    Ok(CopySummary::default())
 }
 
-fn fill<O: Origin>(
+fn fill<O: SourceTree>(
     source: &O,
     target: &Dir,
-    (round, sockets): (Round, Sockets),
+    (round, sockets): (Pass, Sockets),
     index: Option<&Index>,
     hand: &Hand,
-    tell: &mut Progress,
-) -> Result<Outcome, CopyError> {
+    tell: &mut ProgressReporter,
+) -> Result<CopySummary, CopyError> {
     tell.begin("count", Totals::default());
-    let needs = room_for(source, target, round == Round::Hot, tell)?;
-    let mut how = How { round, sockets, trust: true, has_index: index.is_some() };
+    let needs = room_for(source, target, round == Pass::PreCopy, tell)?;
+    let mut how = TreeOptions { round, sockets, trust: true, has_index: index.is_some() };
     if ownership::mark(target, hand)? == Mark::Done {
         return done_before(source, target, round, needs.totals, tell);
     }
@@ -135,7 +139,7 @@ fn fill<O: Origin>(
     }
     let carried = carried?;
     let mut outcome = carried.outcome();
-    if round == Round::Hot {
+    if round == Pass::PreCopy {
         if let Some(index) = index {
             tell.begin("verify", needs.totals);
             compare_ahead(index, target, hand, tell)?;
@@ -149,7 +153,7 @@ fn fill<O: Origin>(
         tell.begin("copy", needs.totals);
         let again = copy_tree(source, target, how, hand, tell)?;
         let bytes = carried.bytes + again.bytes;
-        outcome = Carried { bytes, removed: carried.removed + again.removed, ..again }.outcome();
+        outcome = CopyStats { bytes, removed: carried.removed + again.removed, ..again }.outcome();
         // Nor is what was compared before: it did not see this.
         if index.is_some() {
             remove_index(target, hand)?;
@@ -162,23 +166,23 @@ fn fill<O: Origin>(
         remove_index(target, hand)?;
     }
     ownership::mark_done(target, hand)?;
-    Ok(Outcome { digest: Some(digest), known, ..outcome })
+    Ok(CopySummary { digest: Some(digest), known, ..outcome })
 }
 
 /// Again, after a copy whose end may not have been heard of: it is done if both are the same.
-fn done_before<O: Origin>(
+fn done_before<O: SourceTree>(
     source: &O,
     target: &Dir,
-    round: Round,
+    round: Pass,
     totals: Totals,
-    tell: &mut Progress,
-) -> Result<Outcome, CopyError> {
-    if round == Round::Hot {
+    tell: &mut ProgressReporter,
+) -> Result<CopySummary, CopyError> {
+    if round == Pass::PreCopy {
         return Err(ownership::lived_in());
     }
     tell.begin("verify", totals);
     match verify(source, target, None, tell) {
-        Ok(same) => Ok(Outcome { digest: Some(same.digest), ..Outcome::default() }),
+        Ok(same) => Ok(CopySummary { digest: Some(same.digest), ..CopySummary::default() }),
         Err(CopyError::Mismatch { .. }) => Err(ownership::lived_in()),
         Err(error) => Err(error),
     }

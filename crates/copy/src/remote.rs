@@ -21,7 +21,7 @@ pub use client::{Remote, RemoteTree};
 pub use content::Served;
 pub use disk::RemoteDisk;
 pub use server::serve;
-pub use tls::{Credentials, Keys};
+pub use tls::{Credentials, TransferKeys};
 
 /// Port on which a sender listens.
 pub const PORT: u16 = 9815;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tonic::{Request, Response, Status, async_trait};
 use tracing::Instrument;
 
-use crate::in_flight::Busy;
+use crate::in_flight::InFlight;
 use crate::parse::{self, Defaults, Enlargement, Validation};
 use crate::rpc::open;
 use crate::status::{of_operation, of_volume};
@@ -22,13 +22,13 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct Controller {
     volumes: Arc<dyn Volumes>,
-    busy: Busy,
+    busy: InFlight,
     defaults: Defaults,
 }
 
 impl Controller {
     /// Serves these volumes. `busy` is shared with all who work on them.
-    pub fn new(volumes: Arc<dyn Volumes>, busy: Busy, defaults: Defaults) -> Self {
+    pub fn new(volumes: Arc<dyn Volumes>, busy: InFlight, defaults: Defaults) -> Self {
         Controller { volumes, busy, defaults }
     }
 

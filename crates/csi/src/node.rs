@@ -9,8 +9,8 @@ use tracing::Instrument;
 
 use crate::KubeletDir;
 use crate::controller::PATIENCE;
-use crate::in_flight::Busy;
-use crate::parse::{self, Expansion, Look, ParseError, Unpublish, Unstage};
+use crate::in_flight::InFlight;
+use crate::parse::{self, Expansion, ParseError, StatsArgs, Unpublish, Unstage};
 use crate::rpc::open;
 use crate::status::{of_operation, of_volume};
 use crate::volume::NodeVolumes;
@@ -20,13 +20,13 @@ use crate::{pb, reply};
 #[derive(Clone)]
 pub struct Node {
     machine: Arc<dyn NodeVolumes>,
-    busy: Busy,
+    busy: InFlight,
     kubelet: Option<KubeletDir>,
 }
 
 impl Node {
     /// Creates the service. `busy` is shared with everything else that operates on its volumes.
-    pub fn new(machine: Arc<dyn NodeVolumes>, busy: Busy) -> Self {
+    pub fn new(machine: Arc<dyn NodeVolumes>, busy: InFlight) -> Self {
         Node { machine, busy, kubelet: None }
     }
 
@@ -111,7 +111,7 @@ impl pb::node_server::Node for Node {
         &self,
         request: Request<pb::NodeGetVolumeStatsRequest>,
     ) -> Result<Response<pb::NodeGetVolumeStatsResponse>, Status> {
-        let Look { id, path } = Look::parse(&open(request))?;
+        let StatsArgs { id, path } = StatsArgs::parse(&open(request))?;
         let path = self.here("volume_path", path)?;
         let stats = self.machine.stats(&id, &path).await.map_err(of_volume)?;
         Ok(Response::new(reply::stats(&stats)))

@@ -16,8 +16,8 @@ mod page;
 mod size;
 mod volume;
 
-pub use capability::{Capability, Workload};
-pub use node::{Expansion, Look, Unpublish, Unstage, publish, stage};
+pub use capability::{Capability, RequestedAccess};
+pub use node::{Expansion, StatsArgs, Unpublish, Unstage, publish, stage};
 pub use page::{page_of_health, page_of_volumes};
 pub use volume::{Enlargement, Validation, capacity_query, held, new_volume, removed};
 

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bytes::Bytes;
-use crate::parse::{Validation, Workload};
+use crate::parse::{RequestedAccess, Validation};
 use crate::pb;
 use crate::pb::controller_service_capability as controller;
 use crate::pb::node_service_capability as node;
 use crate::pb::plugin_capability::{self as plugin, service, volume_expansion};
 use crate::volume::{
-    Ailment, Capacity, DRIVER, Grown, Listing, Mode, NodeInfo, PoolAilment, Severity, Stats,
-    TOPOLOGY, Volume, VolumeStatus,
+    Capacity, DRIVER, Grown, Listing, Mode, NodeInfo, PoolAilment, Severity, Stats, TOPOLOGY,
+    Volume, VolumeCondition, VolumeStatus,
 };
 
 /// Name and version of the driver.
@@ -153,11 +153,12 @@ pub(super) fn validated(
     }
 }
 
-fn serves(mode: Mode, workload: Workload) -> bool {
+fn serves(mode: Mode, workload: RequestedAccess) -> bool {
     match (mode, workload) {
-        (Mode::Block, Workload::Block) => true,
-        (Mode::Filesystem(has), Workload::Mount(asked)) => asked.is_none_or(|fs| fs == has),
-        (Mode::Block, Workload::Mount(_)) | (Mode::Filesystem(_), Workload::Block) => false,
+        (Mode::Block, RequestedAccess::Block) => true,
+        (Mode::Filesystem(has), RequestedAccess::Mount(asked)) => asked.is_none_or(|fs| fs == has),
+        (Mode::Block, RequestedAccess::Mount(_))
+        | (Mode::Filesystem(_), RequestedAccess::Block) => false,
     }
 }
 
@@ -216,7 +217,10 @@ fn count(number: u64) -> i64 {
 }
 
 /// Health of a volume, as the node sees it.
-pub(super) fn node_health(id: &str, ailments: &[Ailment]) -> pb::NodeGetVolumeHealthResponse {
+pub(super) fn node_health(
+    id: &str,
+    ailments: &[VolumeCondition],
+) -> pb::NodeGetVolumeHealthResponse {
     pb::NodeGetVolumeHealthResponse { volume_health: Some(health(id, ailments)) }
 }
 
@@ -270,7 +274,7 @@ fn published(found: &VolumeStatus) -> Vec<String> {
     found.published.then(|| found.volume.node.clone()).into_iter().collect()
 }
 
-fn condition(ailments: &[Ailment]) -> pb::VolumeCondition {
+fn condition(ailments: &[VolumeCondition]) -> pb::VolumeCondition {
     let sentences: Vec<&str> = ailments.iter().map(|a| a.message.as_str()).collect();
     pb::VolumeCondition {
         abnormal: !ailments.is_empty(),
@@ -278,10 +282,10 @@ fn condition(ailments: &[Ailment]) -> pb::VolumeCondition {
     }
 }
 
-fn health(id: &str, ailments: &[Ailment]) -> pb::VolumeHealth {
+fn health(id: &str, ailments: &[VolumeCondition]) -> pb::VolumeHealth {
     let mut seen = BTreeSet::new();
-    let first = |ailment: &&Ailment| seen.insert((ailment.severity, ailment.reason));
-    let entry = |ailment: &Ailment| pb::volume_health::VolumeHealthEntry {
+    let first = |ailment: &&VolumeCondition| seen.insert((ailment.severity, ailment.reason));
+    let entry = |ailment: &VolumeCondition| pb::volume_health::VolumeHealthEntry {
         status: severity(ailment.severity).into(),
         reason: ailment.reason.to_owned(),
         message: ailment.message.clone(),
@@ -303,10 +307,10 @@ fn severity(severity: Severity) -> pb::VolumeHealthErrorType {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::{FsKind, Usage};
+    use crate::volume::{FsKind, FsUsage};
 
     fn usage(inodes: u64) -> Stats {
-        let usage = Usage {
+        let usage = FsUsage {
             total: Bytes::new(100),
             used: Bytes::new(70),
             available: Bytes::new(25),
@@ -347,19 +351,19 @@ mod tests {
     fn a_volume_serves_what_it_was_made_for() {
         let ext4 = Mode::Filesystem(FsKind::Ext4);
         for (mode, workload, can) in [
-            (Mode::Block, Workload::Block, true),
-            (Mode::Block, Workload::Mount(None), false),
-            (ext4, Workload::Block, false),
-            (ext4, Workload::Mount(None), true),
-            (ext4, Workload::Mount(Some(FsKind::Ext4)), true),
-            (ext4, Workload::Mount(Some(FsKind::Xfs)), false),
+            (Mode::Block, RequestedAccess::Block, true),
+            (Mode::Block, RequestedAccess::Mount(None), false),
+            (ext4, RequestedAccess::Block, false),
+            (ext4, RequestedAccess::Mount(None), true),
+            (ext4, RequestedAccess::Mount(Some(FsKind::Ext4)), true),
+            (ext4, RequestedAccess::Mount(Some(FsKind::Xfs)), false),
         ] {
             assert_eq!(serves(mode, workload), can, "{mode} {workload:?}");
         }
     }
 
-    fn ailment(severity: Severity, message: &str) -> Ailment {
-        Ailment { severity, reason: "PoolIncomplete", message: message.to_owned() }
+    fn ailment(severity: Severity, message: &str) -> VolumeCondition {
+        VolumeCondition { severity, reason: "PoolIncomplete", message: message.to_owned() }
     }
 
     #[test]

@@ -47,12 +47,12 @@ fn code_of_request(error: &ParseError) -> Code {
 /// No `From`: both types are of other crates.
 #[expect(clippy::needless_pass_by_value, reason = "what `map_err` hands on")]
 pub fn of_volume(error: VolumeError) -> Status {
-    Status::new(code_of_reason(error.reason()), told(&error))
+    Status::new(code_of_reason(error.reason()), message(&error))
 }
 
 impl From<ParseError> for Status {
     fn from(error: ParseError) -> Status {
-        Status::new(code_of_request(&error), told(&error))
+        Status::new(code_of_request(&error), message(&error))
     }
 }
 
@@ -104,7 +104,7 @@ pub(super) fn name(code: Code) -> &'static str {
 }
 
 /// The error's sentence and those of its causes, once each, cut to what a header carries.
-fn told(error: &(dyn Error + 'static)) -> String {
+fn message(error: &(dyn Error + 'static)) -> String {
     let mut text = error_chain::in_full(error);
     let whole = |end: &usize| text.is_char_boundary(*end);
     let end = (0..=LONGEST_MESSAGE.min(text.len())).rfind(whole);

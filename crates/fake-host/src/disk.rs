@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::libc::{EIO, EROFS};
-use pliant_lvm::host::{HostError, Source};
+use pliant_lvm::host::{DiskBacking, HostError};
 use pliant_volume::bytes::Bytes;
 
 use crate::pages::{Pages, within_page};
@@ -104,7 +104,7 @@ pub(super) enum Fault {
 pub(super) struct FakeDisk {
     pub minor: u32,
     pub size: Bytes,
-    pub source: Source,
+    pub source: DiskBacking,
     /// Whether what it says of LVM is not what LVM of this machine has written.
     pub forged: bool,
     pub read_only: bool,
@@ -127,7 +127,7 @@ impl FakeDisk {
         FakeDisk {
             minor,
             size,
-            source: Source::Local,
+            source: DiskBacking::Local,
             forged: false,
             read_only: false,
             discard_zeroes: false,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use nix::libc::EOPNOTSUPP;
-use pliant_lvm::host::{HostError, Source};
+use pliant_lvm::host::{DiskBacking, HostError};
 use pliant_lvm::lvm::Group;
 use pliant_volume::bytes::Bytes;
 
@@ -53,7 +53,7 @@ impl FakeHost {
     }
 
     /// Let a disk be one whose bytes are elsewhere.
-    pub fn set_source(&self, disk: &Path, source: Source) {
+    pub fn set_source(&self, disk: &Path, source: DiskBacking) {
         self.disk(disk, |disk| disk.source = source);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use pliant_lvm::lvm::group::{Group, Lv, Piece, Pv, Segment};
+use pliant_lvm::lvm::group::{ExtentRun, Group, Lv, PhysicalVolume, Segment};
 use pliant_lvm::lvm::metadata::{self};
 use pliant_lvm::lvm::{Words, before_extents};
 use pliant_volume::bytes::Bytes;
@@ -57,11 +57,11 @@ impl World {
     }
 
     /// A new physical volume on a disk; its label is written by [`World::label`].
-    pub fn new_pv(&mut self, disk: &Path) -> Pv {
+    pub fn new_pv(&mut self, disk: &Path) -> PhysicalVolume {
         let size = self.disks[disk].size;
         let before = before_extents(self.disks[disk].optimal_io);
         let data = size.saturating_sub(before).get();
-        Pv {
+        PhysicalVolume {
             uuid: self.uuid(),
             device: Some(disk.to_owned()),
             pe_start: before.get() / SECTOR,
@@ -73,9 +73,9 @@ impl World {
     }
 
     /// The physical volume that a label has made of a disk.
-    pub fn labelled_pv(&mut self, disk: &Path) -> Option<Pv> {
+    pub fn labelled_pv(&mut self, disk: &Path) -> Option<PhysicalVolume> {
         let uuid = self.disks[disk].told().label.as_ref()?.pv_uuid.clone();
-        Some(Pv { uuid, ..self.new_pv(disk) })
+        Some(PhysicalVolume { uuid, ..self.new_pv(disk) })
     }
 
     pub fn new_group(&mut self, name: &str, tags: &[String]) -> Group {
@@ -111,7 +111,7 @@ impl World {
     }
 
     /// Write a physical volume's label and an empty metadata area.
-    pub fn label(&mut self, disk: &Path, pv: &Pv) {
+    pub fn label(&mut self, disk: &Path, pv: &PhysicalVolume) {
         let disk = self.disks.get_mut(disk).expect("a known disk");
         disk.write_together(render::empty_pv(pv));
     }
@@ -133,9 +133,9 @@ pub(super) fn set(names: &[&str]) -> Words {
 pub(super) fn allocate(
     group: &Group,
     mut extents: u64,
-    only: &[Piece],
-    after: Option<&Piece>,
-) -> Option<Vec<Piece>> {
+    only: &[ExtentRun],
+    after: Option<&ExtentRun>,
+) -> Option<Vec<ExtentRun>> {
     let mut free = group.free();
     if let Some(last) = after {
         free.sort_by_key(|piece| piece.pv != last.pv || piece.range.start != last.range.end);
@@ -157,9 +157,9 @@ pub(super) fn allocate(
     (extents == 0).then_some(taken)
 }
 
-fn overlap(piece: &Piece, wanted: &Piece) -> Option<Piece> {
+fn overlap(piece: &ExtentRun, wanted: &ExtentRun) -> Option<ExtentRun> {
     let range = piece.range.start.max(wanted.range.start)..piece.range.end.min(wanted.range.end);
-    (piece.pv == wanted.pv && !range.is_empty()).then(|| Piece { pv: piece.pv.clone(), range })
+    (piece.pv == wanted.pv && !range.is_empty()).then(|| ExtentRun { pv: piece.pv.clone(), range })
 }
 
 /// Append pieces to a volume, joining what is adjacent as LVM does.
@@ -174,7 +174,7 @@ pub(super) fn truncate(lv: &mut Lv, extents: u64) {
     }
 }
 
-pub(super) fn append(lv: &mut Lv, pieces: Vec<Piece>) {
+pub(super) fn append(lv: &mut Lv, pieces: Vec<ExtentRun>) {
     for piece in pieces {
         let length = piece.range.end - piece.range.start;
         let start = lv.extents();

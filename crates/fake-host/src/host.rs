@@ -11,7 +11,7 @@ use pliant_lvm::host::{
     Host, HostError, Kernel, Mount, NewMount, Output, PathKind, XfsGeometry,
 };
 use pliant_volume::bytes::Bytes;
-use pliant_volume::{FsKind, Usage};
+use pliant_volume::{FsKind, FsUsage};
 
 use crate::device::DISK_MAJOR;
 use crate::disk::{Fault, system};
@@ -308,7 +308,7 @@ impl Host for FakeHost {
         self.change("path_calls", what, |world| world.remove_path(path)).await
     }
 
-    async fn usage(&self, path: &Path) -> Result<Usage, HostError> {
+    async fn usage(&self, path: &Path) -> Result<FsUsage, HostError> {
         self.panic_if_asked(&format!("statfs {}", path.display()));
         self.failure_of(&format!("statfs {}", path.display()))?;
         self.look("fs_reads", |world| world.usage(path)).await

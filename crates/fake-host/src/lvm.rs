@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use pliant_lvm::host::{Cmd, HostError};
-use pliant_lvm::lvm::group::{Group, Piece};
+use pliant_lvm::lvm::group::{ExtentRun, Group};
 use serde_json::{Value, json};
 
 use crate::disk::{Fault, timed_out};
@@ -129,19 +129,19 @@ impl Line {
     }
 
     /// The names behind the first as places: `DISK` or `DISK:FROM-TO[:FROM-TO…]`, both ends included.
-    fn pieces(&self, group: &Group) -> Result<Vec<Piece>, Refusal> {
+    fn pieces(&self, group: &Group) -> Result<Vec<ExtentRun>, Refusal> {
         let mut pieces = Vec::new();
         for place in &self.names[1..] {
             let mut parts = place.split(':');
             let disk = PathBuf::from(parts.next().unwrap_or_default());
-            let carried = |pv: &pliant_lvm::lvm::Pv| pv.device.as_ref() == Some(&disk);
+            let carried = |pv: &pliant_lvm::lvm::PhysicalVolume| pv.device.as_ref() == Some(&disk);
             let found = group.pvs.iter().find(|(_, pv)| carried(pv));
             let (name, pv) = found.ok_or_else(|| no(format!("no physical volume {place}")))?;
             let mut ranges: Vec<_> = parts.map(|part| self.range(part)).collect();
             if ranges.is_empty() {
                 ranges.push(0..pv.pe_count);
             }
-            pieces.extend(ranges.into_iter().map(|range| Piece { pv: name.clone(), range }));
+            pieces.extend(ranges.into_iter().map(|range| ExtentRun { pv: name.clone(), range }));
         }
         Ok(pieces)
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nix::libc::{EBUSY, EINVAL, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, EROFS};
 use pliant_lvm::host::{DeviceNumber, HostError, Mount, NewMount, PathKind};
 use pliant_volume::bytes::Bytes;
-use pliant_volume::{FsKind, Usage};
+use pliant_volume::{FsKind, FsUsage};
 
 use crate::World;
 use crate::disk::{Fault, system};
@@ -247,11 +247,11 @@ impl World {
         Ok((fs, node, size))
     }
 
-    pub fn usage(&self, path: &Path) -> Result<Usage, HostError> {
+    pub fn usage(&self, path: &Path) -> Result<FsUsage, HostError> {
         let (fs, _, _) = self.mounted_fs(path, &format!("statfs {}", path.display()))?;
         let inodes = if fs.kind == FsKind::Btrfs { 0 } else { fs.covers.get() / (16 << 10) };
         let used = self.used.get(path).copied().unwrap_or(Bytes::mib(1));
-        Ok(Usage {
+        Ok(FsUsage {
             total: fs.covers,
             used,
             available: fs.covers.saturating_sub(used),

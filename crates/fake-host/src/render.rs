@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use pliant_lvm::lvm::Words;
-use pliant_lvm::lvm::group::{Group, Lv, Pv, Segment};
+use pliant_lvm::lvm::group::{Group, Lv, PhysicalVolume, Segment};
 use pliant_lvm::lvm::metadata::{AreaHeader, SECTOR, checksum};
 
 /// Where the metadata area begins; it ends at the first extent.
@@ -16,7 +16,7 @@ const STATUS: [&str; 8] =
 type Writes = Vec<(u64, Vec<u8>)>;
 
 /// A physical volume that belongs to no group.
-pub(super) fn empty_pv(pv: &Pv) -> Writes {
+pub(super) fn empty_pv(pv: &PhysicalVolume) -> Writes {
     let mut sector = vec![0; SECTOR];
     sector[..8].copy_from_slice(b"LABELONE");
     put(&mut sector, 8, 1);
@@ -127,7 +127,7 @@ fn write_flags(out: &mut String, flags: &Words, tags: &Words) -> fmt::Result {
     writeln!(out, "tags = {:?}", tags.iter().collect::<Vec<_>>())
 }
 
-fn write_pv(out: &mut String, name: &str, pv: &Pv) -> fmt::Result {
+fn write_pv(out: &mut String, name: &str, pv: &PhysicalVolume) -> fmt::Result {
     writeln!(out, "{name} {{\nid = \"{}\"", pv.uuid)?;
     if let Some(device) = &pv.device {
         writeln!(out, "device = \"{}\"\n", device.display())?;

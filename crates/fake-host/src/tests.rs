@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::*;
 use pliant_lvm::host::{Cmd, Host, HostError, NewMount, PathKind};
 use pliant_lvm::lvm::Words;
-use pliant_lvm::lvm::group::Piece;
+use pliant_lvm::lvm::group::ExtentRun;
 
 mod cuts;
 
@@ -55,14 +55,14 @@ async fn ready(host: &FakeHost, name: &str, extents: u64) -> PathBuf {
     host.device_of(G, name).unwrap()
 }
 
-fn pieces(host: &FakeHost, lv: &str) -> Vec<Piece> {
+fn pieces(host: &FakeHost, lv: &str) -> Vec<ExtentRun> {
     let lv = host.group(G).unwrap().lvs.remove(lv).unwrap();
     lv.segments.into_iter().flat_map(|segment| segment.pieces).collect()
 }
 
-fn piece(pv: &str, range: Range<u64>) -> Piece {
+fn piece(pv: &str, range: Range<u64>) -> ExtentRun {
     let pv = pv.to_owned();
-    Piece { pv, range }
+    ExtentRun { pv, range }
 }
 
 fn errno(result: Result<impl Sized, HostError>) -> Option<i32> {

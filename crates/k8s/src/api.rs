@@ -50,8 +50,8 @@ use serde_json::{Value, json};
 pub use archive::{ArchivePopulator, ArchivePopulatorSpec, ConfigMapRef};
 pub use autoscale::{Autoscale, Shrink};
 pub use claim_template::{
-    ClaimTemplate, Refused, TemplateMetadata, TemplateRequests, TemplateResources, TemplateSpec,
-    VolumeMode,
+    ClaimTemplate, NotSupported, TemplateMetadata, TemplateRequests, TemplateResources,
+    TemplateSpec, VolumeMode,
 };
 pub use condition::{Judged, READY};
 pub use dns_name::{DnsName, NoDnsName};

@@ -52,7 +52,9 @@ mod unprocessed;
 mod unresponsive;
 pub mod writes;
 
-pub use cache::{Change, Changed, Changes, Pauses, Place, Turnover, Watched, every};
+pub use cache::{
+    Change, Changed, NamespacedName, Pauses, PendingChanges, Turnover, Watched, every,
+};
 pub use caught::{
     INTERNAL_ERROR, LONGEST_WORK, Unfinished, begun_again, caught_in_time, reconcile, report_panic,
     report_unfinished,
@@ -66,29 +68,29 @@ pub use claim::{
 pub use clock::{Clock, ClockSkew};
 pub use concurrency::Works;
 pub use convert::{inspection_status, new_volume, usage_status, volume_on_node};
-pub use debounce::Lasting;
+pub use debounce::Debounce;
 pub use decode::{
     Guarded, Listed, NAMESPACE_TOO_LARGE, OBJECT_UNREADABLE, PAGE, Unreadable, guarded, list,
     note_readable, note_unreadable, pages, unreadable_by_kind,
 };
 pub use events::NO_NAMESPACE;
 pub use events::{EVENT_KEY, OnceEvent};
-pub use fair::{Due, Queue, Slots};
-pub use lead::Candidate;
+pub use fair::{Due, FairQueue, Slots};
+pub use lead::LeaseCandidate;
 pub use node_operations::Answers;
 pub use node_operations::Asks;
 pub use nodes::DEFAULT_POOL;
 pub use nodes::{Nodes, largest, pool_of};
 pub use nodes::{believe, is_being_copied, is_on, is_restricted, leaves_unnamed, told_of};
-pub use persistent_volumes::{Differences, Kept};
+pub use persistent_volumes::{PersistentVolumes, VolumeDifferences};
 pub use pod_events::{PodEvents, PodNews};
 pub use pods::pods;
 pub use pv::volume_of;
-pub use pv::{ClaimRef, Driver, Pv, PvSpec, PvStatus, Source};
-pub use record::{Identity, Names, Namespaces, Record};
+pub use pv::{ClaimRef, CsiSource, Driver, PvSpec, PvStatus, PvSummary};
+pub use record::{Identified, Namespaces, ObjectNames, Record};
 pub use requests::Requests;
 pub use requests::may_have_made;
-pub use seen::{Asked, Look, NotDone, VolumeSeen, Wish};
+pub use seen::{NodeOperation, NotDone, ObservedVolume, OperationRequest, VolumeSeen};
 pub use summary::{
     AffinitySummary, ClaimSummary, DataSource, DeploymentVersion, Ephemeral, HeldBy,
     NodeAffinitySummary, PodConditionSummary, PodSpecSummary, PodStatusSummary, PodSummary,
@@ -233,7 +235,7 @@ impl Volumes for Cluster {
         if let Err(error) = &made
             && matches!(error.reason(), Reason::InsufficientCapacity | Reason::TopologyMismatch)
         {
-            self.capacities.tell(&want.nodes).await;
+            self.capacities.request_resync(&want.nodes).await;
         }
         made
     }

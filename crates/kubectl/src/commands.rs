@@ -22,7 +22,7 @@ pub use columns::TableOptions;
 pub use definitions::apply_definitions;
 pub use explain::explain;
 pub use grow::{await_growth, grow};
-pub use status::{Record, Status, names, status, table};
+pub use status::{Status, StatusObject, names, status, table};
 pub use version::{Server, Versions, versions};
 
 use std::fmt::Display;

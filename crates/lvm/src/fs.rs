@@ -26,5 +26,5 @@ pub use make::{Tried, known_of, make, taken_without, tried};
 pub use probe::{Probe, probe};
 pub use read::superblock_of;
 pub use shrink::{covers, shrink_mounted, shrink_unmounted};
-pub use superblock::{Facts, Superblock};
+pub use superblock::{FsFacts, Superblock};
 pub use tools::{always_mounted_with, driver, grows_online};

@@ -37,7 +37,7 @@ pub use real::RealHost;
 pub use state::{StateLock, lock_state};
 pub use tools::{TOOLS, Tool};
 pub use types::{
-    DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, Holder, Mount, NewMount, PathKind, Source,
+    DeviceNumber, Disk, DiskBacking, DmDevice, DmInfo, DmTarget, Holder, Mount, NewMount, PathKind,
     XfsGeometry,
 };
 pub use udev::{UDEV_RULES, UDEV_RULES_FILE, write_udev_rules};
@@ -53,7 +53,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::bytes::Bytes;
-use crate::volume::Usage;
+use crate::volume::FsUsage;
 
 /// Error of the host interface.
 ///
@@ -306,7 +306,7 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     async fn remove_path(&self, path: &Path) -> Result<(), HostError>;
 
     /// Reads the usage of a mounted file system.
-    async fn usage(&self, path: &Path) -> Result<Usage, HostError>;
+    async fn usage(&self, path: &Path) -> Result<FsUsage, HostError>;
 
     // Resizing mounted file systems.
 

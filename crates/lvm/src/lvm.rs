@@ -26,11 +26,11 @@ use crate::volume::{VolumeError, error_chain};
 
 pub use command_stats::{STEPS, Spent};
 pub use commands::{EXTENT, NewLv, before_extents};
-pub use group::{Group, Lv, Piece, Pv, Segment};
-pub use scan::{Member, Named, Scan, scan, scan_disks, without_label};
+pub use group::{ExtentRun, Group, Lv, PhysicalVolume, Segment};
+pub use scan::{Member, NamedDisks, Scan, scan, scan_disks, without_label};
 pub use tag_set::Words;
-pub use torn_commit::{Wanted, undo_torn_commits};
-pub use volume_group::{Turn, VolumeGroup};
+pub use torn_commit::{SearchedGroups, undo_torn_commits};
+pub use volume_group::{VgGuard, VolumeGroup};
 
 /// Reason why a volume group could not be read or changed.
 #[derive(Debug, thiserror::Error)]

@@ -60,7 +60,7 @@ pub async fn ensure_mounted(
     device: DeviceNumber,
 ) -> Result<bool, MountError> {
     let read_only = new.options.iter().any(|option| option == "ro");
-    let wanted = Wanted { target: &new.target, device, root: Path::new("/"), read_only };
+    let wanted = ExpectedMount { target: &new.target, device, root: Path::new("/"), read_only };
     if wanted.is_in(before)? {
         return Ok(false);
     }
@@ -92,7 +92,8 @@ pub async fn ensure_writable(
         .cloned()
         .collect();
     host.mount_writable(target, &flags).await?;
-    let wanted = Wanted { target, device: mount.device, root: &mount.root, read_only: false };
+    let wanted =
+        ExpectedMount { target, device: mount.device, root: &mount.root, read_only: false };
     wanted.must_be_in(&MountTable::read(host).await?)?;
     Ok(true)
 }
@@ -118,7 +119,7 @@ pub async fn ensure_bound(
             wanted: format!("the source of {}", target.display()),
         });
     };
-    let wanted = Wanted {
+    let wanted = ExpectedMount {
         target,
         device: shown.device,
         root: &shown.root,
@@ -188,14 +189,14 @@ pub async fn ensure_unmounted(
 }
 
 /// What has to be seen at a target.
-struct Wanted<'a> {
+struct ExpectedMount<'a> {
     target: &'a Path,
     device: DeviceNumber,
     root: &'a Path,
     read_only: bool,
 }
 
-impl Wanted<'_> {
+impl ExpectedMount<'_> {
     /// Returns whether the table has it; an error if it has something else there.
     fn is_in(&self, table: &MountTable) -> Result<bool, MountError> {
         match table.at(self.target) {

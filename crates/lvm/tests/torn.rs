@@ -6,8 +6,8 @@ use std::sync::Arc;
 use pliant_fake_host::FakeHost;
 use pliant_lvm::host::Host;
 use pliant_lvm::lvm::metadata::{self, checksum, find_label};
-use pliant_lvm::lvm::torn_commit::{LARGEST_AREA, SEARCH_LIMIT, Wanted, undo_torn_commits};
-use pliant_lvm::lvm::{Named, Scan, scan};
+use pliant_lvm::lvm::torn_commit::{LARGEST_AREA, SEARCH_LIMIT, SearchedGroups, undo_torn_commits};
+use pliant_lvm::lvm::{NamedDisks, Scan, scan};
 use pliant_volume::bytes::Bytes;
 
 /// A disk with a group whose metadata is no longer whole, as a scan sees it.
@@ -16,7 +16,7 @@ async fn damaged() -> (FakeHost, Arc<dyn Host>, Scan) {
     let disk = fake.add_disk(Bytes::gib(1));
     damage(&fake, "vg0", &disk).await;
     let host: Arc<dyn Host> = Arc::new(fake.clone());
-    let scan = scan(&host, &Named::default()).await.unwrap();
+    let scan = scan(&host, &NamedDisks::default()).await.unwrap();
     assert!(scan.members[0].damage.is_some());
     (fake, host, scan)
 }
@@ -31,13 +31,13 @@ async fn damage(fake: &FakeHost, group: &str, disk: &PathBuf) {
     fake.write_at(disk, text.start, &[0; 64]);
 }
 
-fn named(names: &[&str]) -> Wanted {
-    Wanted::Named(names.iter().map(|name| (*name).to_owned()).collect())
+fn named(names: &[&str]) -> SearchedGroups {
+    SearchedGroups::Named(names.iter().map(|name| (*name).to_owned()).collect())
 }
 
 #[tokio::test]
 async fn a_disk_on_which_nothing_is_wanted_is_not_read() {
-    for (wanted, reads) in [(named(&[]), 0), (named(&["vg1"]), 17), (Wanted::Any, 17)] {
+    for (wanted, reads) in [(named(&[]), 0), (named(&["vg1"]), 17), (SearchedGroups::Any, 17)] {
         let (fake, host, scan) = damaged().await;
         let read = || fake.counts()["device_reads"];
         let before = read();
@@ -52,12 +52,12 @@ async fn a_disk_that_does_not_answer_is_given_up_and_the_next_one_is_read() {
     let (fake, host, _) = damaged().await;
     let disk = fake.add_disk(Bytes::gib(1));
     damage(&fake, "vg1", &disk).await;
-    let scan = scan(&host, &Named::default()).await.unwrap();
+    let scan = scan(&host, &NamedDisks::default()).await.unwrap();
     let slow = format!("read {}", scan.members[0].disk.path.display());
     let before = fake.counts()["device_reads"];
     fake.hold_call(&slow);
     let dir = Path::new("/run/pliant");
-    let both = undo_torn_commits(&host, scan, dir, |_| Wanted::Any, |_, _| false);
+    let both = undo_torn_commits(&host, scan, dir, |_| SearchedGroups::Any, |_, _| false);
     let both = tokio::time::timeout(2 * SEARCH_LIMIT, both).await;
     both.expect("the first disk is waited for no longer than that").unwrap();
     assert_eq!(fake.counts()["device_reads"] - before, 17, "those of the second disk");
@@ -69,7 +69,7 @@ async fn an_area_larger_than_this_driver_makes_is_not_read() {
     scan.members[0].label.areas[0].size = LARGEST_AREA + 1;
     let before = fake.counts()["device_reads"];
     let dir = Path::new("/run/pliant");
-    undo_torn_commits(&host, scan, dir, |_| Wanted::Any, |_, _| true).await.unwrap();
+    undo_torn_commits(&host, scan, dir, |_| SearchedGroups::Any, |_, _| true).await.unwrap();
     assert_eq!(fake.counts()["device_reads"], before);
 }
 
@@ -78,7 +78,7 @@ async fn a_group_that_another_disk_describes_is_not_searched_for() {
     let (fake, host, _) = damaged().await;
     let other = fake.add_disk(Bytes::gib(1));
     fake.add_group("vg1", &[other]);
-    let scan = scan(&host, &Named::default()).await.unwrap();
+    let scan = scan(&host, &NamedDisks::default()).await.unwrap();
     assert!(named(&["vg1"]).undescribed(&scan).is_nothing());
     assert_eq!(named(&["vg0", "vg1"]).undescribed(&scan), named(&["vg0"]));
 }

@@ -9,15 +9,15 @@ mod judge;
 mod look;
 mod print;
 
-pub use groups::{Fault, Found};
+pub use groups::{Fault, FoundDisk};
 pub use judge::{judge, judge_machine};
-pub use look::{Seen, Udev, look, look_at_machine};
+pub use look::{ObservedHost, Udev, look, look_at_machine};
 pub use print::{WIDTH, harmless, print, wrapped};
 
 /// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Severity {
+pub enum FindingSeverity {
     /// The check passed.
     Ok,
     /// The driver works, with a limit.
@@ -30,7 +30,7 @@ pub enum Severity {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// Severity of the finding.
-    pub severity: Severity,
+    pub severity: FindingSeverity,
     /// Sentence about the finding, without a full stop.
     pub message: String,
     /// Command to run or action to take; present unless the severity is ok.
@@ -41,18 +41,18 @@ pub struct Finding {
 impl Finding {
     /// The check passed.
     pub fn ok(message: impl Into<String>) -> Self {
-        Finding { severity: Severity::Ok, message: message.into(), remediation: None }
+        Finding { severity: FindingSeverity::Ok, message: message.into(), remediation: None }
     }
 
     /// The driver works, with a limit.
     pub fn warning(message: impl Into<String>, remediation: impl Into<String>) -> Self {
         let (message, remediation) = (message.into(), Some(remediation.into()));
-        Finding { severity: Severity::Warning, message, remediation }
+        Finding { severity: FindingSeverity::Warning, message, remediation }
     }
 
     /// Something cannot work.
     pub fn error(message: impl Into<String>, remediation: impl Into<String>) -> Self {
         let (message, remediation) = (message.into(), Some(remediation.into()));
-        Finding { severity: Severity::Error, message, remediation }
+        Finding { severity: FindingSeverity::Error, message, remediation }
     }
 }

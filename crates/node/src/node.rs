@@ -13,12 +13,12 @@ use async_trait::async_trait;
 
 use crate::bytes::Bytes;
 use crate::host::{DeviceNumber, Holder, Host, Mount};
-use crate::lvm::Named;
+use crate::lvm::NamedDisks;
 use crate::mount::MountTable;
 use crate::volume::{
-    Ailment, Capacity, CapacityQuery, Class, Fence, Grown, Growth, Inspection, Listing, NewVolume,
-    NodeInfo, NodeVolumes, Page, PoolAilment, PoolName, Publish, Stage, State, Stats, Usage,
-    Volume, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes, few,
+    Capacity, CapacityQuery, Class, Fence, FsUsage, Grown, Growth, Inspection, Listing, NewVolume,
+    NodeInfo, NodeVolumes, Page, PoolAilment, PoolName, Publish, Stage, State, Stats, Volume,
+    VolumeCondition, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes, few,
 };
 
 mod create;
@@ -54,7 +54,7 @@ mod usages;
 mod wipe;
 
 use error::failed;
-use found::{Found, device_node};
+use found::{FoundVolume, device_node};
 use outcomes::Outcomes;
 use pools::{Pool, default_pool, served};
 use refused_disks::RefusedDisks;
@@ -77,7 +77,7 @@ pub struct Node {
     growths: Mutex<HashMap<VolumeKey, LastGrowth>>,
     outcomes: Outcomes,
     /// How full the file systems were that answered when they were asked last.
-    usages: Mutex<BTreeMap<VolumeId, Usage>>,
+    usages: Mutex<BTreeMap<VolumeId, FsUsage>>,
     refused_disks: RefusedDisks,
 }
 
@@ -139,7 +139,7 @@ impl Node {
     }
 
     /// The kernel's names of disks that a plan names and that are here.
-    async fn named(&self, disks: &[NewDisk]) -> Named {
+    async fn named(&self, disks: &[NewDisk]) -> NamedDisks {
         let mut named = BTreeSet::new();
         for disk in disks {
             named.extend(self.host.real_path(&disk.path).await.ok().flatten());
@@ -158,7 +158,7 @@ impl Node {
     /// staging path.
     async fn refuse_if_held(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         staging: Option<&Path>,
     ) -> Result<(), VolumeError> {
         let Some((device, info)) = self.live_device(found).await? else {
@@ -244,23 +244,25 @@ impl Node {
         self.growths().remove(key);
     }
 
-    fn state(&self, found: &Found) -> State {
+    fn state(&self, found: &FoundVolume) -> State {
         let key = found.record.id.key();
         match found.record.life {
-            lv_tags::Life::New if self.wipes.runs(key) => State::Creating,
-            lv_tags::Life::Deleting => State::Deleting {
+            lv_tags::StoredState::New if self.wipes.runs(key) => State::Creating,
+            lv_tags::StoredState::Deleting => State::Deleting {
                 wiped: self
                     .wipes
                     .progress(key)
                     .unwrap_or_default()
                     .max(found.record.wiped.unwrap_or_default()),
             },
-            lv_tags::Life::Shown if self.wipes.runs(key) => State::Resizing,
+            lv_tags::StoredState::Shown if self.wipes.runs(key) => State::Resizing,
             _ if found.has_snapshot() || found.is_shrinking() => State::Resizing,
-            lv_tags::Life::New | lv_tags::Life::Shown => match self.growths().get(key) {
-                Some(LastGrowth::Done) => State::Resized,
-                Some(LastGrowth::Waits(_)) | None => State::Ready,
-            },
+            lv_tags::StoredState::New | lv_tags::StoredState::Shown => {
+                match self.growths().get(key) {
+                    Some(LastGrowth::Done) => State::Resized,
+                    Some(LastGrowth::Waits(_)) | None => State::Ready,
+                }
+            }
         }
     }
 }
@@ -345,7 +347,7 @@ impl NodeVolumes for Node {
         self.stats_of(id, path).await
     }
 
-    async fn volume_health(&self, id: &VolumeId) -> Result<Vec<Ailment>, VolumeError> {
+    async fn volume_health(&self, id: &VolumeId) -> Result<Vec<VolumeCondition>, VolumeError> {
         self.health_of(id).await
     }
 

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use crate::api::{
     Autoscale, AutoscaledSize, OrdinalStatus, PeakUsage, PvcAutoscalerSpec, Quantity, Shrink,
 };
-use crate::autoscaler::usage::Usage;
+use crate::autoscaler::usage::SampledUsage;
 use crate::bytes::Bytes;
 
 mod decision;
@@ -16,7 +16,7 @@ mod shrink;
 mod step;
 pub(crate) mod usage;
 
-pub(crate) use decision::{Decision, Resize, Sized};
+pub(crate) use decision::{Decision, SizeDecision, Sized};
 use decision::{after, fullest};
 
 /// Returns the desired size: that of the template, or the later automatic size. Only a policy that says so
@@ -42,7 +42,7 @@ pub(crate) fn decide(policy: &Autoscale, claim: &Sized<'_>, now: Timestamp) -> D
             "another claim of the workload has {}, and all grow together: it grows from {} to {with_others}",
             claim.others, claim.requested
         );
-        return Decision { resize: Some(Resize::Grow(with_others)), why };
+        return Decision { resize: Some(SizeDecision::Grow(with_others)), why };
     }
     match sample(claim) {
         Ok(usage) => by_use(policy, claim, usage, now),
@@ -51,7 +51,7 @@ pub(crate) fn decide(policy: &Autoscale, claim: &Sized<'_>, now: Timestamp) -> D
 }
 
 /// Returns the current usage of a claim, or why it is unknown.
-fn sample(claim: &Sized<'_>) -> Result<Usage, String> {
+fn sample(claim: &Sized<'_>) -> Result<SampledUsage, String> {
     if let Some(node) = claim.silent {
         return Err(format!(
             "the node plugin of node {node} is not responding, so the usage of the volume is \
@@ -69,7 +69,7 @@ fn sample(claim: &Sized<'_>) -> Result<Usage, String> {
     Ok(usage)
 }
 
-fn by_use(policy: &Autoscale, claim: &Sized<'_>, usage: Usage, now: Timestamp) -> Decision {
+fn by_use(policy: &Autoscale, claim: &Sized<'_>, usage: SampledUsage, now: Timestamp) -> Decision {
     let (percent, of) = fullest(usage);
     let limit = policy.grow_at_percent.unsigned_abs().into();
     let says = format!("{percent} % of its {of} are used");
@@ -107,7 +107,7 @@ fn by_use(policy: &Autoscale, claim: &Sized<'_>, usage: Usage, now: Timestamp) -
     let to = step::next(policy, claim.requested);
     let because = step::because(policy, claim.requested);
     let why = format!("{says}: it grows from {} to {to}{because}", claim.requested);
-    Decision { resize: Some(Resize::Grow(to)), why }
+    Decision { resize: Some(SizeDecision::Grow(to)), why }
 }
 
 /// Decides after an expansion failed for lack of free space.
@@ -118,7 +118,7 @@ fn after_refusal(policy: &Autoscale, claim: &Sized<'_>, words: &str) -> Decision
     let less = step::halved(policy, has, wants).filter(|_| is_own && !policy.uniform_size);
     match less {
         Some(to) => Decision {
-            resize: Some(Resize::Lower(to)),
+            resize: Some(SizeDecision::Lower(to)),
             why: format!("it cannot grow to {wants}: {words}; half of the step is tried, {to}"),
         },
         None => Decision::stay(format!(
@@ -139,7 +139,7 @@ pub(crate) fn peak(policy: &Autoscale, claim: &Sized<'_>, now: Timestamp) -> Opt
 pub(crate) fn objection(
     policy: &Autoscale,
     (from, to): (Quantity, Quantity),
-    usage: Option<Usage>,
+    usage: Option<SampledUsage>,
     now: Timestamp,
 ) -> Option<String> {
     shrink::objection(shrink_of(policy)?, from, to, usage, now)

@@ -71,15 +71,15 @@ use std::time::Duration;
 
 pub use asked::{is_aborted, is_rolled_back, is_wanted_aborted, is_wanted_back};
 pub use cancel::can_be_aborted;
-pub use controller::{Keeper, Webhook};
-pub use coverage::Coverage;
+pub use controller::{ClaimsController, Webhook};
+pub use coverage::WorkloadCoverage;
 pub use drift::Drift;
 pub use in_place::Shrinking;
 pub use reason::AutoscalerReason;
 pub use summary::AutoscalerSummary;
 
 /// Counts events for metrics.
-pub trait Tally: Send + Sync + 'static {
+pub trait ClaimsMetrics: Send + Sync + 'static {
     /// Counts the downtime of a pod during a swap.
     fn paused(&self, away: Duration);
 }

@@ -44,14 +44,14 @@ mod watches;
 use std::time::Duration;
 
 pub use consumers::{claim_filled_by, fills, writers};
-pub use outcome::{Outcome, Round};
+pub use outcome::{PassReport, PopulationOutcome};
 pub use pods::PodSettings;
 pub use populator::Populator;
-pub use progress::Progress;
+pub use progress::PodProgress;
 pub use pvc::not_readable_live;
 pub use reason::PopulatorReason;
-pub use settings::Settings;
-pub use source::{Far, Fill, Sight, Source};
+pub use settings::PopulationSettings;
+pub use source::{Far, Fill, PopulationSource, SourceState};
 pub use topology::{nodes_of, nodes_with};
 pub use watches::Watches;
 
@@ -78,7 +78,7 @@ const NUDGED: &str = "pliant.io/volume-rebound-to";
 pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// Counts events for metrics.
-pub trait Tally: Send + Sync + 'static {
+pub trait PopulationMetrics: Send + Sync + 'static {
     /// Counts a claim that the validator has seen: `empty`, `pvc`, `snapshot`, `populator`,
     /// `invalid` or `error`.
     fn validated(&self, result: &'static str);

@@ -1,7 +1,7 @@
 //! Mutating webhook that adds the claims of PvcAutoscalers to the pods of StatefulSets.
 //!
 //! [`decide`] computes the change of a pod; [`serve`] runs it for each pod, on live reads of the API server,
-//! and answers over TLS. The [`Keeper`] manages the certificates, which all replicas share in a Secret, and
+//! and answers over TLS. The [`CertificatesController`] manages the certificates, which all replicas share in a Secret, and
 //! the MutatingWebhookConfiguration. The configuration names only StatefulSets that exist and that
 //! PvcAutoscalers name, so no other pod of the cluster depends on the webhook; [`covers`] tests whether it
 //! names one.
@@ -24,11 +24,11 @@ mod served_certificate;
 use std::fmt;
 use std::str::FromStr;
 
-pub use certificates::{LIFE, Pair, Pairs};
-pub use certificates_controller::{Clock, Keeper};
-pub use configuration::{Workload, covers, names_in, webhooks};
+pub use certificates::{CertificatePair, LIFE, Pairs};
+pub use certificates_controller::{CertificatesController, HostClock};
+pub use configuration::{StatefulSetRef, covers, names_in, webhooks};
 pub use coverage::{Coverage, coverage};
-pub use inject::{Verdict, decide};
+pub use inject::{PodVerdict, decide};
 pub use names::FullShare;
 pub use naming::Naming;
 pub use serve::serve;

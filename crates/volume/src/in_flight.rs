@@ -14,21 +14,21 @@ use tokio::sync::{Notify, broadcast};
 
 /// The volumes that are being worked on.
 #[derive(Debug, Clone, Default)]
-pub struct Busy {
-    shared: Arc<Shared>,
+pub struct InFlight {
+    shared: Arc<InFlightVolumes>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct InFlightVolumes {
     keys: Mutex<HashSet<String>>,
     released: Notify,
     /// The keys of work that has ended, for those who wait for one.
     ended: broadcast::Sender<String>,
 }
 
-impl Default for Shared {
+impl Default for InFlightVolumes {
     fn default() -> Self {
-        Shared {
+        InFlightVolumes {
             keys: Mutex::default(),
             released: Notify::default(),
             ended: broadcast::Sender::new(64),
@@ -50,12 +50,12 @@ pub enum BusyError<E> {
     Work(E),
 }
 
-struct Held {
-    shared: Arc<Shared>,
+struct InFlightGuard {
+    shared: Arc<InFlightVolumes>,
     key: String,
 }
 
-impl Drop for Held {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         lock(&self.shared.keys).remove(&self.key);
         self.shared.released.notify_waiters();
@@ -89,10 +89,10 @@ fn lock(keys: &Mutex<HashSet<String>>) -> std::sync::MutexGuard<'_, HashSet<Stri
     keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Busy {
+impl InFlight {
     /// Nothing is busy.
     pub fn new() -> Self {
-        Busy::default()
+        InFlight::default()
     }
 
     /// Runs `work` on the volume `key`, to its end, while no other work on that volume runs.
@@ -154,13 +154,13 @@ impl Busy {
         }
     }
 
-    async fn take(&self, patience: Duration, key: &str) -> Option<Held> {
+    async fn take(&self, patience: Duration, key: &str) -> Option<InFlightGuard> {
         let deadline = tokio::time::Instant::now() + patience;
         loop {
             let mut released = std::pin::pin!(self.shared.released.notified());
             released.as_mut().enable(); // Before the look, so that no release is missed.
             if lock(&self.shared.keys).insert(key.to_owned()) {
-                return Some(Held { shared: self.shared.clone(), key: key.to_owned() });
+                return Some(InFlightGuard { shared: self.shared.clone(), key: key.to_owned() });
             }
             if patience.is_zero() || tokio::time::timeout_at(deadline, released).await.is_err() {
                 return None;
@@ -177,7 +177,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_second_caller_is_told_at_once_and_others_go_on() {
-        let busy = Busy::new();
+        let busy = InFlight::new();
         let (finish, finished) = oneshot::channel::<()>();
         let first = tokio::spawn({
             let busy = busy.clone();
@@ -195,7 +195,7 @@ mod tests {
 
     #[tokio::test]
     async fn work_goes_on_when_its_caller_leaves() {
-        let busy = Busy::new();
+        let busy = InFlight::new();
         let done = Arc::new(AtomicBool::new(false));
         let (finish, finished) = oneshot::channel::<()>();
         let call = busy.run("a", {
@@ -218,7 +218,7 @@ mod tests {
 
     #[tokio::test]
     async fn idle_is_when_no_work_is_under_way() {
-        let busy = Busy::new();
+        let busy = InFlight::new();
         let held = busy.take(Duration::ZERO, "a").await;
         let mut idle = std::pin::pin!(busy.idle());
         assert!(tokio::time::timeout(Duration::ZERO, &mut idle).await.is_err());
@@ -228,7 +228,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_of_work_is_told_to_who_waits_for_its_volume() {
-        let busy = Busy::new();
+        let busy = InFlight::new();
         let mut ends = busy.ends("a");
         busy.run("b", async { Ok::<_, ()>(()) }).await.unwrap();
         assert!(tokio::time::timeout(Duration::ZERO, ends.next()).await.is_err());
@@ -238,7 +238,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_frees_the_volume() {
-        let busy = Busy::new();
+        let busy = InFlight::new();
         let fault = busy.run("a", async { panic!("on purpose") as Result<(), ()> }).await;
         assert!(matches!(fault, Err(BusyError::Fault)));
         assert!(busy.run("a", async { Ok::<_, ()>(()) }).await.is_ok());

@@ -35,7 +35,7 @@ pub use mount_options::parse_mount_options;
 pub use store::{
     Capacity, CapacityQuery, Grown, Growth, Listing, Page, PoolAilment, PoolSummary, Volumes,
 };
-pub use workload::{Access, Inspection, NodeInfo, NodeVolumes, Publish, Stage, Stats, Usage};
+pub use workload::{Access, FsUsage, Inspection, NodeInfo, NodeVolumes, Publish, Stage, Stats};
 
 /// The name of the driver, as StorageClasses and PersistentVolumes spell it.
 pub const DRIVER: &str = "lvm.csi.pliant.io";
@@ -45,21 +45,21 @@ pub const TOPOLOGY: &str = "topology.lvm.csi.pliant.io/node";
 
 /// A wanted size: at least this, and at most that if a limit was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct RequestedSize {
     /// The real size will not be below.
     pub at_least: Bytes,
     /// The real size will not be above.
     pub at_most: Option<Bytes>,
 }
 
-impl Wanted {
+impl RequestedSize {
     /// Returns whether a volume of this size satisfies the request.
     pub fn admits(self, size: Bytes) -> bool {
         size >= self.at_least && self.at_most.is_none_or(|limit| size <= limit)
     }
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for RequestedSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at least {}", self.at_least.get())?;
         if let Some(limit) = self.at_most {
@@ -74,8 +74,8 @@ impl fmt::Display for Wanted {
 pub struct NewVolume {
     /// The caller's name for it, 1 to 128 characters of any script.
     pub name: String,
-    /// Requested size; [`Wanted::at_least`] is the default size if the caller set none.
-    pub size: Wanted,
+    /// Requested size; [`RequestedSize::at_least`] is the default size if the caller set none.
+    pub size: RequestedSize,
     /// Volume mode, and file system type.
     pub mode: Mode,
     /// Parameters of the class.
@@ -123,7 +123,7 @@ impl fmt::Display for State {
 
 /// One thing that is wrong with a volume or a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ailment {
+pub struct VolumeCondition {
     /// Severity of the condition.
     pub severity: Severity,
     /// CamelCase, for machines.
@@ -132,7 +132,7 @@ pub struct Ailment {
     pub message: String,
 }
 
-impl Ailment {
+impl VolumeCondition {
     /// All reasons.
     pub const REASONS: [&'static str; 11] = [
         "DiskMissing",
@@ -150,11 +150,11 @@ impl Ailment {
 
     /// Returns the reason that an object names; `Unknown` for one that only a newer version has.
     pub fn reason_of(word: &str) -> &'static str {
-        Ailment::REASONS.into_iter().find(|reason| *reason == word).unwrap_or("Unknown")
+        VolumeCondition::REASONS.into_iter().find(|reason| *reason == word).unwrap_or("Unknown")
     }
 }
 
-/// Severity of an [`Ailment`].
+/// Severity of an [`VolumeCondition`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {
     /// Usable, not as it should be.
@@ -198,5 +198,5 @@ pub struct VolumeStatus {
     /// The size beyond which it does not grow, while it is shrunk.
     pub limit: Option<Bytes>,
     /// Unhealthy conditions; empty for a healthy volume.
-    pub ailments: Vec<Ailment>,
+    pub ailments: Vec<VolumeCondition>,
 }

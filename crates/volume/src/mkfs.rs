@@ -58,10 +58,10 @@ fn listed(known: Options) -> String {
 }
 
 /// The names of an option, and what its value may be.
-type Options = &'static [(&'static [&'static str], Value)];
+type Options = &'static [(&'static [&'static str], MkfsValue)];
 
 /// What a value may be.
-enum Value {
+enum MkfsValue {
     /// Digits.
     Number,
     /// Digits, and a unit.
@@ -73,25 +73,25 @@ enum Value {
     /// Several of these words, each with `^` before it to turn it off.
     Features(&'static [&'static str]),
     /// Several keys, each with a value of its own; `None` takes none.
-    Keys(&'static [(&'static str, Option<Value>)]),
+    Keys(&'static [(&'static str, Option<MkfsValue>)]),
     /// A name of at most so many letters.
     Label(usize),
 }
 
-impl Value {
+impl MkfsValue {
     fn check(&self, text: &str) -> Result<(), String> {
         let fits = match self {
-            Value::Number => is_number(text),
-            Value::Size => {
+            MkfsValue::Number => is_number(text),
+            MkfsValue::Size => {
                 is_number(text.strip_suffix(['k', 'm', 'g', 'K', 'M', 'G']).unwrap_or(text))
             }
-            Value::Percent => is_percent(text),
-            Value::Label(most) => is_label(text, *most),
-            Value::Word(words) => words.contains(&text),
-            Value::Features(words) => {
+            MkfsValue::Percent => is_percent(text),
+            MkfsValue::Label(most) => is_label(text, *most),
+            MkfsValue::Word(words) => words.contains(&text),
+            MkfsValue::Features(words) => {
                 text.split(',').all(|word| words.contains(&word.strip_prefix('^').unwrap_or(word)))
             }
-            Value::Keys(keys) => {
+            MkfsValue::Keys(keys) => {
                 return text.split(',').try_for_each(|pair| check_pair(keys, pair));
             }
         };
@@ -100,17 +100,19 @@ impl Value {
 
     fn said(&self) -> String {
         match self {
-            Value::Number => "a number".to_owned(),
-            Value::Size => "a number with k, m, g or no unit".to_owned(),
-            Value::Percent => "a percentage from 0 to 50".to_owned(),
-            Value::Label(most) => {
+            MkfsValue::Number => "a number".to_owned(),
+            MkfsValue::Size => "a number with k, m, g or no unit".to_owned(),
+            MkfsValue::Percent => "a percentage from 0 to 50".to_owned(),
+            MkfsValue::Label(most) => {
                 format!(
                     "1 to {most} of A-Z, a-z, 0-9, dot, dash and underscore, a letter or digit first"
                 )
             }
-            Value::Word(words) => format!("one of {}", words.join(", ")),
-            Value::Features(words) => format!("some of {}, with commas between", words.join(", ")),
-            Value::Keys(keys) => {
+            MkfsValue::Word(words) => format!("one of {}", words.join(", ")),
+            MkfsValue::Features(words) => {
+                format!("some of {}, with commas between", words.join(", "))
+            }
+            MkfsValue::Keys(keys) => {
                 let names: Vec<&str> = keys.iter().map(|(key, _)| *key).collect();
                 format!("some of {}, with commas between", names.join(", "))
             }
@@ -118,10 +120,13 @@ impl Value {
     }
 }
 
-fn check_pair(keys: &'static [(&'static str, Option<Value>)], pair: &str) -> Result<(), String> {
+fn check_pair(
+    keys: &'static [(&'static str, Option<MkfsValue>)],
+    pair: &str,
+) -> Result<(), String> {
     let (key, given) = pair.split_once('=').map_or((pair, None), |(key, v)| (key, Some(v)));
     let Some((_, value)) = keys.iter().find(|(known, _)| *known == key) else {
-        return Err(format!("use {}", Value::Keys(keys).said()));
+        return Err(format!("use {}", MkfsValue::Keys(keys).said()));
     };
     match (value, given) {
         (None, None) => Ok(()),
@@ -155,30 +160,30 @@ fn options_of(fs: FsKind) -> Options {
     }
 }
 
-const SWITCH: Option<Value> = Some(Value::Word(&["0", "1"]));
-const NUMBER: Option<Value> = Some(Value::Number);
-const SIZE: Option<Value> = Some(Value::Size);
+const SWITCH: Option<MkfsValue> = Some(MkfsValue::Word(&["0", "1"]));
+const NUMBER: Option<MkfsValue> = Some(MkfsValue::Number);
+const SIZE: Option<MkfsValue> = Some(MkfsValue::Size);
 
 /// mke2fs(8). Not on it, among others: `-O journal_dev` and `-J device=`, which name a device;
 /// `-E offset=`, which moves the file system; `-b`, because small blocks stay for good; `-d` and `-z`, which name files; `mmp`, which lets
 /// each mount wait.
 #[rustfmt::skip]
 const EXT: Options = &[
-    (&["-e"], Value::Word(&["continue", "remount-ro"])),
-    (&["-i"], Value::Number),
-    (&["-I"], Value::Word(&["128", "256", "512", "1024", "2048", "4096"])),
-    (&["-J"], Value::Keys(&[("size", NUMBER), ("fast_commit_size", NUMBER)])),
-    (&["-L"], Value::Label(16)),
-    (&["-m"], Value::Percent),
-    (&["-N"], Value::Number),
-    (&["-T"], Value::Word(&["big", "default", "floppy", "huge", "largefile", "largefile4", "news", "small"])),
-    (&["-O"], Value::Features(&[
+    (&["-e"], MkfsValue::Word(&["continue", "remount-ro"])),
+    (&["-i"], MkfsValue::Number),
+    (&["-I"], MkfsValue::Word(&["128", "256", "512", "1024", "2048", "4096"])),
+    (&["-J"], MkfsValue::Keys(&[("size", NUMBER), ("fast_commit_size", NUMBER)])),
+    (&["-L"], MkfsValue::Label(16)),
+    (&["-m"], MkfsValue::Percent),
+    (&["-N"], MkfsValue::Number),
+    (&["-T"], MkfsValue::Word(&["big", "default", "floppy", "huge", "largefile", "largefile4", "news", "small"])),
+    (&["-O"], MkfsValue::Features(&[
         "64bit", "dir_index", "dir_nlink", "ea_inode", "ext_attr", "extent", "extra_isize",
         "fast_commit", "filetype", "flex_bg", "has_journal", "huge_file", "inline_data",
         "large_dir", "large_file", "meta_bg", "metadata_csum", "metadata_csum_seed",
         "orphan_file", "project", "quota", "resize_inode", "sparse_super", "uninit_bg",
     ])),
-    (&["-E"], Value::Keys(&[
+    (&["-E"], MkfsValue::Keys(&[
         ("lazy_itable_init", SWITCH), ("lazy_journal_init", SWITCH),
         ("packed_meta_blocks", SWITCH), ("resize", NUMBER),
         ("stride", NUMBER), ("stripe_width", NUMBER), ("stripe-width", NUMBER),
@@ -189,44 +194,44 @@ const EXT: Options = &[
 /// devices and files, `-p` and `-c`, which name files, and `-d size=`.
 #[rustfmt::skip]
 const XFS: Options = &[
-    (&["-b"], Value::Keys(&[("size", SIZE)])),
-    (&["-d"], Value::Keys(&[
+    (&["-b"], MkfsValue::Keys(&[("size", SIZE)])),
+    (&["-d"], MkfsValue::Keys(&[
         ("agcount", NUMBER), ("agsize", SIZE), ("noalign", None), ("su", SIZE), ("sunit", NUMBER),
         ("sw", NUMBER), ("swidth", NUMBER),
     ])),
-    (&["-i"], Value::Keys(&[
-        ("maxpct", Some(Value::Percent)), ("nrext64", SWITCH), ("perblock", NUMBER),
+    (&["-i"], MkfsValue::Keys(&[
+        ("maxpct", Some(MkfsValue::Percent)), ("nrext64", SWITCH), ("perblock", NUMBER),
         ("size", SIZE), ("sparse", SWITCH),
     ])),
-    (&["-l"], Value::Keys(&[
+    (&["-l"], MkfsValue::Keys(&[
         ("lazy-count", SWITCH), ("size", SIZE), ("su", SIZE), ("sunit", NUMBER),
-        ("version", Some(Value::Word(&["2"]))),
+        ("version", Some(MkfsValue::Word(&["2"]))),
     ])),
-    (&["-L"], Value::Label(12)),
-    (&["-m"], Value::Keys(&[
+    (&["-L"], MkfsValue::Label(12)),
+    (&["-m"], MkfsValue::Keys(&[
         ("bigtime", SWITCH), ("crc", SWITCH), ("finobt", SWITCH), ("inobtcount", SWITCH),
         ("reflink", SWITCH), ("rmapbt", SWITCH),
     ])),
-    (&["-n"], Value::Keys(&[
-        ("ftype", SWITCH), ("size", SIZE), ("version", Some(Value::Word(&["2", "ci"]))),
+    (&["-n"], MkfsValue::Keys(&[
+        ("ftype", SWITCH), ("size", SIZE), ("version", Some(MkfsValue::Word(&["2", "ci"]))),
     ])),
-    (&["-s"], Value::Keys(&[("size", SIZE)])),
+    (&["-s"], MkfsValue::Keys(&[("size", SIZE)])),
 ];
 
 /// mkfs.btrfs(8). Not on it, among others: `--rootdir`, which names a directory, `--byte-count`,
 /// `--uuid`, and what needs several devices.
 #[rustfmt::skip]
 const BTRFS: Options = &[
-    (&["--csum", "--checksum"], Value::Word(&["blake2", "crc32c", "sha256", "xxhash"])),
-    (&["-d", "--data"], Value::Word(&["dup", "single"])),
-    (&["-L", "--label"], Value::Label(64)),
-    (&["-m", "--metadata"], Value::Word(&["dup", "single"])),
-    (&["-n", "--nodesize"], Value::Size),
-    (&["-O", "--features"], Value::Features(&[
+    (&["--csum", "--checksum"], MkfsValue::Word(&["blake2", "crc32c", "sha256", "xxhash"])),
+    (&["-d", "--data"], MkfsValue::Word(&["dup", "single"])),
+    (&["-L", "--label"], MkfsValue::Label(64)),
+    (&["-m", "--metadata"], MkfsValue::Word(&["dup", "single"])),
+    (&["-n", "--nodesize"], MkfsValue::Size),
+    (&["-O", "--features"], MkfsValue::Features(&[
         "block-group-tree", "extref", "free-space-tree", "no-holes", "quota", "skinny-metadata",
     ])),
-    (&["-R", "--runtime-features"], Value::Features(&["free-space-tree", "quota"])),
-    (&["-s", "--sectorsize"], Value::Size),
+    (&["-R", "--runtime-features"], MkfsValue::Features(&["free-space-tree", "quota"])),
+    (&["-s", "--sectorsize"], MkfsValue::Size),
 ];
 
 #[cfg(test)]

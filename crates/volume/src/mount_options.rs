@@ -22,12 +22,12 @@ const FLAGS: &[&str] = &[
 ];
 
 /// One option of one file system: its name, and which values it takes.
-struct Known {
+struct MountOption {
     name: &'static str,
-    value: Value,
+    value: MountOptionValue,
 }
 
-enum Value {
+enum MountOptionValue {
     /// It stands alone.
     None,
     /// A decimal number of at most ten digits.
@@ -38,21 +38,21 @@ enum Value {
     MaybeOneOf(&'static [&'static str]),
 }
 
-const fn flag(name: &'static str) -> Known {
-    Known { name, value: Value::None }
+const fn flag(name: &'static str) -> MountOption {
+    MountOption { name, value: MountOptionValue::None }
 }
 
-const fn number(name: &'static str) -> Known {
-    Known { name, value: Value::Number }
+const fn number(name: &'static str) -> MountOption {
+    MountOption { name, value: MountOptionValue::Number }
 }
 
-const fn one_of(name: &'static str, values: &'static [&'static str]) -> Known {
-    Known { name, value: Value::OneOf(values) }
+const fn one_of(name: &'static str, values: &'static [&'static str]) -> MountOption {
+    MountOption { name, value: MountOptionValue::OneOf(values) }
 }
 
-const ERRORS: Known = one_of("errors", &["continue", "remount-ro"]);
+const ERRORS: MountOption = one_of("errors", &["continue", "remount-ro"]);
 
-const EXT2: &[Known] = &[
+const EXT2: &[MountOption] = &[
     flag("acl"),
     flag("user_xattr"),
     flag("grpid"),
@@ -62,7 +62,7 @@ const EXT2: &[Known] = &[
     ERRORS,
 ];
 
-const EXT: &[Known] = &[
+const EXT: &[MountOption] = &[
     flag("acl"),
     flag("user_xattr"),
     flag("grpid"),
@@ -90,7 +90,7 @@ const EXT: &[Known] = &[
     ERRORS,
 ];
 
-const XFS: &[Known] = &[
+const XFS: &[MountOption] = &[
     flag("discard"),
     flag("nodiscard"),
     flag("inode32"),
@@ -124,7 +124,7 @@ const XFS: &[Known] = &[
 
 const COMPRESSION: &[&str] = &["zlib", "lzo", "zstd", "no"];
 
-const BTRFS: &[Known] = &[
+const BTRFS: &[MountOption] = &[
     flag("acl"),
     flag("noacl"),
     flag("autodefrag"),
@@ -148,7 +148,7 @@ const BTRFS: &[Known] = &[
     one_of("compress", COMPRESSION),
     one_of("compress-force", COMPRESSION),
     one_of("space_cache", &["v2"]),
-    Known { name: "discard", value: Value::MaybeOneOf(&["sync", "async"]) },
+    MountOption { name: "discard", value: MountOptionValue::MaybeOneOf(&["sync", "async"]) },
 ];
 
 /// Checks the mount options of a claim: one an element, each allowed for its file system.
@@ -193,7 +193,7 @@ fn parse_option(kind: Option<FsKind>, option: &str) -> Result<(), String> {
     }
 }
 
-fn known(kind: Option<FsKind>) -> &'static [Known] {
+fn known(kind: Option<FsKind>) -> &'static [MountOption] {
     match kind {
         None => &[],
         Some(FsKind::Ext2) => EXT2,
@@ -220,7 +220,7 @@ fn unlisted(kind: Option<FsKind>, name: &str) -> String {
     }
 }
 
-impl Value {
+impl MountOptionValue {
     fn accepts(&self, value: Option<&str>) -> Result<(), String> {
         let listed = |list: &[&str], value| {
             list.contains(&value)
@@ -228,17 +228,21 @@ impl Value {
                 .ok_or_else(|| format!("its values are {}", list.join(", ")))
         };
         match (self, value) {
-            (Value::None | Value::MaybeOneOf(_), None) => Ok(()),
-            (Value::None, Some(_)) => Err("it takes no value".to_owned()),
-            (Value::Number, Some(digits))
+            (MountOptionValue::None | MountOptionValue::MaybeOneOf(_), None) => Ok(()),
+            (MountOptionValue::None, Some(_)) => Err("it takes no value".to_owned()),
+            (MountOptionValue::Number, Some(digits))
                 if (1..=10).contains(&digits.len())
                     && digits.bytes().all(|b| b.is_ascii_digit()) =>
             {
                 Ok(())
             }
-            (Value::Number, _) => Err("its value is a whole number".to_owned()),
-            (Value::OneOf(list) | Value::MaybeOneOf(list), Some(value)) => listed(list, value),
-            (Value::OneOf(list), None) => Err(format!("its values are {}", list.join(", "))),
+            (MountOptionValue::Number, _) => Err("its value is a whole number".to_owned()),
+            (MountOptionValue::OneOf(list) | MountOptionValue::MaybeOneOf(list), Some(value)) => {
+                listed(list, value)
+            }
+            (MountOptionValue::OneOf(list), None) => {
+                Err(format!("its values are {}", list.join(", ")))
+            }
         }
     }
 }

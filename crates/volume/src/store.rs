@@ -7,15 +7,15 @@ use async_trait::async_trait;
 
 use crate::bytes::Bytes;
 use crate::{
-    Ailment, Class, ClassError, Fence, FsKind, Inspection, Mode, NewVolume, PoolName, Volume,
-    VolumeError, VolumeId, VolumeStatus, Wanted,
+    Class, ClassError, Fence, FsKind, Inspection, Mode, NewVolume, PoolName, RequestedSize, Volume,
+    VolumeCondition, VolumeError, VolumeId, VolumeStatus,
 };
 
 /// A growth that is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Growth {
     /// The wanted size.
-    pub size: Wanted,
+    pub size: RequestedSize,
     /// True if the caller expects a raw block volume, false for a file system; `None` if it did not
     /// set it.
     pub block: Option<bool>,
@@ -130,7 +130,7 @@ pub struct PoolAilment {
     /// The pool.
     pub pool: PoolName,
     /// The condition.
-    pub ailment: Ailment,
+    pub ailment: VolumeCondition,
     /// True if the pool cannot be reached at all.
     pub unreachable: bool,
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 
 use crate::bytes::Bytes;
-use crate::{Ailment, FsKind, Growth, PoolAilment, VolumeError, VolumeId, VolumeStatus};
+use crate::{FsKind, Growth, PoolAilment, VolumeCondition, VolumeError, VolumeId, VolumeStatus};
 
 /// Volumes of one host as its workloads use them.
 ///
@@ -39,7 +39,7 @@ pub trait NodeVolumes: Send + Sync + 'static {
     async fn stats(&self, id: &VolumeId, path: &Path) -> Result<Stats, VolumeError>;
 
     /// Returns the unhealthy conditions of a volume; none if it is healthy.
-    async fn volume_health(&self, id: &VolumeId) -> Result<Vec<Ailment>, VolumeError>;
+    async fn volume_health(&self, id: &VolumeId) -> Result<Vec<VolumeCondition>, VolumeError>;
 
     /// Returns the unhealthy conditions of the pools; none if they are healthy.
     async fn storage_health(&self) -> Vec<PoolAilment>;
@@ -108,9 +108,9 @@ pub struct Stats {
     /// Size of the device; the only value of a raw block volume.
     pub size: Bytes,
     /// Usage of the mounted file system; `None` for a raw block volume.
-    pub usage: Option<Usage>,
+    pub usage: Option<FsUsage>,
     /// Unhealthy conditions.
-    pub ailments: Vec<Ailment>,
+    pub ailments: Vec<VolumeCondition>,
 }
 
 /// State of a volume when its node read it.
@@ -125,7 +125,7 @@ pub struct Inspection {
     /// nothing can write to it.
     pub open_count: u32,
     /// Usage of its file system; `None` if that is not mounted, or cannot be read.
-    pub usage: Option<Usage>,
+    pub usage: Option<FsUsage>,
     /// The smallest size that its file system could have; `None` if only a program could determine
     /// it.
     pub smallest: Option<Bytes>,
@@ -133,7 +133,7 @@ pub struct Inspection {
 
 /// Usage of a mounted file system, as `statfs(2)` answers it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
+pub struct FsUsage {
     /// Bytes that files can have in all.
     pub total: Bytes,
     /// Bytes that files have.

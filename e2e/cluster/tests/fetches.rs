@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Secret};
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use pliant::api::ArchivePopulator;
-use pliant::certificates::{Authority, Lasting, Usage};
+use pliant::certificates::{Authority, CertificateUsage, Validity};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -33,7 +33,7 @@ const HIDDEN: &str = "files.invalid";
 
 /// Serves an archive by https, as this host, for as long as the test runs; its port.
 fn serve(authority: &Authority, host: &str, archive: &[u8]) -> u16 {
-    let (certificate, key) = authority.sign(host, "server", Usage::Server).unwrap();
+    let (certificate, key) = authority.sign(host, "server", CertificateUsage::Server).unwrap();
     let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).map(Result::unwrap);
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
@@ -134,7 +134,7 @@ fn an_archive_is_fetched_from_a_server_of_the_authority_that_the_chart_names() {
         let archive = tar("hello", b"kept\n");
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let tomorrow = now + Duration::from_secs(86_400);
-        let lasting = Lasting { begins: Duration::ZERO, expires: tomorrow };
+        let lasting = Validity { begins: Duration::ZERO, expires: tomorrow };
         let authority = Authority::make("of the test", lasting).unwrap();
         let direct = serve(&authority, HERE, &archive);
         let (by, asked) = proxy(serve(&authority, HIDDEN, &archive));

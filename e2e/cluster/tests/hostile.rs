@@ -7,7 +7,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Po
 use kube::{Api, ResourceExt};
 use pliant::api::{NodeStorage, PvcAutoscaler, PvcAutoscalerStatus};
 use pliant::lvm::metadata::checksum;
-use pliant::webhook::{Coverage, Service, Workload, coverage};
+use pliant::webhook::{Coverage, Service, StatefulSetRef, coverage};
 use serde_json::{Value, json};
 
 use crate::autoscaler::is_ready;
@@ -43,7 +43,7 @@ fn no_name_that_a_tenant_writes_takes_the_webhook_from_others() {
         world.autoscaler(&class, "200Mi", json!({})).await;
         world.settled("1/1").await;
         let service: Service = "pliant-system/pliant-webhook".parse().unwrap();
-        let db = Workload::parse(&world.name, "db").unwrap();
+        let db = StatefulSetRef::parse(&world.name, "db").unwrap();
         assert_eq!(coverage(&world.client, &service, &db).await.unwrap(), Coverage::Covered);
         world.end_workload().await;
     });

@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::fs;
 
 use pliant::bytes::Bytes;
-use pliant::node::lv_tags::{Life, Record};
-use pliant::volume::{Class, FsKind, Mode, NewVolume, NodeKey, Wanted};
+use pliant::node::lv_tags::{StoredState, VolumeTags};
+use pliant::volume::{Class, FsKind, Mode, NewVolume, NodeKey, RequestedSize};
 
 use crate::bench::client::{Client, Spent};
 use crate::bench::life::lvcreate;
@@ -102,12 +102,13 @@ fn fill(count: usize) {
 fn volume(number: usize) -> String {
     let want = NewVolume {
         name: format!("pvc-{number:08}-aaaa-bbbb-cccc-dddddddddddd"),
-        size: Wanted { at_least: Bytes::mib(4), at_most: None },
+        size: RequestedSize { at_least: Bytes::mib(4), at_most: None },
         mode: Mode::Filesystem(FsKind::Ext4),
         class: Class::default(),
         nodes: [].into(),
     };
-    let record = Record { life: Life::Shown, ..Record::new(&NodeKey::of("n1"), &want) };
+    let record =
+        VolumeTags { life: StoredState::Shown, ..VolumeTags::new(&NodeKey::of("n1"), &want) };
     let tags: Vec<String> = record.tags().iter().map(|tag| format!("\"{tag}\"")).collect();
     let mut text = String::new();
     writeln!(

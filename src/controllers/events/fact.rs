@@ -12,15 +12,15 @@ use crate::api::{
     PoolOnNode, VolumeOnNode, VolumeRequest,
 };
 use crate::bytes::Bytes;
-use crate::cluster::Pv;
-use crate::cluster::audit::{self, Difference, Named};
+use crate::cluster::PvSummary;
+use crate::cluster::audit::{self, UnmatchedVolume, VolumesByHandle};
 use crate::controllers::conditions::PREREQUISITES_MET;
 use crate::controllers::events::EventReason;
 
 /// Object of an event.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct About {
-    pub kind: Kind,
+pub(super) struct EventObject {
+    pub kind: EventObjectKind,
     pub namespace: Option<String>,
     pub name: String,
     pub uid: String,
@@ -28,21 +28,22 @@ pub(super) struct About {
 
 /// Kind of an object with events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Kind {
+pub(super) enum EventObjectKind {
     Node,
     Pv,
     Claim,
 }
 
-impl Kind {
-    const ALL: [Kind; 3] = [Kind::Node, Kind::Pv, Kind::Claim];
+impl EventObjectKind {
+    const ALL: [EventObjectKind; 3] =
+        [EventObjectKind::Node, EventObjectKind::Pv, EventObjectKind::Claim];
 
     /// API version and name of the kind.
     const fn written(self) -> (&'static str, &'static str) {
         match self {
-            Kind::Node => ("pliant.io/v1alpha1", "NodeStorage"),
-            Kind::Pv => ("v1", "PersistentVolume"),
-            Kind::Claim => ("v1", "PersistentVolumeClaim"),
+            EventObjectKind::Node => ("pliant.io/v1alpha1", "NodeStorage"),
+            EventObjectKind::Pv => ("v1", "PersistentVolume"),
+            EventObjectKind::Claim => ("v1", "PersistentVolumeClaim"),
         }
     }
 }
@@ -50,7 +51,7 @@ impl Kind {
 /// Something that holds now, or has just happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fact {
-    pub about: About,
+    pub about: EventObject,
     pub reason: EventReason,
     /// Part of the object: identifies the fact.
     pub subject: String,
@@ -59,28 +60,28 @@ pub(super) struct Fact {
 }
 
 /// Inputs of the facts.
-pub(super) struct Seen<'a> {
+pub(super) struct FactInputs<'a> {
     pub nodes: &'a [Arc<NodeStorage>],
-    pub pvs: &'a [Arc<Pv>],
+    pub pvs: &'a [Arc<PvSummary>],
     pub requests: &'a [Arc<VolumeRequest>],
     /// Lasting differences.
-    pub differences: &'a [Difference],
+    pub differences: &'a [UnmatchedVolume],
     /// Nodes whose node plugins do not process requests.
     pub away: &'a [String],
 }
 
-impl About {
-    fn node(node: &NodeStorage) -> About {
-        About::of(Kind::Node, node)
+impl EventObject {
+    fn node(node: &NodeStorage) -> EventObject {
+        EventObject::of(EventObjectKind::Node, node)
     }
 
-    fn pv(pv: &Pv) -> About {
-        About::of(Kind::Pv, pv)
+    fn pv(pv: &PvSummary) -> EventObject {
+        EventObject::of(EventObjectKind::Pv, pv)
     }
 
-    fn of(kind: Kind, object: &impl Resource) -> About {
+    fn of(kind: EventObjectKind, object: &impl Resource) -> EventObject {
         let metadata = object.meta();
-        About {
+        EventObject {
             kind,
             namespace: None,
             name: metadata.name.clone().unwrap_or_default(),
@@ -88,17 +89,19 @@ impl About {
         }
     }
 
-    fn claim(pv: &Pv) -> Option<About> {
+    fn claim(pv: &PvSummary) -> Option<EventObject> {
         let claim = pv.spec.claim_ref.as_deref()?.clone();
-        let (kind, namespace) = (Kind::Claim, Some(claim.namespace));
-        Some(About { kind, namespace, name: claim.name, uid: claim.uid? })
+        let (kind, namespace) = (EventObjectKind::Claim, Some(claim.namespace));
+        Some(EventObject { kind, namespace, name: claim.name, uid: claim.uid? })
     }
 
     /// Parses the object of an event; `None` for another kind.
-    pub fn parse(reference: &ObjectReference) -> Option<About> {
+    pub fn parse(reference: &ObjectReference) -> Option<EventObject> {
         let ObjectReference { kind, namespace, name, uid, .. } = reference.clone();
-        let kind = Kind::ALL.into_iter().find(|one| Some(one.written().1) == kind.as_deref())?;
-        Some(About { kind, namespace, name: name?, uid: uid? })
+        let kind = EventObjectKind::ALL
+            .into_iter()
+            .find(|one| Some(one.written().1) == kind.as_deref())?;
+        Some(EventObject { kind, namespace, name: name?, uid: uid? })
     }
 
     /// As an event names it.
@@ -117,7 +120,7 @@ impl About {
 
 /// Visibility of an object with an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(super) enum Visibility {
     /// It exists, with all of its state.
     There,
     /// It exists, but nothing reports its volume: its state is unknown.
@@ -135,7 +138,7 @@ pub(super) struct Sights<'a> {
 }
 
 impl<'a> Sights<'a> {
-    pub fn of(seen: &Seen<'a>) -> Self {
+    pub fn of(seen: &FactInputs<'a>) -> Self {
         let mut kept = HashMap::new();
         for pv in seen.pvs {
             let Some(volume) = pv.handle() else { continue };
@@ -150,20 +153,24 @@ impl<'a> Sights<'a> {
         Sights { kept, nodes: nodes.collect(), listed: listed.collect() }
     }
 
-    pub fn sight(&self, about: &About) -> Sight {
+    pub fn sight(&self, about: &EventObject) -> Visibility {
         let uid = about.uid.as_str();
         match (about.kind, self.kept.get(uid)) {
-            (Kind::Node, _) if self.nodes.contains(uid) => Sight::There,
-            (Kind::Pv | Kind::Claim, Some(volume)) if self.listed.contains(volume) => Sight::There,
-            (Kind::Pv | Kind::Claim, Some(_)) => Sight::Hidden,
-            (Kind::Node, _) | (_, None) => Sight::Gone,
+            (EventObjectKind::Node, _) if self.nodes.contains(uid) => Visibility::There,
+            (EventObjectKind::Pv | EventObjectKind::Claim, Some(volume))
+                if self.listed.contains(volume) =>
+            {
+                Visibility::There
+            }
+            (EventObjectKind::Pv | EventObjectKind::Claim, Some(_)) => Visibility::Hidden,
+            (EventObjectKind::Node, _) | (_, None) => Visibility::Gone,
         }
     }
 }
 
 /// All facts.
-pub(super) fn facts(seen: &Seen<'_>) -> Vec<Fact> {
-    let (pvs, changing) = (Named::of(seen.pvs), audit::changing(seen.requests));
+pub(super) fn facts(seen: &FactInputs<'_>) -> Vec<Fact> {
+    let (pvs, changing) = (VolumesByHandle::of(seen.pvs), audit::changing(seen.requests));
     let nodes = seen.nodes.iter().filter_map(|node| Some((&**node, node.status.as_ref()?)));
     let mut facts: Vec<Fact> = Vec::new();
     for (node, status) in nodes {
@@ -180,8 +187,8 @@ pub(super) fn facts(seen: &Seen<'_>) -> Vec<Fact> {
 }
 
 /// Returns the facts of these differences.
-pub(super) fn differences(seen: &Seen<'_>, found: &[Difference]) -> Vec<Fact> {
-    let pvs = Named::of(seen.pvs);
+pub(super) fn differences(seen: &FactInputs<'_>, found: &[UnmatchedVolume]) -> Vec<Fact> {
+    let pvs = VolumesByHandle::of(seen.pvs);
     let named =
         seen.nodes.iter().filter_map(|node| Some((node.metadata.name.as_deref()?, &**node)));
     let nodes: HashMap<&str, &NodeStorage> = named.collect();
@@ -195,7 +202,7 @@ fn of_pool(node: &NodeStorage, pool: &PoolOnNode) -> Option<Fact> {
         Health::Degraded => (EventReason::PoolDegraded, "degraded"),
         Health::Unavailable => (EventReason::PoolUnavailable, "unavailable"),
     };
-    let about = About::node(node);
+    let about = EventObject::node(node);
     let why = pool.problem().unwrap_or("the node plugin gives no reason");
     let (subject, at) = (format!("pool {}", pool.name), &about.name);
     let text = format!(
@@ -208,7 +215,7 @@ fn of_disk(node: &NodeStorage, disk: &DiskStatus) -> Option<Fact> {
     if disk.state != DiskState::Missing {
         return None;
     }
-    let about = About::node(node);
+    let about = EventObject::node(node);
     let subject = format!("disk {}", disk.device);
     let group = disk.volume_group.as_ref().map(|group| format!(" of volume group {group}"));
     let why = disk.message.as_deref().unwrap_or("put it back");
@@ -221,19 +228,19 @@ fn of_condition(node: &NodeStorage, condition: &Condition) -> Option<Fact> {
     if condition.type_ != PREREQUISITES_MET || condition.status == "True" {
         return None;
     }
-    let about = About::node(node);
+    let about = EventObject::node(node);
     let text = format!("node {} cannot serve volumes: {}", about.name, condition.message);
     let (reason, subject) = (EventReason::PrerequisitesNotMet, format!("node {}", about.name));
     Some(Fact { about, reason, subject, text })
 }
 
-fn of_volumes(node: &NodeStorage, status: &NodeStorageStatus, pvs: &Named) -> Vec<Fact> {
+fn of_volumes(node: &NodeStorage, status: &NodeStorageStatus, pvs: &VolumesByHandle) -> Vec<Fact> {
     let ailing = status.volumes.iter().filter(|volume| !volume.health_statuses.is_empty());
     let kept = ailing.filter_map(|volume| Some((volume, pvs.get(&volume.volume_handle)?)));
     kept.flat_map(|(volume, pv)| ailments(node, volume, pv)).collect()
 }
 
-fn ailments(node: &NodeStorage, volume: &VolumeOnNode, pv: &Pv) -> Vec<Fact> {
+fn ailments(node: &NodeStorage, volume: &VolumeOnNode, pv: &PvSummary) -> Vec<Fact> {
     let told = volume.health_statuses.iter().filter_map(|ailment| {
         let reason = EventReason::of_ailment(&ailment.reason)?;
         let subject = format!("volume {}", volume.volume_handle);
@@ -248,7 +255,7 @@ fn ailments(node: &NodeStorage, volume: &VolumeOnNode, pv: &Pv) -> Vec<Fact> {
 fn unseen(
     node: &NodeStorage,
     status: &NodeStorageStatus,
-    pvs: &Named,
+    pvs: &VolumesByHandle,
     changing: &HashSet<&str>,
 ) -> Vec<Fact> {
     // A volume that is only left out because of the size limit is assumed to exist.
@@ -276,8 +283,8 @@ fn unseen(
 }
 
 /// Returns a fact of a PersistentVolume and the same of its claim.
-fn of_both(pv: &Pv, reason: EventReason, subject: &str, text: &str) -> Vec<Fact> {
-    let both = [Some(About::pv(pv)), About::claim(pv)];
+fn of_both(pv: &PvSummary, reason: EventReason, subject: &str, text: &str) -> Vec<Fact> {
+    let both = [Some(EventObject::pv(pv)), EventObject::claim(pv)];
     let (subject, text) = (subject.to_owned(), text.to_owned());
     let fact = |about| Fact { about, reason, subject: subject.clone(), text: text.clone() };
     both.into_iter().flatten().map(fact).collect()
@@ -292,24 +299,28 @@ fn away(nodes: &[Arc<NodeStorage>], name: &str) -> Option<Fact> {
     );
     let subject = format!("the node plugin of node {name}");
     Some(Fact {
-        about: About::node(node),
+        about: EventObject::node(node),
         reason: EventReason::NodePluginNotResponding,
         subject,
         text,
     })
 }
 
-fn difference(nodes: &HashMap<&str, &NodeStorage>, pvs: &Named, one: &Difference) -> Vec<Fact> {
+fn difference(
+    nodes: &HashMap<&str, &NodeStorage>,
+    pvs: &VolumesByHandle,
+    one: &UnmatchedVolume,
+) -> Vec<Fact> {
     let (subject, text) = (format!("volume {}", one.volume()), one.to_string());
     match one {
-        Difference::VolumeWithoutPv { node, .. } => {
+        UnmatchedVolume::VolumeWithoutPv { node, .. } => {
             let fact = |node: &&NodeStorage| {
-                let (about, reason) = (About::node(node), EventReason::OrphanedVolume);
+                let (about, reason) = (EventObject::node(node), EventReason::OrphanedVolume);
                 Fact { about, reason, subject, text }
             };
             nodes.get(node.as_str()).map(fact).into_iter().collect()
         }
-        Difference::PvWithoutVolume { volume, .. } => {
+        UnmatchedVolume::PvWithoutVolume { volume, .. } => {
             let told = |pv| of_both(pv, EventReason::VolumeMissing, &subject, &text);
             pvs.get(volume).map(told).unwrap_or_default()
         }
@@ -317,7 +328,7 @@ fn difference(nodes: &HashMap<&str, &NodeStorage>, pvs: &Named, one: &Difference
 }
 
 /// Returns the facts of a long expansion: the node plugin does not report a short one.
-fn growth(request: &VolumeRequest, pvs: &Named) -> Vec<Fact> {
+fn growth(request: &VolumeRequest, pvs: &VolumesByHandle) -> Vec<Fact> {
     let Operation::Expand(grow) = &request.spec.operation else { return Vec::new() };
     let Some(pv) = pvs.get(&request.spec.volume_handle) else { return Vec::new() };
     let status = request.status.clone().unwrap_or_default();
@@ -350,7 +361,7 @@ impl Sizes {
         let mut before = std::mem::take(&mut self.0);
         let mut facts = Vec::new();
         for node in nodes {
-            let about = About::node(node);
+            let about = EventObject::node(node);
             for group in node.status.iter().flat_map(|status| &status.volume_groups) {
                 let size = group.size.0;
                 let key = (about.uid.clone(), group.name.clone());
@@ -367,7 +378,7 @@ impl Sizes {
     }
 }
 
-fn extension(about: &About, group: &GroupStatus, last: Bytes) -> Fact {
+fn extension(about: &EventObject, group: &GroupStatus, last: Bytes) -> Fact {
     let (size, free) = (group.size.0, group.free.0);
     let text = format!(
         "volume group {} of pool {} on node {} has grown by {} to {size}; {free} are free",

@@ -11,20 +11,20 @@ use kube::{Api, Client};
 
 use crate::cluster::{EVENT_KEY, NO_NAMESPACE, OnceEvent, pages};
 use crate::controllers::events::EventReason;
-use crate::controllers::events::fact::About;
-use crate::controllers::events::told::{Key, Step, Told};
+use crate::controllers::events::fact::EventObject;
+use crate::controllers::events::told::{EventStep, FactKey, ReportedFacts};
 use crate::volume::DRIVER;
 
 /// Last events of each fact.
 #[derive(Debug, Default)]
-pub(super) struct History(HashMap<Key, Turn>);
+pub(super) struct History(HashMap<FactKey, FactEdge>);
 
 /// Maximum number of starts and ends of a fact: an event with a higher one is not from Pliant.
 const MOST_TIMES: u32 = 1 << 20;
 
 /// Start or end of a fact, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
+struct FactEdge {
     times: u32,
     is_over: bool,
 }
@@ -32,8 +32,8 @@ struct Turn {
 /// An event to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Telling {
-    key: Key,
-    turn: Turn,
+    key: FactKey,
+    turn: FactEdge,
     text: String,
 }
 
@@ -51,30 +51,30 @@ impl History {
     }
 
     /// Returns the reported facts that are not over.
-    pub fn holding(&self) -> Told {
+    pub fn holding(&self) -> ReportedFacts {
         self.0.iter().filter(|(_, turn)| !turn.is_over).map(|(key, _)| key.clone()).collect()
     }
 
     /// Returns the event of a step; `None` if it exists, from any writer.
-    pub fn telling(&self, step: &Step) -> Option<Telling> {
+    pub fn telling(&self, step: &EventStep) -> Option<Telling> {
         let (key, is_over, text) = match step {
-            Step::Tell(fact) => (Key::of(fact), false, fact.text.clone()),
-            Step::Over(key) => {
+            EventStep::Tell(fact) => (FactKey::of(fact), false, fact.text.clone()),
+            EventStep::Over(key) => {
                 (key.clone(), true, format!("{} is over: {}", key.reason, key.subject))
             }
-            Step::Forget(_) => return None,
+            EventStep::Forget(_) => return None,
         };
         let times = match self.0.get(&key) {
             Some(last) if last.is_over == is_over => return None,
             Some(last) => last.times + u32::from(last.is_over),
             None => 0,
         };
-        Some(Telling { key, turn: Turn { times, is_over }, text: OnceEvent::bounded(&text) })
+        Some(Telling { key, turn: FactEdge { times, is_over }, text: OnceEvent::bounded(&text) })
     }
 }
 
-impl FromIterator<(Key, Turn)> for History {
-    fn from_iter<I: IntoIterator<Item = (Key, Turn)>>(turns: I) -> History {
+impl FromIterator<(FactKey, FactEdge)> for History {
+    fn from_iter<I: IntoIterator<Item = (FactKey, FactEdge)>>(turns: I) -> History {
         let mut last = HashMap::new();
         for (key, turn) in turns {
             let known = last.entry(key).or_insert(turn);
@@ -86,26 +86,26 @@ impl FromIterator<(Key, Turn)> for History {
 
 /// Parses an event; `None` for that of another writer. A user who may write events of a namespace can write
 /// anything there: it is trusted for the objects of that namespace.
-fn parse(event: &Event) -> Option<(Key, Turn)> {
+fn parse(event: &Event) -> Option<(FactKey, FactEdge)> {
     let event_key = event.metadata.annotations.as_ref()?.get(EVENT_KEY)?;
     let (times, rest) = event_key.split_once(' ')?;
     let (reason, subject) = rest.split_once(' ')?;
     let is_over = event.reason.as_deref() == Some(&EventReason::Recovered.to_string());
-    let key = Key {
-        about: About::parse(event.regarding.as_ref()?)?,
+    let key = FactKey {
+        about: EventObject::parse(event.regarding.as_ref()?)?,
         reason: EventReason::parse(reason)?,
         subject: subject.to_owned(),
     };
     let namespace = key.about.namespace.as_deref().unwrap_or(NO_NAMESPACE);
     let times = times.parse().ok().filter(|times| *times < MOST_TIMES)?;
     let is_its = event.metadata.namespace.as_deref() == Some(namespace);
-    is_its.then_some((key, Turn { times, is_over }))
+    is_its.then_some((key, FactEdge { times, is_over }))
 }
 
 impl Telling {
     /// Returns the event to write: every replica gives it the same name.
     pub fn event(&self) -> OnceEvent {
-        let (Key { about, reason: of, subject }, times) = (&self.key, self.turn.times);
+        let (FactKey { about, reason: of, subject }, times) = (&self.key, self.turn.times);
         let reason = if self.turn.is_over { EventReason::Recovered } else { *of };
         let identity = format!("{}/{reason}/{of}/{subject}/{times}", about.uid);
         OnceEvent {

@@ -105,11 +105,11 @@ impl fmt::Display for EventReason {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::volume::Ailment;
+    use crate::volume::VolumeCondition;
 
     #[test]
     fn what_ails_a_volume_has_the_same_name_as_an_event() {
-        for reason in Ailment::REASONS {
+        for reason in VolumeCondition::REASONS {
             // Of pools, or of what passes by itself.
             let silent = [
                 "DiskNotTrusted",

@@ -3,58 +3,58 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::controllers::events::EventReason;
-use crate::controllers::events::fact::{About, Fact, Kind, Sight};
+use crate::controllers::events::fact::{EventObject, EventObjectKind, Fact, Visibility};
 use crate::volume::{NodeKey, VolumeId};
 
 /// A fact without its sentence, which may change while it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub about: About,
+pub(super) struct FactKey {
+    pub about: EventObject,
     pub reason: EventReason,
     pub subject: String,
 }
 
 /// Reported facts that are not over.
 #[derive(Debug, Default)]
-pub(super) struct Told(HashSet<Key>);
+pub(super) struct ReportedFacts(HashSet<FactKey>);
 
 /// Next action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum EventStep {
     /// Report that it holds.
     Tell(Box<Fact>),
     /// Report that it is over.
-    Over(Key),
+    Over(FactKey),
     /// Remember it no longer.
-    Forget(Key),
+    Forget(FactKey),
 }
 
-impl Told {
+impl ReportedFacts {
     /// Plans the reports: new facts, and reported ones that are over. A `young` one is neither
     /// reported yet nor over.
     pub fn plan(
         &self,
         facts: &[Fact],
         young: &[Fact],
-        sight: impl Fn(&About) -> Sight,
-    ) -> Vec<Step> {
-        let holding: HashSet<Key> = facts.iter().chain(young).map(Key::of).collect();
-        let new = facts.iter().filter(|fact| !self.0.contains(&Key::of(fact)));
-        let begun = new.map(|fact| Step::Tell(Box::new(fact.clone())));
+        sight: impl Fn(&EventObject) -> Visibility,
+    ) -> Vec<EventStep> {
+        let holding: HashSet<FactKey> = facts.iter().chain(young).map(FactKey::of).collect();
+        let new = facts.iter().filter(|fact| !self.0.contains(&FactKey::of(fact)));
+        let begun = new.map(|fact| EventStep::Tell(Box::new(fact.clone())));
         let gone = self.0.iter().filter(|key| !holding.contains(key)).cloned();
         let over = gone.filter_map(|key| match sight(&key.about) {
-            Sight::Gone => Some(Step::Forget(key)),
-            _ if !key.reason.recovers() => Some(Step::Forget(key)),
-            Sight::There => Some(Step::Over(key)),
-            Sight::Hidden => None,
+            Visibility::Gone => Some(EventStep::Forget(key)),
+            _ if !key.reason.recovers() => Some(EventStep::Forget(key)),
+            Visibility::There => Some(EventStep::Over(key)),
+            Visibility::Hidden => None,
         });
         begun.chain(over).collect()
     }
 
     /// Groups the facts by the node of their part. Keys without a volume are left out: they never end, and an
     /// existing event is looked up before it is written.
-    pub fn by_node(self) -> HashMap<NodeKey, Told> {
-        let mut all: HashMap<NodeKey, Told> = HashMap::new();
+    pub fn by_node(self) -> HashMap<NodeKey, ReportedFacts> {
+        let mut all: HashMap<NodeKey, ReportedFacts> = HashMap::new();
         for key in self.0 {
             if let Some(node) = key.node() {
                 all.entry(node).or_default().0.insert(key);
@@ -69,53 +69,53 @@ impl Told {
     }
 
     /// Stores that a step was done.
-    pub fn note(&mut self, step: Step) {
+    pub fn note(&mut self, step: EventStep) {
         match step {
-            Step::Tell(fact) => drop(self.0.insert(Key::of(&fact))),
-            Step::Over(key) | Step::Forget(key) => drop(self.0.remove(&key)),
+            EventStep::Tell(fact) => drop(self.0.insert(FactKey::of(&fact))),
+            EventStep::Over(key) | EventStep::Forget(key) => drop(self.0.remove(&key)),
         }
     }
 }
 
-impl FromIterator<Key> for Told {
-    fn from_iter<I: IntoIterator<Item = Key>>(keys: I) -> Told {
-        Told(keys.into_iter().collect())
+impl FromIterator<FactKey> for ReportedFacts {
+    fn from_iter<I: IntoIterator<Item = FactKey>>(keys: I) -> ReportedFacts {
+        ReportedFacts(keys.into_iter().collect())
     }
 }
 
-impl Step {
+impl EventStep {
     /// Returns true if the step writes an event.
     pub fn is_told(&self) -> bool {
-        !matches!(self, Step::Forget(_))
+        !matches!(self, EventStep::Forget(_))
     }
 
     /// Returns the object of the event.
-    pub fn about(&self) -> &About {
+    pub fn about(&self) -> &EventObject {
         match self {
-            Step::Tell(fact) => &fact.about,
-            Step::Over(key) | Step::Forget(key) => &key.about,
+            EventStep::Tell(fact) => &fact.about,
+            EventStep::Over(key) | EventStep::Forget(key) => &key.about,
         }
     }
 
     /// The fact that it is about.
-    pub fn key(&self) -> Key {
+    pub fn key(&self) -> FactKey {
         match self {
-            Step::Tell(fact) => Key::of(fact),
-            Step::Over(key) | Step::Forget(key) => key.clone(),
+            EventStep::Tell(fact) => FactKey::of(fact),
+            EventStep::Over(key) | EventStep::Forget(key) => key.clone(),
         }
     }
 }
 
-impl Key {
+impl FactKey {
     /// Returns the key of a fact.
-    pub fn of(fact: &Fact) -> Key {
+    pub fn of(fact: &Fact) -> FactKey {
         let Fact { about, reason, subject, .. } = fact.clone();
-        Key { about, reason, subject }
+        FactKey { about, reason, subject }
     }
 
     /// The node of whose part it is: that of the volume, else the one that it is about.
     fn node(&self) -> Option<NodeKey> {
-        if self.about.kind == Kind::Node {
+        if self.about.kind == EventObjectKind::Node {
             return Some(NodeKey::of(&self.about.name));
         }
         let volume: VolumeId = self.subject.strip_prefix("volume ")?.parse().ok()?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::api::{Health, NodeStorage, Operation, Phase, VolumeRequest};
-use crate::cluster::audit::Difference;
-use crate::cluster::{Cluster, Kept, Pv, is_on, unreadable_by_kind};
+use crate::cluster::audit::UnmatchedVolume;
+use crate::cluster::{Cluster, PersistentVolumes, PvSummary, is_on, unreadable_by_kind};
 use crate::metrics::{ClusterFigures, FigureSource, Figures};
 use crate::panics::panics;
 use crate::run::log;
@@ -16,11 +16,11 @@ use crate::volume::VolumeId;
 
 /// Provides the metrics of a cluster as soon as it is known.
 #[derive(Debug, Default)]
-pub struct ControllerFigures(OnceLock<(Arc<Cluster>, Arc<Kept>)>);
+pub struct ControllerFigures(OnceLock<(Arc<Cluster>, Arc<PersistentVolumes>)>);
 
 impl ControllerFigures {
     /// Sets the cluster to report from now on.
-    pub fn tell_of(&self, cluster: Arc<Cluster>, kept: Arc<Kept>) {
+    pub fn tell_of(&self, cluster: Arc<Cluster>, kept: Arc<PersistentVolumes>) {
         let _ = self.0.set((cluster, kept)); // There is one cluster.
     }
 }
@@ -47,7 +47,7 @@ impl FigureSource for ControllerFigures {
 
 fn of_nodes<N: Borrow<NodeStorage>>(
     nodes: &[N],
-    differences: &[Difference],
+    differences: &[UnmatchedVolume],
     away: &[String],
 ) -> ClusterFigures {
     let mut figures = ClusterFigures::default();
@@ -65,10 +65,10 @@ fn of_nodes<N: Borrow<NodeStorage>>(
     }
     for one in differences {
         match one {
-            Difference::VolumeWithoutPv { node, .. } => {
+            UnmatchedVolume::VolumeWithoutPv { node, .. } => {
                 figures.each.entry(node.clone()).or_default().without_pv += 1;
             }
-            Difference::PvWithoutVolume { node, .. } => {
+            UnmatchedVolume::PvWithoutVolume { node, .. } => {
                 figures.each.entry(node.clone()).or_default().without_volume += 1;
             }
         }
@@ -77,7 +77,7 @@ fn of_nodes<N: Borrow<NodeStorage>>(
 }
 
 /// Counts the PersistentVolumes that are retained without a claim; those of nodes without a record are on no node.
-fn count_released<N: Borrow<NodeStorage>, P: Borrow<Pv>>(
+fn count_released<N: Borrow<NodeStorage>, P: Borrow<PvSummary>>(
     figures: &mut ClusterFigures,
     nodes: &[N],
     pvs: &[P],
@@ -139,7 +139,7 @@ mod tests {
     fn nodes_are_counted_and_pools_summed() {
         let silent = NodeStorage::new("gamma", crate::api::NodeStorageSpec::default());
         let nodes = [node("alpha", Health::Healthy, 4), node("beta", Health::Degraded, 5), silent];
-        let leaked = |volume: &str| Difference::VolumeWithoutPv {
+        let leaked = |volume: &str| UnmatchedVolume::VolumeWithoutPv {
             node: "beta".to_owned(),
             volume: volume.to_owned(),
             name: String::new(),
@@ -147,7 +147,7 @@ mod tests {
             size: Bytes::ZERO,
         };
         let (node, volume, pv) = ("alpha".to_owned(), String::new(), String::new());
-        let missing = Difference::PvWithoutVolume { node, volume, pv };
+        let missing = UnmatchedVolume::PvWithoutVolume { node, volume, pv };
         let differences = [leaked("a"), leaked("b"), missing];
         let figures = of_nodes(&nodes, &differences, &["gamma".to_owned()]);
         let each = |is_away, without_pv, without_volume| NodeFigure {
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn volumes_that_are_retained_without_a_claim_are_counted_at_their_node() {
         let alpha = node("alpha", Health::Healthy, 4);
-        let pv = |node: &str, phase: &str| -> Pv {
+        let pv = |node: &str, phase: &str| -> PvSummary {
             let handle = VolumeId::new(NodeKey::of(node), VolumeKey::of("pvc-1")).to_string();
             let csi = json!({"driver": DRIVER, "volumeHandle": handle});
             serde_json::from_value(json!({

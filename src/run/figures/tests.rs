@@ -6,12 +6,14 @@ use super::*;
 use crate::metrics::{self, Metrics};
 use crate::node::{GroupSource, NodeSettings, PoolPlan};
 use crate::testing::FakeHost;
-use crate::volume::{Access, Class, Growth, Mode, NewVolume, NodeVolumes, Stage, Volumes, Wanted};
+use crate::volume::{
+    Access, Class, Growth, Mode, NewVolume, NodeVolumes, RequestedSize, Stage, Volumes,
+};
 
 fn block(name: &str, size: Bytes) -> NewVolume {
     NewVolume {
         name: name.to_owned(),
-        size: Wanted { at_least: size, at_most: None },
+        size: RequestedSize { at_least: size, at_most: None },
         mode: Mode::Block,
         class: Class::default(),
         nodes: Vec::new(),
@@ -46,7 +48,7 @@ async fn a_scrape_tells_what_was_done() {
 
     let asked = Bytes::new(Bytes::mib(8).get() - 1);
     let id = node.ensure(&block("a", asked)).await.unwrap().id;
-    let grow = |size| Growth { size: Wanted { at_least: size, at_most: None }, block: None };
+    let grow = |size| Growth { size: RequestedSize { at_least: size, at_most: None }, block: None };
     let staging = "/var/lib/kubelet/volume".into();
     let stage = Stage { id: id.clone(), staging, access: Access::Block, read_only: false };
     node.stage(&stage).await.unwrap();

@@ -114,7 +114,7 @@ pub fn sent(role: &str, variable: Variable) -> Result<(Spans, Traces), String> {
         .with_target(false)
         .with_threads(false)
         .with_tracked_inactivity(false);
-    let spans = Guarded(layer).with_filter(ours);
+    let spans = PanicSafeLayer(layer).with_filter(ours);
     let end = move || {
         // What did not arrive was reported when it did not.
         let _ = provider.shutdown_with_timeout(FAREWELL);
@@ -162,9 +162,9 @@ impl<E: Export + 'static> Export for Exporter<E> {
 }
 
 /// A layer that a panic of what is formatted does not leave, as in the log, which counts it.
-struct Guarded<L>(L);
+struct PanicSafeLayer<L>(L);
 
-impl<S: Subscriber, L: Layer<S>> Layer<S> for Guarded<L> {
+impl<S: Subscriber, L: Layer<S>> Layer<S> for PanicSafeLayer<L> {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         self.0.on_new_span(attributes, id, context);
     }
@@ -206,9 +206,9 @@ mod tests {
 
     use super::*;
 
-    struct Panics;
+    struct LayerPanics;
 
-    impl fmt::Debug for Panics {
+    impl fmt::Debug for LayerPanics {
         fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
             panic!("the formatter")
         }
@@ -219,11 +219,11 @@ mod tests {
         let provider = SdkTracerProvider::default();
         let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("test"));
         let mut is_done = false;
-        tracing::subscriber::with_default(registry().with(Guarded(layer)), || {
+        tracing::subscriber::with_default(registry().with(PanicSafeLayer(layer)), || {
             let span = tracing::info_span!("call", volume = tracing::field::Empty);
             let _entered = span.enter();
-            tracing::info!(what = ?Panics, "a line");
-            span.record("volume", tracing::field::debug(Panics));
+            tracing::info!(what = ?LayerPanics, "a line");
+            span.record("volume", tracing::field::debug(LayerPanics));
             tracing::info!("another one");
             is_done = true;
         });

@@ -15,14 +15,14 @@ const GET: &[u8] = b"GET ";
 pub struct AbsoluteForm;
 
 impl<In: Transport> Connector<In> for AbsoluteForm {
-    type Out = Asked<In>;
+    type Out = ProxyConnection<In>;
 
     fn connect(
         &self,
         details: &ConnectionDetails,
         chained: Option<In>,
-    ) -> Result<Option<Asked<In>>, Error> {
-        Ok(chained.map(|inner| Asked { inner, server: Some(server(details.uri)) }))
+    ) -> Result<Option<ProxyConnection<In>>, Error> {
+        Ok(chained.map(|inner| ProxyConnection { inner, server: Some(server(details.uri)) }))
     }
 }
 
@@ -33,13 +33,13 @@ fn server(uri: &Uri) -> String {
 
 /// A connection to a proxy.
 #[derive(Debug)]
-pub struct Asked<In> {
+pub struct ProxyConnection<In> {
     inner: In,
     /// Until it has been asked.
     server: Option<String>,
 }
 
-impl<In: Transport> Transport for Asked<In> {
+impl<In: Transport> Transport for ProxyConnection<In> {
     fn buffers(&mut self) -> &mut dyn Buffers {
         self.inner.buffers()
     }

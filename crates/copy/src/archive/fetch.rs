@@ -28,24 +28,24 @@ const REDIRECTS: usize = 5;
 
 /// An http or https address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address(Uri);
+pub struct HttpUrl(Uri);
 
-impl FromStr for Address {
+impl FromStr for HttpUrl {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Address, String> {
+    fn from_str(text: &str) -> Result<HttpUrl, String> {
         let uri: Uri = text.parse().map_err(|error| format!("`{text}` is not a URL: {error}"))?;
         let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
         match uri.scheme_str() {
             // It would stand in the pod's command line, for all who may read pods.
             _ if authority.contains('@') => Err("a URL must not contain a password".to_owned()),
-            Some("http" | "https") => Ok(Address(uri)),
+            Some("http" | "https") => Ok(HttpUrl(uri)),
             _ => Err(format!("`{text}` must begin with http:// or https://")),
         }
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for HttpUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A query may be a signature that lets anyone read.
         let (scheme, authority) = (self.0.scheme_str(), self.0.authority());
@@ -54,19 +54,19 @@ impl fmt::Display for Address {
     }
 }
 
-impl Address {
+impl HttpUrl {
     fn is_https(&self) -> bool {
         self.0.scheme_str() == Some("https")
     }
 
     /// Where a redirection leads; from https never to http.
-    fn follow(&self, to: &str) -> Result<Address, String> {
+    fn follow(&self, to: &str) -> Result<HttpUrl, String> {
         let here = |path: &str| {
             let authority = self.0.authority().map(http::uri::Authority::as_str);
             let (scheme, authority) = (self.0.scheme_str().unwrap_or_default(), authority);
             format!("{scheme}://{}{path}", authority.unwrap_or_default()).parse()
         };
-        let next: Address = match to.as_bytes() {
+        let next: HttpUrl = match to.as_bytes() {
             [b'/', b'/', ..] => format!("{}:{to}", self.0.scheme_str().unwrap_or_default()).parse(),
             [b'/', ..] => here(to),
             _ if to.contains("://") => to.parse(),
@@ -87,14 +87,14 @@ impl Address {
 ///
 /// # Errors
 /// [`CopyError::Refused`] for an answer that will stay so, [`CopyError::Failed`] for one that may not.
-pub fn fetch(address: &Address, route: &Route) -> Result<(Stream, Option<u64>), CopyError> {
+pub fn fetch(address: &HttpUrl, route: &Route) -> Result<(BodyStream, Option<u64>), CopyError> {
     let response = ask(address, route)?;
     let length = response.headers().get(header::CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
-    Ok((Stream(response.into_body().into_reader()), length))
+    Ok((BodyStream(response.into_body().into_reader()), length))
 }
 
-fn ask(first: &Address, route: &Route) -> Result<Response<Body>, CopyError> {
+fn ask(first: &HttpUrl, route: &Route) -> Result<Response<Body>, CopyError> {
     let mut address = first.clone();
     for _ in 0..=REDIRECTS {
         let answer = ask_one(&address, route)?;
@@ -109,7 +109,7 @@ fn ask(first: &Address, route: &Route) -> Result<Response<Body>, CopyError> {
     Err(CopyError::Refused(format!("{first} redirects more than {REDIRECTS} times")))
 }
 
-fn ask_one(address: &Address, route: &Route) -> Result<Response<Body>, CopyError> {
+fn ask_one(address: &HttpUrl, route: &Route) -> Result<Response<Body>, CopyError> {
     let proxy = route.proxies.of(&address.0);
     if proxy.is_some() && !route.reach.allows_by_proxy(address.0.host().unwrap_or_default()) {
         return Err(CopyError::Refused(format!(
@@ -133,7 +133,7 @@ fn password(proxy: &Proxy) -> Option<String> {
 }
 
 /// Who asks for one address. A proxy makes a tunnel for https; for http it asks itself.
-fn agent(address: &Address, route: &Route, proxy: Option<&Proxy>) -> Result<Agent, CopyError> {
+fn agent(address: &HttpUrl, route: &Route, proxy: Option<&Proxy>) -> Result<Agent, CopyError> {
     let is_https = address.is_https();
     let roots = if is_https { roots(address, route)? } else { RootCerts::from([]) };
     let tls = TlsConfig::builder()
@@ -169,7 +169,7 @@ fn agent(address: &Address, route: &Route, proxy: Option<&Proxy>) -> Result<Agen
 }
 
 /// Whom we believe: the authorities of the host, and those of the bundle.
-fn roots(address: &Address, route: &Route) -> Result<RootCerts, CopyError> {
+fn roots(address: &HttpUrl, route: &Route) -> Result<RootCerts, CopyError> {
     let machine = rustls_native_certs::load_native_certs();
     let all = machine.certs.iter().chain(route.bundle.certificates());
     let all: Vec<Certificate<'static>> =
@@ -230,7 +230,7 @@ impl Resolver for AtProxy {
 }
 
 /// Why there is no answer.
-fn cannot(address: &Address, proxy: Option<&Proxy>, error: ureq::Error) -> CopyError {
+fn cannot(address: &HttpUrl, proxy: Option<&Proxy>, error: ureq::Error) -> CopyError {
     match &error {
         ureq::Error::Other(why) if why.is::<OutOfReach>() => {
             return CopyError::Refused(format!(
@@ -282,7 +282,7 @@ fn leads_to(answer: &Response<Body>) -> Option<&str> {
     to.to_str().ok()
 }
 
-fn answered(address: &Address, answer: Response<Body>) -> Result<Response<Body>, CopyError> {
+fn answered(address: &HttpUrl, answer: Response<Body>) -> Result<Response<Body>, CopyError> {
     let status = answer.status();
     let may_change = [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
     match status {
@@ -294,14 +294,14 @@ fn answered(address: &Address, answer: Response<Body>) -> Result<Response<Body>,
     }
 }
 
-fn failed(address: &Address, source: io::Error) -> CopyError {
+fn failed(address: &HttpUrl, source: io::Error) -> CopyError {
     CopyError::Failed { doing: "fetching", path: address.to_string(), source }
 }
 
 /// The body of an answer.
-pub struct Stream(BodyReader<'static>);
+pub struct BodyStream(BodyReader<'static>);
 
-impl Read for Stream {
+impl Read for BodyStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         // Whatever it is, it is no fault of the archive, and another try may bring more.
         self.0.read(buffer).map_err(|error| match in_time(error.into()) {
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn redirections_are_followed_as_they_are_written_but_never_out_of_https() {
-        let from: Address = "https://a.example/x/y.tar?q=1".parse().unwrap();
+        let from: HttpUrl = "https://a.example/x/y.tar?q=1".parse().unwrap();
         let to = |text: &str| from.follow(text).map(|address| address.0.to_string());
         for (text, led) in [
             ("https://b.example/z", "https://b.example/z"),
@@ -334,9 +334,9 @@ mod tests {
 
     #[test]
     fn what_may_be_a_secret_is_not_told() {
-        assert!("https://user:secret@a.example/".parse::<Address>().is_err());
-        let signed: Address = "https://a.example/x.tar?signature=secret".parse().unwrap();
+        assert!("https://user:secret@a.example/".parse::<HttpUrl>().is_err());
+        let signed: HttpUrl = "https://a.example/x.tar?signature=secret".parse().unwrap();
         assert_eq!(signed.to_string(), "https://a.example/x.tar");
-        assert!("/x".parse::<Address>().is_err());
+        assert!("/x".parse::<HttpUrl>().is_err());
     }
 }

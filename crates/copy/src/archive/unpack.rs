@@ -8,8 +8,8 @@ use tar::{Entry, EntryType};
 use crate::archive::stream::{Guard, refused};
 use crate::bytes::Bytes;
 use crate::copy::{
-    At, CopyError, Dir, Hand, Kind, Meta, Node, Outcome, Stamp, is_carried, remove_all,
-    set_attribute, shown,
+    At, CopyError, CopySummary, Dir, EntryKind, Hand, Meta, OpenEntry, Stamp, is_carried,
+    remove_all, set_attribute, shown,
 };
 
 /// The hidden directory of the target; the tree is in a directory in it.
@@ -28,11 +28,11 @@ const DIRECTORY: usize = 128;
 /// What tools write before the name of an extended attribute.
 const ATTRIBUTE: &[u8] = b"SCHILY.xattr.";
 
-type Tick<'a> = &'a mut dyn FnMut() -> Result<(), CopyError>;
+type UnpackTick<'a> = &'a mut dyn FnMut() -> Result<(), CopyError>;
 
 /// What an archive says of a thing besides its content.
 #[derive(Debug, Clone)]
-struct Said {
+struct EntryHeader {
     path: Vec<CString>,
     mode: u32,
     owner: Option<(u32, u32)>,
@@ -45,11 +45,11 @@ struct Directory {
     /// In one piece, which takes less memory than its names.
     path: Vec<u8>,
     /// Without the path.
-    said: Said,
+    said: EntryHeader,
 }
 
 /// Writes entries below one directory.
-pub struct Put<'a> {
+pub struct Unpacker<'a> {
     top: Dir,
     owners: bool,
     hand: &'a Hand,
@@ -61,23 +61,23 @@ pub struct Put<'a> {
     /// Bytes that they may still take.
     left_for_directories: usize,
     buffer: Vec<u8>,
-    done: Outcome,
+    done: CopySummary,
 }
 
-impl<'a> Put<'a> {
+impl<'a> Unpacker<'a> {
     /// Writes into a directory, at most as much as there is free space for, and at most `max_size`.
     pub fn into(
         top: &Dir,
         owners: bool,
         max_size: Option<Bytes>,
         hand: &'a Hand,
-    ) -> Result<Put<'a>, CopyError> {
+    ) -> Result<Unpacker<'a>, CopyError> {
         let has = rustix::fs::fstatvfs(top).at("measuring", b"")?;
         let room = Bytes::new(has.f_bavail.saturating_mul(has.f_frsize));
         let limit = max_size.map_or(room, |max| max.min(room));
-        let (left, buffer, done) = (limit.get(), vec![0; PIECE], Outcome::default());
+        let (left, buffer, done) = (limit.get(), vec![0; PIECE], CopySummary::default());
         let top = top.again().at("reading", b"")?;
-        Ok(Put {
+        Ok(Unpacker {
             top,
             owners,
             hand,
@@ -91,7 +91,7 @@ impl<'a> Put<'a> {
     }
 
     /// Writes one entry. It replaces an earlier entry of the archive with the same name.
-    pub fn entry(&mut self, mut entry: Entry<Guard>, tick: Tick) -> Result<(), CopyError> {
+    pub fn entry(&mut self, mut entry: Entry<Guard>, tick: UnpackTick) -> Result<(), CopyError> {
         let kind = entry.header().entry_type();
         if kind.is_pax_global_extensions() {
             return Ok(());
@@ -113,7 +113,7 @@ impl<'a> Put<'a> {
             EntryType::Symlink => {
                 let to = entry.link_name_bytes().unwrap_or_default();
                 self.hand.make_link(&dir, name, &to).at_names("linking", &said.path)?;
-                let node = Node::bare(&dir, name).at_names("reading", &said.path)?;
+                let node = OpenEntry::bare(&dir, name).at_names("reading", &said.path)?;
                 self.dress(&node, &said, false)?;
             }
             EntryType::Link => self.one_more_name(&dir, name, &said, &entry)?,
@@ -131,16 +131,16 @@ impl<'a> Put<'a> {
     }
 
     /// Sets owners, modes and times of the directories, and returns what was written.
-    pub fn finish(mut self) -> Result<Outcome, CopyError> {
+    pub fn finish(mut self) -> Result<CopySummary, CopyError> {
         for Directory { path, said } in std::mem::take(&mut self.directories) {
-            let said = Said { path: names(&path)?, ..said };
-            let node = Node::open(self.descend(&said.path)?);
+            let said = EntryHeader { path: names(&path)?, ..said };
+            let node = OpenEntry::open(self.descend(&said.path)?);
             self.dress(&node, &said, true)?;
         }
         Ok(self.done)
     }
 
-    fn said(&self, entry: &mut Entry<Guard>) -> Result<Said, CopyError> {
+    fn said(&self, entry: &mut Entry<Guard>) -> Result<EntryHeader, CopyError> {
         let path = names(&entry.path_bytes())?;
         if path.first().is_some_and(|name| name.as_c_str() == STAGE) {
             let why = "has the name of the directory into which the archive is unpacked; leave it \
@@ -159,7 +159,7 @@ impl<'a> Put<'a> {
             None
         };
         let modified = Stamp { seconds, nanos: 0 };
-        let mut said = Said { path, mode, owner, modified, attributes: Vec::new() };
+        let mut said = EntryHeader { path, mode, owner, modified, attributes: Vec::new() };
         for extension in entry.pax_extensions().map_err(broken)?.into_iter().flatten() {
             let extension = extension.map_err(broken)?;
             let (key, value) = (extension.key_bytes(), extension.value_bytes());
@@ -180,10 +180,10 @@ impl<'a> Put<'a> {
             match dir.find(name).at_names("reading", so_far)? {
                 None => {
                     self.hand.make_dir(&dir, name).at_names("making", so_far)?;
-                    let made = Node::open(dir.enter(name).at_names("entering", so_far)?);
+                    let made = OpenEntry::open(dir.enter(name).at_names("entering", so_far)?);
                     self.hand.set_mode(&made, 0o755).at_names("making", so_far)?;
                 }
-                Some(meta) if meta.kind == Kind::Directory => {}
+                Some(meta) if meta.kind == EntryKind::Directory => {}
                 Some(_) => {
                     return Err(hostile(path, "has a parent that is not a directory"));
                 }
@@ -193,17 +193,17 @@ impl<'a> Put<'a> {
         Ok(dir)
     }
 
-    fn directory(&mut self, dir: &Dir, name: &CStr, said: Said) -> Result<(), CopyError> {
+    fn directory(&mut self, dir: &Dir, name: &CStr, said: EntryHeader) -> Result<(), CopyError> {
         match dir.find(name).at_names("reading", &said.path)? {
             None => self.hand.make_dir(dir, name).at_names("making", &said.path)?,
-            Some(meta) if meta.kind == Kind::Directory => {}
+            Some(meta) if meta.kind == EntryKind::Directory => {}
             Some(_) => return Err(hostile(&said.path, "appears twice with different types")),
         }
         self.keep(said)
     }
 
     /// Stores what is said of a directory until the end.
-    fn keep(&mut self, mut said: Said) -> Result<(), CopyError> {
+    fn keep(&mut self, mut said: EntryHeader) -> Result<(), CopyError> {
         let path = joined(&std::mem::take(&mut said.path));
         let attributes = said.attributes.iter().map(|(name, value)| name.len() + value.len());
         let takes = DIRECTORY + path.len() + attributes.sum::<usize>();
@@ -223,9 +223,9 @@ impl<'a> Put<'a> {
         &mut self,
         dir: &Dir,
         name: &CStr,
-        said: &Said,
+        said: &EntryHeader,
         mut entry: Entry<Guard>,
-        tick: Tick,
+        tick: UnpackTick,
     ) -> Result<(), CopyError> {
         let size = entry.size();
         if size > self.left {
@@ -257,14 +257,14 @@ impl<'a> Put<'a> {
         if end < size {
             self.hand.set_size(&file, size).at_names("writing", &said.path)?;
         }
-        self.dress(&Node::open(file), said, true)
+        self.dress(&OpenEntry::open(file), said, true)
     }
 
     fn one_more_name(
         &self,
         dir: &Dir,
         name: &CStr,
-        said: &Said,
+        said: &EntryHeader,
         entry: &Entry<Guard>,
     ) -> Result<(), CopyError> {
         let first = names(&entry.link_name_bytes().unwrap_or_default())?;
@@ -273,20 +273,21 @@ impl<'a> Put<'a> {
         };
         let from = self.descend(above)?;
         match from.find(last).at_names("reading", &first)? {
-            Some(meta) if meta.kind != Kind::Directory => {
+            Some(meta) if meta.kind != EntryKind::Directory => {
                 self.hand.add_name((&from, last), (dir, name)).at_names("linking", &said.path)
             }
             _ => Err(hostile(&said.path, "is a hard link to a file that is not in the archive")),
         }
     }
 
-    fn fifo(&self, dir: &Dir, name: &CStr, said: &Said) -> Result<(), CopyError> {
-        let meta = Meta { kind: Kind::Fifo, ..dir.own_meta().at_names("reading", &said.path)? };
+    fn fifo(&self, dir: &Dir, name: &CStr, said: &EntryHeader) -> Result<(), CopyError> {
+        let meta =
+            Meta { kind: EntryKind::Fifo, ..dir.own_meta().at_names("reading", &said.path)? };
         self.hand.make_node(dir, name, &meta).at_names("making", &said.path)?;
-        self.dress(&Node::bare(dir, name).at_names("reading", &said.path)?, said, true)
+        self.dress(&OpenEntry::bare(dir, name).at_names("reading", &said.path)?, said, true)
     }
 
-    fn dress(&self, node: &Node, said: &Said, has_mode: bool) -> Result<(), CopyError> {
+    fn dress(&self, node: &OpenEntry, said: &EntryHeader, has_mode: bool) -> Result<(), CopyError> {
         if let Some((uid, gid)) = said.owner {
             self.hand.set_owner(node, uid, gid).at_names("setting the owner of", &said.path)?;
         }
@@ -305,10 +306,10 @@ fn remove_all_but_directories(
     hand: &Hand,
     dir: &Dir,
     name: &CStr,
-    said: &Said,
+    said: &EntryHeader,
 ) -> Result<(), CopyError> {
     match dir.find(name).at_names("reading", &said.path)? {
-        Some(meta) if meta.kind == Kind::Directory => {
+        Some(meta) if meta.kind == EntryKind::Directory => {
             Err(hostile(&said.path, "appears twice with different types"))
         }
         _ => remove_all(hand, dir, name).map(drop).at_names("removing", &said.path),
@@ -402,8 +403,8 @@ mod tests {
     fn what_directories_say_is_bounded_together() {
         let (dir, hand) = (tempfile::tempdir().unwrap(), Hand::default());
         let top = Dir::open(dir.path()).unwrap();
-        let mut put = Put::into(&top, false, None, &hand).unwrap();
-        let said = |bytes| Said {
+        let mut put = Unpacker::into(&top, false, None, &hand).unwrap();
+        let said = |bytes| EntryHeader {
             path: vec![c"d".to_owned()],
             mode: 0o755,
             owner: None,

@@ -8,8 +8,8 @@ use rustix::io::Errno;
 
 use super::checksum::Summing;
 use super::outcome::{At, CopyError};
-use super::progress::Progress;
-use super::source::{Content, Piece};
+use super::progress::ProgressReporter;
+use super::source::{Content, ContentPiece};
 use super::sum::{PIECE, next_data, read_full};
 use super::target::Hand;
 
@@ -17,7 +17,7 @@ use super::target::Hand;
 pub struct Porter<'a> {
     hand: &'a Hand,
     /// Receiver of the progress.
-    pub tell: &'a mut Progress,
+    pub tell: &'a mut ProgressReporter,
     /// Bytes that were written.
     pub written: u64,
     /// Sums up what the source has, for who wants to know whether that changes.
@@ -43,7 +43,7 @@ pub struct Goal<'a> {
 
 impl<'a> Porter<'a> {
     /// Has not carried anything yet.
-    pub fn new(hand: &'a Hand, tell: &'a mut Progress) -> Porter<'a> {
+    pub fn new(hand: &'a Hand, tell: &'a mut ProgressReporter) -> Porter<'a> {
         let ours = vec![0; PIECE];
         let (kernel_copies, theirs) = (true, Vec::new());
         Porter { hand, tell, written: 0, source: None, kernel_copies, ours, theirs }
@@ -138,11 +138,11 @@ impl<'a> Porter<'a> {
         let there = (goal.target, goal.before);
         let piece = source.piece(&mut self.ours[..length], at, there).at("reading", goal.path)?;
         let read = match piece {
-            Piece::Same(length) => {
+            ContentPiece::Same(length) => {
                 self.sum_up_target(goal, at, length).at("reading back", goal.path)?;
                 return Ok(length);
             }
-            Piece::Read(read) => read,
+            ContentPiece::Read(read) => read,
         };
         if let Some(sum) = &mut self.source {
             sum.add(&self.ours[..read], at);
@@ -193,7 +193,7 @@ mod tests {
         sum((&file, size), b"", &mut Vec::new(), &mut tick).unwrap();
         assert!(read <= GRAIN as u64, "{read}");
         let target = tempfile::tempfile().unwrap();
-        let (hand, mut tell) = (Hand::default(), Progress::silent());
+        let (hand, mut tell) = (Hand::default(), ProgressReporter::silent());
         let mut source = super::super::local::LocalFile::of(file).unwrap();
         let goal = Goal { target: &target, size, before: 0, path: b"" };
         Porter::new(&hand, &mut tell).carry(&mut source, goal).unwrap();

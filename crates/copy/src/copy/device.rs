@@ -13,10 +13,10 @@ use super::checksum::Summing;
 use super::content::{Goal, Porter};
 use super::digest::Digest;
 use super::local::{LocalDisk, open};
-use super::options::Round;
-use super::outcome::{At, CopyError, Difference, Outcome};
-use super::progress::{Progress, Totals};
-use super::source::Disk;
+use super::options::Pass;
+use super::outcome::{At, CopyError, CopySummary, Difference};
+use super::progress::{ProgressReporter, Totals};
+use super::source::SourceDisk;
 use super::sum::{forget, sum};
 use super::target::Hand;
 
@@ -32,10 +32,10 @@ use super::target::Hand;
 pub fn copy_device(
     source: &Path,
     target: &Path,
-    round: Round,
+    round: Pass,
     hand: &Hand,
-    tell: &mut Progress,
-) -> Result<Outcome, CopyError> {
+    tell: &mut ProgressReporter,
+) -> Result<CopySummary, CopyError> {
     copy_disk(&LocalDisk(source), target, round, hand, tell)
 }
 
@@ -43,13 +43,13 @@ pub fn copy_device(
 ///
 /// # Errors
 /// As for [`copy_device`].
-pub fn copy_disk<D: Disk>(
+pub fn copy_disk<D: SourceDisk>(
     source: &D,
     target: &Path,
-    round: Round,
+    round: Pass,
     hand: &Hand,
-    tell: &mut Progress,
-) -> Result<Outcome, CopyError> {
+    tell: &mut ProgressReporter,
+) -> Result<CopySummary, CopyError> {
     let (mut from, size) = source.open()?;
     let (to, room) = open(target, OFlags::EXCL, true)?;
     if room < size {
@@ -65,11 +65,11 @@ pub fn copy_disk<D: Disk>(
     tell.begin("copy", totals);
     let path = target.as_os_str().as_bytes();
     let mut porter = Porter::new(hand, tell);
-    porter.source = (round == Round::Final).then(Summing::begin);
+    porter.source = (round == Pass::Final).then(Summing::begin);
     porter.carry(&mut from, Goal { target: &to, size, before: size, path })?;
     let (bytes, was) = (porter.written, porter.source.take());
     hand.flush(&to).at("flushing", path)?;
-    let mut outcome = Outcome { bytes, files: 1, ..Outcome::default() };
+    let mut outcome = CopySummary { bytes, files: 1, ..CopySummary::default() };
     if let Some(was) = was.map(|was| was.end(size)) {
         tell.begin("verify", totals);
         compare(source, (&to, target), (size, was), tell)?;
@@ -80,11 +80,11 @@ pub fn copy_disk<D: Disk>(
 }
 
 /// Reads both and compare them with what the source was when it was carried.
-fn compare<D: Disk>(
+fn compare<D: SourceDisk>(
     source: &D,
     target: (&File, &Path),
     (size, was): (u64, Digest),
-    tell: &mut Progress,
+    tell: &mut ProgressReporter,
 ) -> Result<(), CopyError> {
     let (limit, path) = (tell.limit(), target.1.as_os_str().as_bytes());
     forget(target.0);

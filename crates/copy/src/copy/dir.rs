@@ -22,7 +22,7 @@ pub struct Dir(OwnedFd);
 
 /// Type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum EntryKind {
     /// A regular file.
     File,
     /// A directory.
@@ -52,7 +52,7 @@ pub struct Stamp {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meta {
     /// Type of the entry.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// The twelve bits of its mode.
     pub mode: u32,
     /// User id of the owner.
@@ -156,12 +156,12 @@ impl Dir {
     }
 
     /// All names but `.` and `..`, sorted by their bytes.
-    pub fn names(&self) -> rustix::io::Result<Names> {
+    pub fn names(&self) -> rustix::io::Result<DirNames> {
         // A descriptor of its own: where the kernel is in a directory belongs to the descriptor.
         let dir = self.again()?;
         let mut buffer = Vec::with_capacity(NAMES_AT_ONCE);
         let mut entries = RawDir::new(&dir.0, buffer.spare_capacity_mut());
-        let mut names = Names::default();
+        let mut names = DirNames::default();
         while let Some(entry) = entries.next() {
             let entry = entry?;
             if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
@@ -174,10 +174,10 @@ impl Dir {
 
     /// The names at the top of a tree. An empty `lost+found` does not count: `mkfs` makes it, and what
     /// a repair finds is what it holds.
-    pub fn names_at_the_top(&self) -> rustix::io::Result<Names> {
+    pub fn names_at_the_top(&self) -> rustix::io::Result<DirNames> {
         let mut names = self.names()?;
         if let Some(place) = names.place(LOST_AND_FOUND)
-            && self.find(LOST_AND_FOUND)?.is_some_and(|meta| meta.kind == Kind::Directory)
+            && self.find(LOST_AND_FOUND)?.is_some_and(|meta| meta.kind == EntryKind::Directory)
             && self.enter(LOST_AND_FOUND)?.names()?.is_empty()
         {
             names.starts.remove(place);
@@ -227,28 +227,28 @@ fn meta(fd: impl AsFd, name: &CStr, flags: AtFlags) -> rustix::io::Result<Meta> 
     })
 }
 
-fn kind(seen: FileType) -> Kind {
+fn kind(seen: FileType) -> EntryKind {
     match seen {
-        FileType::Directory => Kind::Directory,
-        FileType::Symlink => Kind::Symlink,
-        FileType::Fifo => Kind::Fifo,
-        FileType::CharacterDevice => Kind::Character,
-        FileType::BlockDevice => Kind::Block,
-        FileType::Socket => Kind::Socket,
-        FileType::RegularFile | FileType::Unknown => Kind::File,
+        FileType::Directory => EntryKind::Directory,
+        FileType::Symlink => EntryKind::Symlink,
+        FileType::Fifo => EntryKind::Fifo,
+        FileType::CharacterDevice => EntryKind::Character,
+        FileType::BlockDevice => EntryKind::Block,
+        FileType::Socket => EntryKind::Socket,
+        FileType::RegularFile | FileType::Unknown => EntryKind::File,
     }
 }
 
 /// The names of a directory, packed: a million of them take some thirty megabytes.
 #[derive(Debug, Default)]
-pub struct Names {
+pub struct DirNames {
     /// Each with the zero at its end.
     text: Vec<u8>,
     starts: Vec<usize>,
     at: usize,
 }
 
-impl Names {
+impl DirNames {
     fn push(&mut self, name: &CStr) {
         self.starts.push(self.text.len());
         self.text.extend_from_slice(name.to_bytes_with_nul());
@@ -326,17 +326,17 @@ impl fmt::Display for Stamp {
     }
 }
 
-impl Kind {
+impl EntryKind {
     /// Name of the type.
     pub fn word(self) -> &'static str {
         match self {
-            Kind::File => "file",
-            Kind::Directory => "directory",
-            Kind::Symlink => "link",
-            Kind::Fifo => "fifo",
-            Kind::Character => "character-device",
-            Kind::Block => "block-device",
-            Kind::Socket => "socket",
+            EntryKind::File => "file",
+            EntryKind::Directory => "directory",
+            EntryKind::Symlink => "link",
+            EntryKind::Fifo => "fifo",
+            EntryKind::Character => "character-device",
+            EntryKind::Block => "block-device",
+            EntryKind::Socket => "socket",
         }
     }
 }

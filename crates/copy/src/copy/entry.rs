@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::digest::Digest;
-use super::dir::{Kind, Meta, Stamp};
+use super::dir::{EntryKind, Meta, Stamp};
 use super::outcome::shown;
 
 /// One entry of a tree: everything that a copy has to preserve.
@@ -13,7 +13,7 @@ pub struct Entry {
     /// Path from the top; empty for the top itself.
     pub path: Vec<u8>,
     /// Type of the entry.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// The twelve bits of its mode; those of a link mean nothing.
     pub mode: u32,
     /// Owner and group.
@@ -36,30 +36,30 @@ pub struct Entry {
     /// Bytes that the file system holds for it; not part of the text either.
     pub allocated: u64,
     /// Identity of the file on this host. Not part of the text, and not sent to other hosts.
-    pub thing: Option<Thing>,
+    pub thing: Option<FileIdentity>,
 }
 
 /// Identity of a file in its file system, and its change time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Thing {
+pub struct FileIdentity {
     /// The number of its inode.
     pub inode: u64,
     /// Time of the last change.
     pub changed: Stamp,
 }
 
-impl Thing {
+impl FileIdentity {
     /// The file that this metadata belongs to.
-    pub fn of(meta: &Meta) -> Thing {
-        Thing { inode: meta.id.1, changed: meta.changed }
+    pub fn of(meta: &Meta) -> FileIdentity {
+        FileIdentity { inode: meta.id.1, changed: meta.changed }
     }
 }
 
 impl Entry {
     /// What the metadata say of it.
     pub(super) fn of(path: &[u8], meta: &Meta) -> Entry {
-        let (is_link, is_file) = (meta.kind == Kind::Symlink, meta.kind == Kind::File);
-        let is_device = matches!(meta.kind, Kind::Character | Kind::Block);
+        let (is_link, is_file) = (meta.kind == EntryKind::Symlink, meta.kind == EntryKind::File);
+        let is_device = matches!(meta.kind, EntryKind::Character | EntryKind::Block);
         Entry {
             path: path.to_vec(),
             kind: meta.kind,
@@ -73,7 +73,7 @@ impl Entry {
             attributes: BTreeMap::new(),
             stored: 0,
             allocated: if is_file { meta.allocated } else { 0 },
-            thing: Some(Thing::of(meta)),
+            thing: Some(FileIdentity::of(meta)),
         }
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     fn the_text_is_stable_and_no_name_makes_a_line_or_a_field() {
         let mut entry = Entry {
             path: b"a b\nc\xff".to_vec(),
-            kind: Kind::File,
+            kind: EntryKind::File,
             mode: 0o4755,
             owner: (1000, 7),
             modified: Stamp { seconds: -1, nanos: 5 },

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use crate::bytes::Bytes;
 
-use super::dir::{Dir, Kind, Meta};
+use super::dir::{Dir, EntryKind, Meta};
 use super::needs::{Needs, Reserved};
 use super::outcome::{At, CopyError};
-use super::progress::Progress;
-use super::source::{Origin, Steps};
-use super::walk::{Found, Step, Walk};
+use super::progress::ProgressReporter;
+use super::source::{SourceTree, Steps};
+use super::walk::{Walk, WalkStep, WalkStepKind};
 use super::xattr::is_for_administrators;
 
 /// What stays free besides: for what a file system needs for itself that no one can foretell.
@@ -19,7 +19,7 @@ const MARGIN_PART: u64 = 50;
 
 /// What a file system can hold beside what is in the way.
 #[derive(Debug, Clone, Copy)]
-struct Room {
+struct FreeSpace {
     bytes: Bytes,
     /// None where inodes are made as they are needed.
     inodes: Option<u64>,
@@ -30,11 +30,11 @@ struct Room {
 /// # Errors
 /// [`CopyError::Refused`], with numbers, if the target has not enough free space. Existing content
 /// of the target is replaced and counts as free.
-pub fn room_for<O: Origin>(
+pub fn room_for<O: SourceTree>(
     source: &O,
     target: &Dir,
     live: bool,
-    tell: &mut Progress,
+    tell: &mut ProgressReporter,
 ) -> Result<Needs, CopyError> {
     let has = rustix::fs::fstatvfs(target).at("measuring", b"")?;
     let block = has.f_frsize.max(1);
@@ -43,7 +43,7 @@ pub fn room_for<O: Origin>(
         return Err(reserved.refusal());
     }
     let held = Needs::of(target, false, block, &mut || tell.file_done())?;
-    let room = Room {
+    let room = FreeSpace {
         bytes: Bytes::new(has.f_bavail.saturating_mul(block)) + held.bytes,
         inodes: (has.f_files > 0).then(|| has.f_favail + held.inodes),
     };
@@ -67,9 +67,9 @@ impl Needs {
             let meta = &found.meta;
             needs.look_for_reserved(&mut walk, &found);
             match found.step {
-                Step::Leave => {}
-                Step::Enter => needs.add(meta, block),
-                Step::Thing => {
+                WalkStepKind::Leave => {}
+                WalkStepKind::Enter => needs.add(meta, block),
+                WalkStepKind::Thing => {
                     needs.totals.files += 1;
                     tick()?;
                     if meta.links == 1 || linked.insert(meta.id) {
@@ -82,12 +82,13 @@ impl Needs {
     }
 
     /// What goes away meanwhile, or cannot be read, is for the copy to tell.
-    fn look_for_reserved(&mut self, walk: &mut Walk, found: &Found) {
+    fn look_for_reserved(&mut self, walk: &mut Walk, found: &WalkStep) {
         let attributes = match (&found.step, found.meta.kind) {
             _ if self.reserved.is_some() => return,
-            (Step::Enter, _) | (Step::Thing, Kind::Socket | Kind::Directory) => return,
-            (Step::Thing, _) => walk.look(found).map(|(attributes, _)| attributes),
-            (Step::Leave, _) => walk.leaving().map(|(_, attributes)| attributes),
+            (WalkStepKind::Enter, _)
+            | (WalkStepKind::Thing, EntryKind::Socket | EntryKind::Directory) => return,
+            (WalkStepKind::Thing, _) => walk.look(found).map(|(attributes, _)| attributes),
+            (WalkStepKind::Leave, _) => walk.leaving().map(|(_, attributes)| attributes),
         };
         let names = attributes.unwrap_or_default().into_keys();
         let name = names.filter(|name| is_for_administrators(name)).min();
@@ -97,13 +98,13 @@ impl Needs {
     fn add(&mut self, meta: &Meta, block: u64) {
         self.inodes += 1;
         let bytes = match meta.kind {
-            Kind::File => {
+            EntryKind::File => {
                 // Holes are no work.
                 self.totals.bytes = self.totals.bytes.saturating_add(meta.stored());
                 meta.size.min(meta.allocated.max(block))
             }
-            Kind::Directory => meta.size.max(1),
-            Kind::Symlink => meta.size,
+            EntryKind::Directory => meta.size.max(1),
+            EntryKind::Symlink => meta.size,
             _ => 0,
         };
         self.bytes = self.bytes + Bytes::new(bytes.next_multiple_of(block));
@@ -120,7 +121,7 @@ fn may_administrate() -> bool {
     bits.is_none_or(|bits| bits & SYS_ADMIN != 0)
 }
 
-fn fits(needs: &Needs, room: &Room) -> Result<(), CopyError> {
+fn fits(needs: &Needs, room: &FreeSpace) -> Result<(), CopyError> {
     let with_margin = needs.bytes + MARGIN + Bytes::new(needs.bytes.get() / MARGIN_PART);
     if with_margin > room.bytes {
         let (bytes, has, short) = (needs.bytes, room.bytes, with_margin - room.bytes);
@@ -149,7 +150,7 @@ mod tests {
     }
 
     fn said(needs: &Needs, mib: u64, inodes: Option<u64>) -> String {
-        let room = Room { bytes: Bytes::mib(mib), inodes };
+        let room = FreeSpace { bytes: Bytes::mib(mib), inodes };
         fits(needs, &room).map_or_else(|error| error.to_string(), |()| "fits".to_owned())
     }
 

@@ -21,13 +21,13 @@ use std::io::{BufRead, BufReader};
 use std::time::Duration;
 
 use super::digest::Digest;
-use super::dir::{Dir, Kind, Meta, Stamp};
-use super::entry::{Entry, Thing};
+use super::dir::{Dir, EntryKind, Meta, Stamp};
+use super::entry::{Entry, FileIdentity};
 use super::mirror::{remove_all, stamp};
-use super::options::Changed;
+use super::options::ChangeTimes;
 use super::outcome::{At, CopyError};
 use super::sum::Sum;
-use super::target::{Hand, Node};
+use super::target::{Hand, OpenEntry};
 use super::walk::is_before;
 
 /// Where it is, at the top of the target.
@@ -64,17 +64,17 @@ pub struct Index<'a> {
 
 /// One side of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Half {
-    thing: Thing,
+struct FileSide {
+    thing: FileIdentity,
     stored: u64,
 }
 
 /// A file that is the same on both sides.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Record {
+struct IndexRecord {
     path: Vec<u8>,
-    source: Half,
-    target: Half,
+    source: FileSide,
+    target: FileSide,
     modified: Stamp,
     size: u64,
     content: Digest,
@@ -87,8 +87,8 @@ impl Index<'_> {
     ///
     /// # Errors
     /// An error of the system on the source.
-    pub fn of(source: &Dir, changed: Changed) -> Result<Option<Index<'_>>, CopyError> {
-        let Changed { still_for, anywhere } = changed;
+    pub fn of(source: &Dir, changed: ChangeTimes) -> Result<Option<Index<'_>>, CopyError> {
+        let ChangeTimes { still_for, anywhere } = changed;
         if !anywhere && !sets_times(source).at("measuring", b"")? {
             return Ok(None);
         }
@@ -104,11 +104,11 @@ impl Index<'_> {
 
     /// Opens the list of what was compared; `None` if no pass has done so since the host was
     /// started.
-    pub fn known(&self, target: &Dir) -> Option<Reader> {
+    pub fn known(&self, target: &Dir) -> Option<IndexReader> {
         let mut records = BufReader::new(target.read(NAME).ok()?);
         let mut header = Vec::new();
         records.read_until(END, &mut header).ok()?;
-        (header == self.header()).then(|| Reader { records, next: None })
+        (header == self.header()).then(|| IndexReader { records, next: None })
     }
 
     fn header(&self) -> Vec<u8> {
@@ -119,12 +119,12 @@ impl Index<'_> {
     ///
     /// # Errors
     /// An error of the system, and [`CopyError::Refused`] if the target is full.
-    pub fn begin<'w>(&self, target: &'w Dir, hand: &'w Hand) -> Result<Writer<'w>, CopyError> {
+    pub fn begin<'w>(&self, target: &'w Dir, hand: &'w Hand) -> Result<IndexWriter<'w>, CopyError> {
         let before = Stamp::now().earlier(self.still_for);
         rustix::fs::syncfs(self.source).at("flushing", b"")?;
         take_away(target, hand, NEXT)?;
         let file = hand.make_file(target, NEXT).at("making", NEXT.to_bytes())?;
-        Ok(Writer { hand, target, file, text: self.header(), written: 0, before })
+        Ok(IndexWriter { hand, target, file, text: self.header(), written: 0, before })
     }
 }
 
@@ -134,7 +134,7 @@ impl Index<'_> {
 /// # Errors
 /// An error of the system.
 pub fn remove_index(target: &Dir, hand: &Hand) -> Result<(), CopyError> {
-    let top = Node::open(target.again().at("reading", b"")?);
+    let top = OpenEntry::open(target.again().at("reading", b"")?);
     let was = top.meta().at("reading", b"")?;
     [NAME, NEXT].iter().try_for_each(|name| take_away(target, hand, name))?;
     stamp(hand, &top, (was.read, was.modified), b"")
@@ -153,7 +153,7 @@ fn sets_times(dir: &Dir) -> rustix::io::Result<bool> {
 }
 
 /// Writes an index.
-pub struct Writer<'a> {
+pub struct IndexWriter<'a> {
     hand: &'a Hand,
     target: &'a Dir,
     file: File,
@@ -163,13 +163,13 @@ pub struct Writer<'a> {
     pub before: Stamp,
 }
 
-impl Writer<'_> {
+impl IndexWriter<'_> {
     /// Adds a file that is the same on both sides; skips other entries.
     ///
     /// # Errors
     /// An error of the system, and [`CopyError::Refused`] if the target is full.
     pub fn keep(&mut self, source: &Entry, target: &Entry) -> Result<(), CopyError> {
-        if let Some(record) = Record::of(source, target, self.before) {
+        if let Some(record) = IndexRecord::of(source, target, self.before) {
             record.write(&mut self.text);
         }
         if self.text.len() >= WRITTEN_AT_ONCE { self.write() } else { Ok(()) }
@@ -197,12 +197,12 @@ impl Writer<'_> {
 
 /// Reads an index, in the order of a walk.
 #[derive(Debug)]
-pub struct Reader {
+pub struct IndexReader {
     records: BufReader<File>,
-    next: Option<Record>,
+    next: Option<IndexRecord>,
 }
 
-impl Reader {
+impl IndexReader {
     /// Returns the checksum of a file, if this file was compared and has not changed since. Call it
     /// in the order of a walk.
     pub fn sum(&mut self, is_target: bool, path: &[u8], meta: &Meta) -> Option<Sum> {
@@ -211,29 +211,29 @@ impl Reader {
         }
         let record = self.next.as_ref().filter(|record| record.path == path)?;
         let half = if is_target { record.target } else { record.source };
-        let is_it = half.thing == Thing::of(meta)
+        let is_it = half.thing == FileIdentity::of(meta)
             && (record.modified, record.size) == (meta.modified, meta.size);
         is_it.then_some(Sum { digest: record.content, stored: half.stored })
     }
 
     /// Nothing at the end, or if it makes no sense.
-    fn read(&mut self) -> Option<Record> {
+    fn read(&mut self) -> Option<IndexRecord> {
         let mut text = Vec::new();
         self.records.read_until(END, &mut text).ok()?;
-        Record::read(text.strip_suffix(&[END])?)
+        IndexRecord::read(text.strip_suffix(&[END])?)
     }
 }
 
-impl Record {
-    fn of(source: &Entry, target: &Entry, before: Stamp) -> Option<Record> {
-        let is_the_same = (source.kind, target.kind) == (Kind::File, Kind::File)
+impl IndexRecord {
+    fn of(source: &Entry, target: &Entry, before: Stamp) -> Option<IndexRecord> {
+        let is_the_same = (source.kind, target.kind) == (EntryKind::File, EntryKind::File)
             && (source.modified, source.size) == (target.modified, target.size)
             && source.content == target.content;
         let thing = source.thing.filter(|thing| is_the_same && thing.changed < before)?;
-        Some(Record {
+        Some(IndexRecord {
             path: source.path.clone(),
-            source: Half { thing, stored: source.stored },
-            target: Half { thing: target.thing?, stored: target.stored },
+            source: FileSide { thing, stored: source.stored },
+            target: FileSide { thing: target.thing?, stored: target.stored },
             modified: source.modified,
             size: source.size,
             content: source.content?,
@@ -242,7 +242,7 @@ impl Record {
 
     fn write(&self, text: &mut Vec<u8>) {
         for half in [self.source, self.target] {
-            let Half { thing: Thing { inode, changed }, stored } = half;
+            let FileSide { thing: FileIdentity { inode, changed }, stored } = half;
             text.extend_from_slice(format!("{inode} {changed} {stored} ").as_bytes());
         }
         let rest = format!("{} {} {} ", self.modified, self.size, self.content);
@@ -251,17 +251,18 @@ impl Record {
         text.push(END);
     }
 
-    fn read(text: &[u8]) -> Option<Record> {
+    fn read(text: &[u8]) -> Option<IndexRecord> {
         let mut words = text.splitn(10, |byte| *byte == b' ');
         let mut word = || std::str::from_utf8(words.next()?).ok();
         let mut half = || {
-            let thing = Thing { inode: word()?.parse().ok()?, changed: word()?.parse().ok()? };
-            Some(Half { thing, stored: word()?.parse().ok()? })
+            let thing =
+                FileIdentity { inode: word()?.parse().ok()?, changed: word()?.parse().ok()? };
+            Some(FileSide { thing, stored: word()?.parse().ok()? })
         };
         let (source, target) = (half()?, half()?);
         let (modified, size) = (word()?.parse().ok()?, word()?.parse().ok()?);
         let content = word()?.parse().ok()?;
-        Some(Record { path: words.next()?.to_vec(), source, target, modified, size, content })
+        Some(IndexRecord { path: words.next()?.to_vec(), source, target, modified, size, content })
     }
 }
 
@@ -273,9 +274,9 @@ mod tests {
     fn a_record_is_read_as_it_was_written() {
         let half = |inode, seconds| {
             let changed = Stamp { seconds, nanos: 5 };
-            Half { thing: Thing { inode, changed }, stored: inode + 1 }
+            FileSide { thing: FileIdentity { inode, changed }, stored: inode + 1 }
         };
-        let record = Record {
+        let record = IndexRecord {
             path: b"a b\nc\xff".to_vec(),
             source: half(7, -3),
             target: half(u64::MAX - 1, 1_600_000_000),
@@ -286,9 +287,9 @@ mod tests {
         let mut text = Vec::new();
         record.write(&mut text);
         let whole = text.strip_suffix(&[END]).unwrap();
-        assert_eq!(Record::read(whole), Some(record));
+        assert_eq!(IndexRecord::read(whole), Some(record));
         for length in 0..whole.len() - 6 {
-            assert_eq!(Record::read(&whole[..length]), None, "{length}");
+            assert_eq!(IndexRecord::read(&whole[..length]), None, "{length}");
         }
     }
 }

@@ -12,43 +12,43 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::dir::{Dir, Kind, Meta, Names, Stamp, meta_of};
-use super::index::Reader;
-use super::manifest::{Manifest, Reading, Side};
+use super::dir::{Dir, DirNames, EntryKind, Meta, Stamp, meta_of};
+use super::index::IndexReader;
+use super::manifest::{Manifest, ReadScope, Side};
 use super::needs::Needs;
-use super::options::{How, Round};
+use super::options::{Pass, TreeOptions};
 use super::outcome::{At, CopyError};
-use super::progress::Progress;
-use super::source::{Content, Disk, Opened, Origin, Piece, Steps, Take, Tick};
+use super::progress::ProgressReporter;
+use super::source::{Content, ContentPiece, Opened, SourceDisk, SourceTree, Steps, Take, Tick};
 use super::sum::{Sum, next_data, read_full, sum};
-use super::target::Node;
-use super::walk::{Found, Walk};
+use super::target::OpenEntry;
+use super::walk::{Walk, WalkStep};
 use super::xattr::{Attributes, attributes, attributes_of};
 
-impl Origin for Dir {
+impl SourceTree for Dir {
     type Steps = Walk;
 
     fn space_needed(
         &self,
         live: bool,
         block: u64,
-        tell: &mut Progress,
+        tell: &mut ProgressReporter,
     ) -> Result<Needs, CopyError> {
         Needs::of(self, live, block, &mut || tell.file_done())
     }
 
-    fn steps(&self, how: How, _: &Dir) -> Result<Walk, CopyError> {
-        Walk::over(self.again().at("reading", b"")?, how.round == Round::Hot)
+    fn steps(&self, how: TreeOptions, _: &Dir) -> Result<Walk, CopyError> {
+        Walk::over(self.again().at("reading", b"")?, how.round == Pass::PreCopy)
     }
 
     fn entries(
         &self,
-        index: Option<Reader>,
+        index: Option<IndexReader>,
         _: Option<u64>,
         tick: Tick,
         take: Take,
     ) -> Result<(), CopyError> {
-        let reading = Reading { side: Side::Source, index, before: None };
+        let reading = ReadScope { side: Side::Source, index, before: None };
         let mut manifest = Manifest::of(self, reading, tick)?;
         while let Some(entry) = manifest.next_entry()? {
             take(entry)?;
@@ -60,7 +60,7 @@ impl Origin for Dir {
 impl Steps for Walk {
     type File = LocalFile;
 
-    fn next(&mut self) -> Result<Option<Found>, CopyError> {
+    fn next(&mut self) -> Result<Option<WalkStep>, CopyError> {
         self.step()
     }
 
@@ -68,27 +68,27 @@ impl Steps for Walk {
         self.path()
     }
 
-    fn gone(&mut self, theirs: &Names) -> Result<Vec<CString>, CopyError> {
+    fn gone(&mut self, theirs: &DirNames) -> Result<Vec<CString>, CopyError> {
         let ours = self.names();
         let gone = theirs.iter().filter(|name| !ours.contains(name));
         Ok(gone.map(std::ffi::CStr::to_owned).collect())
     }
 
     fn leaving(&mut self) -> io::Result<(Meta, Attributes)> {
-        let dir = Node::open(self.here().again()?);
+        let dir = OpenEntry::open(self.here().again()?);
         Ok((dir.meta()?, attributes(&dir)?))
     }
 
-    fn look(&mut self, found: &Found) -> io::Result<(Attributes, Vec<u8>)> {
-        let thing = Node::bare(self.here(), &found.name)?;
-        let is_link = found.meta.kind == Kind::Symlink;
+    fn look(&mut self, found: &WalkStep) -> io::Result<(Attributes, Vec<u8>)> {
+        let thing = OpenEntry::bare(self.here(), &found.name)?;
+        let is_link = found.meta.kind == EntryKind::Symlink;
         let says = if is_link { self.here().link(&found.name)? } else { Vec::new() };
         Ok((attributes(&thing)?, says))
     }
 
-    fn open(&mut self, found: &Found) -> io::Result<LocalFile> {
+    fn open(&mut self, found: &WalkStep) -> io::Result<LocalFile> {
         let opened = LocalFile::of(self.here().read(&found.name)?)?;
-        if (opened.was.id, opened.was.kind) != (found.meta.id, Kind::File) {
+        if (opened.was.id, opened.was.kind) != (found.meta.id, EntryKind::File) {
             return Err(Errno::STALE.into());
         }
         Ok(opened)
@@ -139,8 +139,8 @@ impl Content for LocalFile {
         next_data(&self.file, from, size)
     }
 
-    fn piece(&mut self, buffer: &mut [u8], at: u64, _: (&File, u64)) -> io::Result<Piece> {
-        read_full(&self.file, buffer, at).map(Piece::Read)
+    fn piece(&mut self, buffer: &mut [u8], at: u64, _: (&File, u64)) -> io::Result<ContentPiece> {
+        read_full(&self.file, buffer, at).map(ContentPiece::Read)
     }
 }
 
@@ -170,7 +170,7 @@ pub struct LocalDisk<'a>(pub &'a Path);
 #[derive(Debug)]
 pub struct DiskBytes(File);
 
-impl Disk for LocalDisk<'_> {
+impl SourceDisk for LocalDisk<'_> {
     type Bytes = DiskBytes;
 
     fn open(&self) -> Result<(DiskBytes, u64), CopyError> {
@@ -198,8 +198,8 @@ impl Content for DiskBytes {
         Ok((from < size).then_some(from..size))
     }
 
-    fn piece(&mut self, buffer: &mut [u8], at: u64, _: (&File, u64)) -> io::Result<Piece> {
-        read_full(&self.0, buffer, at).map(Piece::Read)
+    fn piece(&mut self, buffer: &mut [u8], at: u64, _: (&File, u64)) -> io::Result<ContentPiece> {
+        read_full(&self.0, buffer, at).map(ContentPiece::Read)
     }
 }
 

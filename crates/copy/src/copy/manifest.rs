@@ -7,13 +7,13 @@ use std::ffi::CStr;
 use sha2::{Digest as _, Sha256};
 
 use super::digest::Digest;
-use super::dir::{Dir, Kind, Meta, Stamp};
+use super::dir::{Dir, EntryKind, Meta, Stamp};
 use super::entry::Entry;
-use super::index::{Reader, is_index};
+use super::index::{IndexReader, is_index};
 use super::outcome::{At, CopyError, Verified, is_gone};
 use super::sum::{forget, sum};
-use super::target::Node;
-use super::walk::{Found, Step, Walk};
+use super::target::OpenEntry;
+use super::walk::{Walk, WalkStep, WalkStepKind};
 use super::xattr::attributes;
 
 /// The first line of the text; a change of the form changes it.
@@ -22,7 +22,7 @@ pub const HEADER: &str = "pliant-manifest 1";
 /// Reads a tree, entry by entry, in an order that only its names determine.
 pub struct Manifest<'a> {
     walk: Walk,
-    reading: Reading,
+    reading: ReadScope,
     /// How many files were not read for that.
     known: u64,
     /// Of things with several names: the first, and how many have not been met yet.
@@ -34,11 +34,11 @@ pub struct Manifest<'a> {
 
 /// What to read of a tree.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ReadScope {
     /// Side of the copy.
     pub side: Side,
     /// Index of what need not be read, because it was compared before.
-    pub index: Option<Reader>,
+    pub index: Option<IndexReader>,
     /// Contents that have changed since are not read; none are without this.
     pub before: Option<Stamp>,
 }
@@ -64,7 +64,7 @@ impl<'a> Manifest<'a> {
     /// An error of the system on the top.
     pub fn of(
         top: &Dir,
-        reading: Reading,
+        reading: ReadScope,
         tick: &'a mut dyn FnMut(u64) -> Result<(), CopyError>,
     ) -> Result<Manifest<'a>, CopyError> {
         let walk = Walk::over(top.again().at("reading", b"")?, reading.side == Side::Live)?;
@@ -95,13 +95,13 @@ impl<'a> Manifest<'a> {
         Ok(None)
     }
 
-    fn is_left_out(&self, found: &Found) -> bool {
+    fn is_left_out(&self, found: &WalkStep) -> bool {
         match found.step {
-            Step::Leave => true,
-            Step::Enter => false,
-            Step::Thing => match (found.meta.kind, self.reading.side) {
+            WalkStepKind::Leave => true,
+            WalkStepKind::Enter => false,
+            WalkStepKind::Thing => match (found.meta.kind, self.reading.side) {
                 // Sockets and other file systems are not carried.
-                (Kind::Socket | Kind::Directory, _) => true,
+                (EntryKind::Socket | EntryKind::Directory, _) => true,
                 (_, Side::Target { has_index }) => has_index && is_index(self.walk.path()),
                 _ => false,
             },
@@ -113,18 +113,18 @@ impl<'a> Manifest<'a> {
         Verified { digest: Digest(self.hash.finalize().into()), known: self.known }
     }
 
-    fn entry(&mut self, found: &Found) -> Result<Entry, CopyError> {
+    fn entry(&mut self, found: &WalkStep) -> Result<Entry, CopyError> {
         let same_as = self.first_name(&found.meta);
         let mut entry = Entry::of(self.walk.path(), &found.meta);
         if same_as.is_some() {
             return Ok(Entry { same_as, ..entry });
         }
         let node = match found.meta.kind {
-            Kind::Directory => Node::open(self.walk.here().again().at("reading", b"")?),
-            Kind::File => self.read(&found.name, &mut entry, &found.meta)?,
-            _ => Node::bare(self.walk.here(), &found.name).at("reading", self.walk.path())?,
+            EntryKind::Directory => OpenEntry::open(self.walk.here().again().at("reading", b"")?),
+            EntryKind::File => self.read(&found.name, &mut entry, &found.meta)?,
+            _ => OpenEntry::bare(self.walk.here(), &found.name).at("reading", self.walk.path())?,
         };
-        if entry.kind == Kind::Symlink {
+        if entry.kind == EntryKind::Symlink {
             let says = self.walk.here().link(&found.name).at("reading", self.walk.path())?;
             entry.content = Some(Digest::of(&says));
         }
@@ -136,7 +136,7 @@ impl<'a> Manifest<'a> {
 
     /// The path under which a thing with several names was met first, if it was.
     fn first_name(&mut self, meta: &Meta) -> Option<Vec<u8>> {
-        if meta.kind == Kind::Directory || meta.links < 2 {
+        if meta.kind == EntryKind::Directory || meta.links < 2 {
             return None;
         }
         let Some((first, left)) = self.links.get_mut(&meta.id) else {
@@ -149,7 +149,12 @@ impl<'a> Manifest<'a> {
         Some(first)
     }
 
-    fn read(&mut self, name: &CStr, entry: &mut Entry, meta: &Meta) -> Result<Node, CopyError> {
+    fn read(
+        &mut self,
+        name: &CStr,
+        entry: &mut Entry,
+        meta: &Meta,
+    ) -> Result<OpenEntry, CopyError> {
         let path = self.walk.path();
         let file = self.walk.here().read(name).at("reading", path)?;
         let is_target = matches!(self.reading.side, Side::Target { .. });
@@ -157,7 +162,7 @@ impl<'a> Manifest<'a> {
         let since = if is_target { meta.modified } else { meta.changed };
         if self.reading.before.is_some_and(|before| since >= before) {
             (self.tick)(meta.stored())?;
-            return Ok(Node::open(file));
+            return Ok(OpenEntry::open(file));
         }
         let known = self.reading.index.as_mut();
         let known = known.and_then(|index| index.sum(is_target, path, meta));
@@ -171,7 +176,7 @@ impl<'a> Manifest<'a> {
             }
             sum((&file, meta.size), path, &mut self.buffer, self.tick)?
         };
-        let node = Node::open(file);
+        let node = OpenEntry::open(file);
         let now = node.meta().at("reading", path)?;
         if (now.id, now.changed, now.kind) != (meta.id, meta.changed, meta.kind) {
             return Err(self.walk.changed());

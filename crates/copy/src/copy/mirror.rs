@@ -4,10 +4,10 @@ use std::ffi::{CStr, CString};
 
 use rustix::io::Errno;
 
-use super::dir::{Dir, Kind, Meta, Names, Stamp};
+use super::dir::{Dir, DirNames, EntryKind, Meta, Stamp};
 use super::needs::Reserved;
 use super::outcome::{At, CopyError};
-use super::target::{Hand, Node};
+use super::target::{Hand, OpenEntry};
 use super::walk::Descent;
 use super::xattr::{Attributes, attributes, is_for_administrators};
 
@@ -19,7 +19,7 @@ use super::xattr::{Attributes, attributes, is_for_administrators};
 pub fn dress(
     hand: &Hand,
     (want, wanted): (&Attributes, &Meta),
-    to: &Node,
+    to: &OpenEntry,
     path: &[u8],
 ) -> Result<(), CopyError> {
     let has = to.meta().at("reading", path)?;
@@ -32,7 +32,7 @@ pub fn dress(
     }
     // After the owner, because a new one takes setuid away; after a removed ACL, because that has a part
     // in the mode; and before an ACL is set, for the same reason.
-    if wanted.kind != Kind::Symlink {
+    if wanted.kind != EntryKind::Symlink {
         let has = to.meta().at("reading", path)?;
         if has.mode != wanted.mode {
             hand.set_mode(to, wanted.mode).at("setting the mode of", path)?;
@@ -50,7 +50,7 @@ pub fn dress(
 /// [`CopyError::Refused`] for one that only an administrator may set, and errors of the system.
 pub fn set_attribute(
     hand: &Hand,
-    to: &Node,
+    to: &OpenEntry,
     (name, value): (&[u8], &[u8]),
     path: &[u8],
 ) -> Result<(), CopyError> {
@@ -67,7 +67,12 @@ pub fn set_attribute(
 ///
 /// # Errors
 /// An error of the system.
-pub fn stamp(hand: &Hand, to: &Node, times: (Stamp, Stamp), path: &[u8]) -> Result<(), CopyError> {
+pub fn stamp(
+    hand: &Hand,
+    to: &OpenEntry,
+    times: (Stamp, Stamp),
+    path: &[u8],
+) -> Result<(), CopyError> {
     let has = to.meta().at("reading", path)?;
     if (has.read, has.modified) == times {
         return Ok(());
@@ -81,7 +86,7 @@ pub fn stamp(hand: &Hand, to: &Node, times: (Stamp, Stamp), path: &[u8]) -> Resu
 /// An error of the system; another file system that is mounted below is not entered, and refused.
 pub fn remove_all(hand: &Hand, dir: &Dir, name: &CStr) -> rustix::io::Result<u64> {
     let Some(meta) = dir.find(name)? else { return Ok(0) };
-    if meta.kind != Kind::Directory {
+    if meta.kind != EntryKind::Directory {
         hand.remove(dir, name)?;
         return Ok(1);
     }
@@ -95,7 +100,7 @@ pub fn remove_all(hand: &Hand, dir: &Dir, name: &CStr) -> rustix::io::Result<u64
 /// # Errors
 /// As for [`remove_all`].
 pub fn remove_below(hand: &Hand, top: Dir) -> rustix::io::Result<u64> {
-    let mut levels: Vec<(Names, CString)> = vec![(top.names()?, CString::default())];
+    let mut levels: Vec<(DirNames, CString)> = vec![(top.names()?, CString::default())];
     let mut way = Descent::from(top)?;
     let mut count = 0;
     while let Some((names, _)) = levels.last_mut() {
@@ -109,7 +114,7 @@ pub fn remove_below(hand: &Hand, top: Dir) -> rustix::io::Result<u64> {
             continue;
         };
         let meta = way.here().meta(&name)?;
-        if meta.kind == Kind::Directory {
+        if meta.kind == EntryKind::Directory {
             let below = enter(way.here(), &name, &meta)?;
             levels.push((below.names()?, name));
             way.enter(below, meta.id);

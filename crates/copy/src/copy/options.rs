@@ -3,17 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::outcome::Outcome;
+use super::outcome::CopySummary;
 
 /// What to copy, and how.
 #[derive(Debug, Clone, Copy)]
-pub struct Order<'a> {
+pub struct CopyOptions<'a> {
     /// The directory whose content is copied.
     pub source: &'a Path,
     /// The directory that gets it.
     pub target: &'a Path,
     /// Pass of the copy.
-    pub round: Round,
+    pub round: Pass,
     /// Handling of sockets.
     pub sockets: Sockets,
     /// What to compare.
@@ -26,12 +26,12 @@ pub enum Compare {
     /// All of them, in the end.
     All,
     /// In each round those that have changed since the one before.
-    Changed(Changed),
+    Changed(ChangeTimes),
 }
 
 /// Trust in change times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Changed {
+pub struct ChangeTimes {
     /// A file that had changed less than this time before it was compared is compared again.
     pub still_for: Duration,
     /// True if change times are trusted on all file systems, also on those that may not set them at
@@ -43,14 +43,14 @@ impl Compare {
     /// The default, with the time that each write is given to reach the file after it has set the
     /// change time.
     pub const CHANGED: Compare =
-        Compare::Changed(Changed { still_for: Duration::from_secs(60), anywhere: false });
+        Compare::Changed(ChangeTimes { still_for: Duration::from_secs(60), anywhere: false });
 }
 
 /// Pass of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Round {
+pub enum Pass {
     /// A pass while the source may be written to: changes are left to the next pass.
-    Hot,
+    PreCopy,
     /// The last pass, of a source at rest: a change is an error.
     Final,
 }
@@ -66,9 +66,9 @@ pub enum Sockets {
 
 /// Options of a copy of a tree.
 #[derive(Debug, Clone, Copy)]
-pub struct How {
+pub struct TreeOptions {
     /// Pass of the copy.
-    pub round: Round,
+    pub round: Pass,
     /// Handling of sockets.
     pub sockets: Sockets,
     /// True if times and size of an earlier copy are trusted; otherwise its content is compared.
@@ -79,7 +79,7 @@ pub struct How {
 
 /// Counts of what was copied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Carried {
+pub struct CopyStats {
     /// Bytes written.
     pub bytes: u64,
     /// Everything but directories.
@@ -94,10 +94,10 @@ pub struct Carried {
     pub skipped: u64,
 }
 
-impl Carried {
+impl CopyStats {
     /// The result of the copy.
-    pub fn outcome(self) -> Outcome {
-        let Carried { bytes, files, kept, removed, changing, skipped } = self;
-        Outcome { bytes, files, kept, removed, changing, skipped, ..Outcome::default() }
+    pub fn outcome(self) -> CopySummary {
+        let CopyStats { bytes, files, kept, removed, changing, skipped } = self;
+        CopySummary { bytes, files, kept, removed, changing, skipped, ..CopySummary::default() }
     }
 }

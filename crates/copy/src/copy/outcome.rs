@@ -16,7 +16,7 @@ pub enum CopyError {
     #[error("{0}")]
     Refused(String),
     /// Source and target differ although all was carried.
-    #[error("{}", told(*count, first))]
+    #[error("{}", describe(*count, first))]
     Mismatch {
         /// Number of differences.
         count: u64,
@@ -57,7 +57,7 @@ pub enum CopyError {
     Stopped,
 }
 
-fn told(count: u64, first: &[Difference]) -> String {
+fn describe(count: u64, first: &[Difference]) -> String {
     let list: Vec<String> = first.iter().map(ToString::to_string).collect();
     format!("source and target differ in {count} places: {}", list.join("; "))
 }
@@ -87,7 +87,7 @@ impl CopyError {
 
 /// Summary that a completed copy prints at its end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct CopySummary {
     /// Bytes that were written into the target.
     pub bytes: u64,
     /// Files that were carried, those among them whose content was there already too.

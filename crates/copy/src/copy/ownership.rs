@@ -4,7 +4,7 @@ use rustix::io::Errno;
 
 use super::dir::Dir;
 use super::outcome::{At, CopyError};
-use super::target::{Hand, Node};
+use super::target::{Hand, OpenEntry};
 
 /// The attribute of a target to which a copy has begun or was completed. It is not copied: a copy
 /// of a copy has its own.
@@ -61,7 +61,7 @@ pub fn lived_in() -> CopyError {
 }
 
 fn say(target: &Dir, hand: &Hand, what: &[u8]) -> Result<(), CopyError> {
-    let node = Node::open(target.again().at("reading", b"")?);
+    let node = OpenEntry::open(target.again().at("reading", b"")?);
     hand.set_attribute(&node, COPIED, what).at("marking", b"")
 }
 

@@ -24,7 +24,7 @@ pub struct Totals {
 }
 
 /// Reports progress.
-pub struct Progress {
+pub struct ProgressReporter {
     out: Box<dyn Write + Send>,
     limit: Option<u64>,
     stop: Arc<AtomicBool>,
@@ -40,7 +40,7 @@ pub struct Progress {
 /// A line that tells how far it is.
 #[derive(Debug, Serialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
-struct Line {
+struct ProgressLine {
     phase: &'static str,
     bytes: u64,
     bytes_total: u64,
@@ -52,22 +52,36 @@ struct Line {
     seconds_left: Option<u64>,
 }
 
-impl Progress {
+impl ProgressReporter {
     /// Reports to `out`, at most `limit` bytes a second, until the end or until `stop` is set.
-    pub fn new(out: Box<dyn Write + Send>, limit: Option<u64>, stop: Arc<AtomicBool>) -> Progress {
+    pub fn new(
+        out: Box<dyn Write + Send>,
+        limit: Option<u64>,
+        stop: Arc<AtomicBool>,
+    ) -> ProgressReporter {
         let (now, none) = (Instant::now(), Totals::default());
         let (began, told) = (now, now);
-        Progress { out, limit, stop, phase: "start", all: none, done: none, paid: 0, began, told }
+        ProgressReporter {
+            out,
+            limit,
+            stop,
+            phase: "start",
+            all: none,
+            done: none,
+            paid: 0,
+            began,
+            told,
+        }
     }
 
     /// Reports nothing, without a limit.
-    pub fn silent() -> Progress {
-        Progress::new(Box::new(std::io::sink()), None, Arc::default())
+    pub fn silent() -> ProgressReporter {
+        ProgressReporter::new(Box::new(std::io::sink()), None, Arc::default())
     }
 
     /// A silent copy for a concurrent operation, with the same limit and stop flag.
-    pub fn beside(&self) -> Progress {
-        Progress::new(Box::new(std::io::sink()), self.limit, self.stop.clone())
+    pub fn beside(&self) -> ProgressReporter {
+        ProgressReporter::new(Box::new(std::io::sink()), self.limit, self.stop.clone())
     }
 
     /// Maximum number of bytes a second.
@@ -141,11 +155,11 @@ impl Progress {
         Ok(())
     }
 
-    fn line(&self, elapsed: Duration) -> Line {
+    fn line(&self, elapsed: Duration) -> ProgressLine {
         let rate = u128::from(self.done.bytes) * 1000 / elapsed.as_millis().max(1);
         let left = u128::from(self.all.bytes.saturating_sub(self.done.bytes));
         let seconds_left = (rate > 0).then(|| u64::try_from(left.div_ceil(rate)).ok()).flatten();
-        Line {
+        ProgressLine {
             phase: self.phase,
             bytes: self.done.bytes,
             // The source may have grown since it was counted.
@@ -180,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_line_says_how_far_of_how_much_and_how_long_yet() {
-        let mut progress = Progress::silent();
+        let mut progress = ProgressReporter::silent();
         progress.begin("copy", Totals { bytes: 1000, files: 4 });
         progress.moved(200).unwrap();
         progress.passed(50).unwrap();
@@ -196,7 +210,7 @@ mod tests {
     #[test]
     fn who_is_told_to_stop_stops_even_while_it_waits_for_its_rate() {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut progress = Progress::new(Box::new(std::io::sink()), Some(1), stop.clone());
+        let mut progress = ProgressReporter::new(Box::new(std::io::sink()), Some(1), stop.clone());
         stop.store(true, Ordering::Relaxed);
         assert!(matches!(progress.moved(1 << 40), Err(CopyError::Stopped)));
     }

@@ -5,15 +5,15 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 
-use super::dir::{Dir, Meta, Names, Stamp};
+use super::dir::{Dir, DirNames, Meta, Stamp};
 use super::entry::Entry;
-use super::index::Reader;
+use super::index::IndexReader;
 use super::needs::Needs;
-use super::options::How;
+use super::options::TreeOptions;
 use super::outcome::CopyError;
-use super::progress::Progress;
+use super::progress::ProgressReporter;
 use super::sum::Sum;
-use super::walk::Found;
+use super::walk::WalkStep;
 use super::xattr::Attributes;
 
 /// Receives the number of bytes done, and decides when to stop.
@@ -22,7 +22,7 @@ pub type Tick<'a> = &'a mut dyn FnMut(u64) -> Result<(), CopyError>;
 pub type Take<'a> = &'a mut dyn FnMut(Entry) -> Result<(), CopyError>;
 
 /// A tree that is copied.
-pub trait Origin: Sync {
+pub trait SourceTree: Sync {
     /// One walk through the tree.
     type Steps: Steps;
 
@@ -31,14 +31,18 @@ pub trait Origin: Sync {
     ///
     /// # Errors
     /// An error of the system.
-    fn space_needed(&self, live: bool, block: u64, tell: &mut Progress)
-    -> Result<Needs, CopyError>;
+    fn space_needed(
+        &self,
+        live: bool,
+        block: u64,
+        tell: &mut ProgressReporter,
+    ) -> Result<Needs, CopyError>;
 
     /// Begins a walk. A source that prefetches contents reads in the target which ones are needed.
     ///
     /// # Errors
     /// An error of the system on the top.
-    fn steps(&self, how: How, target: &Dir) -> Result<Self::Steps, CopyError>;
+    fn steps(&self, how: TreeOptions, target: &Dir) -> Result<Self::Steps, CopyError>;
 
     /// Reads everything, including contents, and passes on each entry, at most `limit` bytes a
     /// second. What was compared before need not be read again.
@@ -48,7 +52,7 @@ pub trait Origin: Sync {
     /// written to.
     fn entries(
         &self,
-        known: Option<Reader>,
+        known: Option<IndexReader>,
         limit: Option<u64>,
         tick: Tick,
         take: Take,
@@ -64,7 +68,7 @@ pub trait Steps {
     ///
     /// # Errors
     /// Errors of the system, and [`CopyError::Changed`] if the tree should be at rest and is not.
-    fn next(&mut self) -> Result<Option<Found>, CopyError>;
+    fn next(&mut self) -> Result<Option<WalkStep>, CopyError>;
 
     /// The path of what was met last, from the top; empty for the top itself.
     fn path(&self) -> &[u8];
@@ -73,7 +77,7 @@ pub trait Steps {
     ///
     /// # Errors
     /// An error of the system.
-    fn gone(&mut self, theirs: &Names) -> Result<Vec<CString>, CopyError>;
+    fn gone(&mut self, theirs: &DirNames) -> Result<Vec<CString>, CopyError>;
 
     /// Reads the current state of the directory that the last step leaves.
     ///
@@ -86,13 +90,13 @@ pub trait Steps {
     ///
     /// # Errors
     /// An error of the system.
-    fn look(&mut self, found: &Found) -> io::Result<(Attributes, Vec<u8>)>;
+    fn look(&mut self, found: &WalkStep) -> io::Result<(Attributes, Vec<u8>)>;
 
     /// Opens the file of the last step.
     ///
     /// # Errors
     /// An error of the system.
-    fn open(&mut self, found: &Found) -> io::Result<Self::File>;
+    fn open(&mut self, found: &WalkStep) -> io::Result<Self::File>;
 
     /// Number of entries that had vanished when the walk reached them.
     fn vanished(&self) -> u64;
@@ -121,12 +125,17 @@ pub trait Content {
     ///
     /// # Errors
     /// An error of the system.
-    fn piece(&mut self, buffer: &mut [u8], at: u64, there: (&File, u64)) -> io::Result<Piece>;
+    fn piece(
+        &mut self,
+        buffer: &mut [u8],
+        at: u64,
+        there: (&File, u64),
+    ) -> io::Result<ContentPiece>;
 }
 
 /// A piece of a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Piece {
+pub enum ContentPiece {
     /// Number of bytes that were read.
     Read(usize),
     /// The target has these bytes already, so many.
@@ -159,7 +168,7 @@ pub trait Opened: Content {
 }
 
 /// A block device that is copied, or an image of one.
-pub trait Disk: Sync {
+pub trait SourceDisk: Sync {
     /// Content of the device.
     type Bytes: Content;
 

@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::dir::{Dir, Kind, Meta, Stamp, meta_of};
+use super::dir::{Dir, EntryKind, Meta, Stamp, meta_of};
 
 /// Changes a target, one call at a time.
 #[derive(Debug, Default)]
@@ -26,26 +26,26 @@ pub struct Hand {
 /// One entry in the target or in the source: an open file or directory, or a bare name where
 /// opening it would have another meaning.
 #[derive(Debug)]
-pub struct Node {
+pub struct OpenEntry {
     fd: OwnedFd,
     /// How the kernel is asked about a thing that is not open: by the name of our own descriptor.
     path: Option<String>,
 }
 
-impl Node {
+impl OpenEntry {
     /// An open file or directory.
-    pub fn open(fd: impl Into<OwnedFd>) -> Node {
-        Node { fd: fd.into(), path: None }
+    pub fn open(fd: impl Into<OwnedFd>) -> OpenEntry {
+        OpenEntry { fd: fd.into(), path: None }
     }
 
     /// A link, a fifo or a device, which is not opened.
     ///
     /// # Errors
     /// An error of the kernel on the name.
-    pub fn bare(dir: &Dir, name: &CStr) -> io::Result<Node> {
+    pub fn bare(dir: &Dir, name: &CStr) -> io::Result<OpenEntry> {
         let fd = dir.point(name)?;
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-        Ok(Node { fd, path: Some(path) })
+        Ok(OpenEntry { fd, path: Some(path) })
     }
 
     /// Path to access it, if it cannot be accessed by its descriptor.
@@ -62,7 +62,7 @@ impl Node {
     }
 }
 
-impl AsFd for Node {
+impl AsFd for OpenEntry {
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -113,9 +113,9 @@ impl Hand {
     pub fn make_node(&self, dir: &Dir, name: &CStr, meta: &Meta) -> Done {
         self.stroke()?;
         let kind = match meta.kind {
-            Kind::Fifo => FileType::Fifo,
-            Kind::Character => FileType::CharacterDevice,
-            Kind::Block => FileType::BlockDevice,
+            EntryKind::Fifo => FileType::Fifo,
+            EntryKind::Character => FileType::CharacterDevice,
+            EntryKind::Block => FileType::BlockDevice,
             _ => return Err(Errno::INVAL),
         };
         let device = rustix::fs::makedev(meta.device.0, meta.device.1);
@@ -173,7 +173,7 @@ impl Hand {
     }
 
     /// Sets the owner of an entry.
-    pub fn set_owner(&self, node: &Node, uid: u32, gid: u32) -> Done {
+    pub fn set_owner(&self, node: &OpenEntry, uid: u32, gid: u32) -> Done {
         self.stroke()?;
         let (uid, gid) = (Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)));
         match node.path() {
@@ -183,7 +183,7 @@ impl Hand {
     }
 
     /// Sets the mode of an entry.
-    pub fn set_mode(&self, node: &Node, mode: u32) -> Done {
+    pub fn set_mode(&self, node: &OpenEntry, mode: u32) -> Done {
         self.stroke()?;
         let mode = Mode::from_raw_mode(mode);
         match node.path() {
@@ -193,7 +193,7 @@ impl Hand {
     }
 
     /// Sets access and modification time of an entry.
-    pub fn set_times(&self, node: &Node, read: Stamp, modified: Stamp) -> Done {
+    pub fn set_times(&self, node: &OpenEntry, read: Stamp, modified: Stamp) -> Done {
         self.stroke()?;
         let times =
             Timestamps { last_access: timespec(read), last_modification: timespec(modified) };
@@ -204,7 +204,7 @@ impl Hand {
     }
 
     /// Sets an extended attribute of an entry.
-    pub fn set_attribute(&self, node: &Node, name: &[u8], value: &[u8]) -> Done {
+    pub fn set_attribute(&self, node: &OpenEntry, name: &[u8], value: &[u8]) -> Done {
         self.stroke()?;
         match node.path() {
             None => rustix::fs::fsetxattr(node, name, value, XattrFlags::empty()),
@@ -213,7 +213,7 @@ impl Hand {
     }
 
     /// Removes an extended attribute.
-    pub fn remove_attribute(&self, node: &Node, name: &[u8]) -> Done {
+    pub fn remove_attribute(&self, node: &OpenEntry, name: &[u8]) -> Done {
         self.stroke()?;
         match node.path() {
             None => rustix::fs::fremovexattr(node, name),

@@ -7,15 +7,15 @@ use std::fs::File;
 use rustix::io::Errno;
 
 use super::content::{Goal, Porter};
-use super::dir::{Dir, Kind, LOST_AND_FOUND, Meta, Stamp};
+use super::dir::{Dir, EntryKind, LOST_AND_FOUND, Meta, Stamp};
 use super::index::is_index;
 use super::mirror::{dress, remove_all, remove_below, stamp};
-use super::options::{Carried, How, Round, Sockets};
+use super::options::{CopyStats, Pass, Sockets, TreeOptions};
 use super::outcome::{At, CopyError, is_gone, shown};
-use super::progress::Progress;
-use super::source::{Opened, Origin, Steps};
-use super::target::{Hand, Node};
-use super::walk::{Descent, Found, Step};
+use super::progress::ProgressReporter;
+use super::source::{Opened, SourceTree, Steps};
+use super::target::{Hand, OpenEntry};
+use super::walk::{Descent, WalkStep, WalkStepKind};
 use super::xattr::Attributes;
 
 /// A thing with several names, while not all of them have been met.
@@ -32,13 +32,13 @@ struct Tree<'a, S> {
     walk: S,
     target: Dir,
     way: Descent,
-    how: How,
+    how: TreeOptions,
     hand: &'a Hand,
     porter: Porter<'a>,
     links: HashMap<(u64, u64), Linked>,
     /// Things of the target that stand for one of several names, for good.
     taken: HashSet<(u64, u64)>,
-    done: Carried,
+    done: CopyStats,
 }
 
 /// Makes the target equal to the source, durably. An interrupted run is resumed by the next one.
@@ -47,13 +47,13 @@ struct Tree<'a, S> {
 /// # Errors
 /// [`CopyError::Changed`] if the source changes in a final pass, [`CopyError::Refused`] if there is
 /// not enough space, and errors of the system.
-pub fn copy_tree<O: Origin>(
+pub fn copy_tree<O: SourceTree>(
     source: &O,
     target: &Dir,
-    how: How,
+    how: TreeOptions,
     hand: &Hand,
-    tell: &mut Progress,
-) -> Result<Carried, CopyError> {
+    tell: &mut ProgressReporter,
+) -> Result<CopyStats, CopyError> {
     let again = |dir: &Dir| dir.again().at("reading", b"");
     let mut tree = Tree {
         walk: source.steps(how, target)?,
@@ -64,18 +64,18 @@ pub fn copy_tree<O: Origin>(
         porter: Porter::new(hand, tell),
         links: HashMap::new(),
         taken: HashSet::new(),
-        done: Carried::default(),
+        done: CopyStats::default(),
     };
     while let Some(found) = tree.walk.next()? {
         match found.step {
-            Step::Enter => tree.enter(&found)?,
-            Step::Thing => tree.thing(&found)?,
-            Step::Leave => tree.leave(&found)?,
+            WalkStepKind::Enter => tree.enter(&found)?,
+            WalkStepKind::Thing => tree.thing(&found)?,
+            WalkStepKind::Leave => tree.leave(&found)?,
         }
     }
     hand.flush_all(target).at("flushing", b"")?;
     let changing = tree.done.changing + tree.walk.vanished();
-    Ok(Carried { bytes: tree.porter.written, changing, ..tree.done })
+    Ok(CopyStats { bytes: tree.porter.written, changing, ..tree.done })
 }
 
 impl<S: Steps> Tree<'_, S> {
@@ -98,15 +98,15 @@ impl<S: Steps> Tree<'_, S> {
     }
 
     fn is_hot(&self) -> bool {
-        self.how.round == Round::Hot
+        self.how.round == Pass::PreCopy
     }
 
-    fn enter(&mut self, found: &Found) -> Result<(), CopyError> {
+    fn enter(&mut self, found: &WalkStep) -> Result<(), CopyError> {
         self.keep_index_apart(found)?;
         if !found.name.is_empty() {
             let there = self.here().find(&found.name).at("reading", self.walk.path())?;
             match there {
-                Some(meta) if meta.kind == Kind::Directory && !meta.is_mount => {}
+                Some(meta) if meta.kind == EntryKind::Directory && !meta.is_mount => {}
                 Some(_) => {
                     self.remove(&found.name)?;
                     self.make_dir(&found.name)?;
@@ -145,7 +145,7 @@ impl<S: Steps> Tree<'_, S> {
     /// The directory belongs to the file system; what an earlier round put there does not.
     fn empty_lost_and_found(&mut self) -> Result<(), CopyError> {
         let meta = self.here().meta(LOST_AND_FOUND).at("reading", LOST_AND_FOUND.to_bytes())?;
-        if meta.kind != Kind::Directory {
+        if meta.kind != EntryKind::Directory {
             return self.remove(LOST_AND_FOUND);
         }
         let removed = self.here().enter(LOST_AND_FOUND);
@@ -155,10 +155,10 @@ impl<S: Steps> Tree<'_, S> {
     }
 
     /// Directories get theirs when nothing will be changed in them any more.
-    fn leave(&mut self, found: &Found) -> Result<(), CopyError> {
+    fn leave(&mut self, found: &WalkStep) -> Result<(), CopyError> {
         let (now, attributes) = self.leaving()?;
         let path = self.walk.path();
-        let target = Node::open(self.here().again().at("reading", path)?);
+        let target = OpenEntry::open(self.here().again().at("reading", path)?);
         if now.changed != found.meta.changed {
             if !self.is_hot() {
                 return Err(self.walk.changed());
@@ -176,18 +176,18 @@ impl<S: Steps> Tree<'_, S> {
     }
 
     /// The source had nothing of that name when this began.
-    fn keep_index_apart(&self, found: &Found) -> Result<(), CopyError> {
+    fn keep_index_apart(&self, found: &WalkStep) -> Result<(), CopyError> {
         if self.is_index(&found.name) { Err(self.walk.changed()) } else { Ok(()) }
     }
 
-    fn thing(&mut self, found: &Found) -> Result<(), CopyError> {
+    fn thing(&mut self, found: &WalkStep) -> Result<(), CopyError> {
         self.keep_index_apart(found)?;
         self.porter.tell.file_done()?;
         let meta = &found.meta;
         match meta.kind {
-            Kind::Directory => return self.leave_out(found), // Another file system lies there.
-            Kind::Socket if self.how.sockets == Sockets::Skip => return self.leave_out(found),
-            Kind::Socket => return Err(refuse_socket(self.path())),
+            EntryKind::Directory => return self.leave_out(found), // Another file system lies there.
+            EntryKind::Socket if self.how.sockets == Sockets::Skip => return self.leave_out(found),
+            EntryKind::Socket => return Err(refuse_socket(self.path())),
             _ => {}
         }
         self.done.files += 1;
@@ -213,14 +213,14 @@ impl<S: Steps> Tree<'_, S> {
         Ok(())
     }
 
-    fn leave_out(&mut self, found: &Found) -> Result<(), CopyError> {
+    fn leave_out(&mut self, found: &WalkStep) -> Result<(), CopyError> {
         self.done.skipped += 1;
         self.remove(&found.name)
     }
 
-    fn carry(&mut self, found: &Found) -> Result<(), CopyError> {
+    fn carry(&mut self, found: &WalkStep) -> Result<(), CopyError> {
         let there = self.here().find(&found.name).at("reading", self.path())?;
-        if found.meta.kind == Kind::File {
+        if found.meta.kind == EntryKind::File {
             return self.carry_file(found, there);
         }
         let looked = self.walk.look(found);
@@ -229,22 +229,22 @@ impl<S: Steps> Tree<'_, S> {
         if !is_the_same {
             self.remove(&found.name)?;
             let made = match found.meta.kind {
-                Kind::Symlink => self.hand.make_link(self.here(), &found.name, &says),
+                EntryKind::Symlink => self.hand.make_link(self.here(), &found.name, &says),
                 _ => self.hand.make_node(self.here(), &found.name, &found.meta),
             };
             made.at("making", self.walk.path())?;
         }
-        let target = Node::bare(self.here(), &found.name).at("reading", self.walk.path())?;
+        let target = OpenEntry::bare(self.here(), &found.name).at("reading", self.walk.path())?;
         dress(self.hand, (&attributes, &found.meta), &target, self.walk.path())?;
         let times = (found.meta.read, found.meta.modified);
         stamp(self.hand, &target, times, self.walk.path())
     }
 
-    fn is_same(&self, found: &Found, there: &Meta, says: &[u8]) -> bool {
+    fn is_same(&self, found: &WalkStep, there: &Meta, says: &[u8]) -> bool {
         there.kind == found.meta.kind
             && there.device == found.meta.device
             && self.may_stay(&found.meta, there)
-            && (there.kind != Kind::Symlink
+            && (there.kind != EntryKind::Symlink
                 || self.here().link(&found.name).is_ok_and(|said| said == says))
     }
 
@@ -253,11 +253,12 @@ impl<S: Steps> Tree<'_, S> {
         there.links == 1 || wanted.links > 1 && !self.taken.contains(&there.id)
     }
 
-    fn carry_file(&mut self, found: &Found, there: Option<Meta>) -> Result<(), CopyError> {
+    fn carry_file(&mut self, found: &WalkStep, there: Option<Meta>) -> Result<(), CopyError> {
         let opened = self.walk.open(found);
         let mut source = opened.at("reading", self.walk.path())?;
         let now = source.meta();
-        let there = there.filter(|there| there.kind == Kind::File && self.may_stay(now, there));
+        let there =
+            there.filter(|there| there.kind == EntryKind::File && self.may_stay(now, there));
         let is_there = there.as_ref().is_some_and(|there| self.is_whole(now, there));
         if !is_there {
             source.begin().at("reading", self.walk.path())?;
@@ -299,7 +300,7 @@ impl<S: Steps> Tree<'_, S> {
         target: File,
         is_kept: bool,
     ) -> Result<(), CopyError> {
-        let (target, path) = (Node::open(target), self.walk.path());
+        let (target, path) = (OpenEntry::open(target), self.walk.path());
         let attributes = source.attributes().at("reading", path)?;
         let was = source.meta();
         dress(self.hand, (&attributes, was), &target, path)?;
@@ -330,7 +331,7 @@ impl<S: Steps> Tree<'_, S> {
     }
 
     /// Gives what was carried under another name this one too.
-    fn link_again(&mut self, found: &Found) -> Result<bool, CopyError> {
+    fn link_again(&mut self, found: &WalkStep) -> Result<bool, CopyError> {
         let Some(first) = self.links.get_mut(&found.meta.id) else { return Ok(false) };
         first.left = first.left.saturating_sub(1);
         let (path, id, is_last) = (first.path.clone(), first.id, first.left == 0);

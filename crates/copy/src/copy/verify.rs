@@ -6,13 +6,13 @@ use std::sync::atomic::{self, AtomicBool};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use super::dir::{Dir, Kind};
+use super::dir::{Dir, EntryKind};
 use super::entry::Entry;
 use super::index::{Index, remove_index};
-use super::manifest::{Manifest, Reading, Side};
+use super::manifest::{Manifest, ReadScope, Side};
 use super::outcome::{CopyError, Difference, Verified, shown};
-use super::progress::Progress;
-use super::source::{Origin, Take, Tick};
+use super::progress::ProgressReporter;
+use super::source::{SourceTree, Take, Tick};
 use super::sum::GRAIN;
 use super::target::Hand;
 use super::walk::in_a_walk;
@@ -31,17 +31,17 @@ const AHEAD: usize = 256;
 /// # Errors
 /// [`CopyError::Mismatch`] with the first differences, [`CopyError::Changed`] if the source is
 /// written to, and errors of the system.
-pub fn verify<O: Origin>(
+pub fn verify<O: SourceTree>(
     source: &O,
     target: &Dir,
     index: Option<&Index>,
-    tell: &mut Progress,
+    tell: &mut ProgressReporter,
 ) -> Result<Verified, CopyError> {
     let known = || index.and_then(|index| index.known(target));
     let (limit, of_source) = (tell.limit(), known());
     let read = |tick: Tick, take: Take| source.entries(of_source, limit, tick, take);
     let side = Side::Target { has_index: index.is_some() };
-    let ours = Reading { side, index: known(), before: None };
+    let ours = ReadScope { side, index: known(), before: None };
     let mut seen = Differences::default();
     let verified = meet(read, target, ours, tell, &mut |pair| {
         seen.see(pair);
@@ -60,7 +60,7 @@ pub fn compare_ahead(
     index: &Index,
     target: &Dir,
     hand: &Hand,
-    tell: &mut Progress,
+    tell: &mut ProgressReporter,
 ) -> Result<(), CopyError> {
     match kept_while_compared(index, target, hand, tell) {
         Err(CopyError::Stopped) => Err(CopyError::Stopped),
@@ -73,11 +73,11 @@ fn kept_while_compared(
     index: &Index,
     target: &Dir,
     hand: &Hand,
-    tell: &mut Progress,
+    tell: &mut ProgressReporter,
 ) -> Result<(), CopyError> {
     let mut writer = index.begin(target, hand)?;
     let before = Some(writer.before);
-    let of_source = Reading { side: Side::Live, index: index.known(target), before };
+    let of_source = ReadScope { side: Side::Live, index: index.known(target), before };
     let read = |tick: Tick, take: Take| {
         let mut manifest = Manifest::of(index.source, of_source, tick)?;
         while let Some(entry) = manifest.next_entry()? {
@@ -86,17 +86,17 @@ fn kept_while_compared(
         Ok(())
     };
     let side = Side::Target { has_index: true };
-    let ours = Reading { side, index: index.known(target), before };
+    let ours = ReadScope { side, index: index.known(target), before };
     meet(read, target, ours, tell, &mut |pair| match pair {
-        Pair::Both(source, target) => writer.keep(source, target),
-        Pair::Source(_) | Pair::Target(_) => Ok(()),
+        EntryPair::Both(source, target) => writer.keep(source, target),
+        EntryPair::Source(_) | EntryPair::Target(_) => Ok(()),
     })?;
     writer.end()
 }
 
 /// What both sides have, or one of them.
 #[derive(Clone, Copy)]
-enum Pair<'a> {
+enum EntryPair<'a> {
     Both(&'a Entry, &'a Entry),
     Source(&'a Entry),
     Target(&'a Entry),
@@ -106,9 +106,9 @@ enum Pair<'a> {
 fn meet(
     read: impl FnOnce(Tick, Take) -> Result<(), CopyError> + Send,
     target: &Dir,
-    ours: Reading,
-    tell: &mut Progress,
-    see: &mut dyn FnMut(Pair) -> Result<(), CopyError>,
+    ours: ReadScope,
+    tell: &mut ProgressReporter,
+    see: &mut dyn FnMut(EntryPair) -> Result<(), CopyError>,
 ) -> Result<Verified, CopyError> {
     let over = &AtomicBool::new(false);
     thread::scope(|scope| {
@@ -130,7 +130,7 @@ fn meet(
 fn send_all(
     read: impl FnOnce(Tick, Take) -> Result<(), CopyError>,
     sender: &SyncSender<Entry>,
-    beside: &mut Progress,
+    beside: &mut ProgressReporter,
     over: &AtomicBool,
 ) -> Result<(), CopyError> {
     let mut tick = |bytes| {
@@ -144,9 +144,9 @@ fn send_all(
 fn meet_all(
     theirs: &Receiver<Entry>,
     target: &Dir,
-    ours: Reading,
-    tell: &mut Progress,
-    see: &mut dyn FnMut(Pair) -> Result<(), CopyError>,
+    ours: ReadScope,
+    tell: &mut ProgressReporter,
+    see: &mut dyn FnMut(EntryPair) -> Result<(), CopyError>,
 ) -> Result<Verified, CopyError> {
     let tell = RefCell::new(tell);
     let mut tick = |bytes| tell.borrow_mut().moved(bytes);
@@ -160,16 +160,16 @@ fn meet_all(
             (Some(one), Some(other)) => in_a_walk(&one.path).cmp(in_a_walk(&other.path)),
         };
         match (order, &source, &target) {
-            (Ordering::Less, Some(entry), _) => see(Pair::Source(entry))?,
-            (Ordering::Greater, _, Some(entry)) => see(Pair::Target(entry))?,
-            (_, Some(one), Some(other)) => see(Pair::Both(one, other))?,
+            (Ordering::Less, Some(entry), _) => see(EntryPair::Source(entry))?,
+            (Ordering::Greater, _, Some(entry)) => see(EntryPair::Target(entry))?,
+            (_, Some(one), Some(other)) => see(EntryPair::Both(one, other))?,
             _ => {}
         }
         if order != Ordering::Greater {
             source = theirs.recv().ok();
         }
         if order != Ordering::Less {
-            if target.is_some_and(|entry| entry.kind != Kind::Directory) {
+            if target.is_some_and(|entry| entry.kind != EntryKind::Directory) {
                 tell.borrow_mut().file_done()?;
             }
             target = ours.next_entry()?;
@@ -199,11 +199,11 @@ impl Differences {
         }
     }
 
-    fn see(&mut self, pair: Pair) {
+    fn see(&mut self, pair: EntryPair) {
         match pair {
-            Pair::Source(entry) => self.add(&entry.path, "is not in the target"),
-            Pair::Target(entry) => self.add(&entry.path, "is not in the source"),
-            Pair::Both(source, target) => {
+            EntryPair::Source(entry) => self.add(&entry.path, "is not in the target"),
+            EntryPair::Target(entry) => self.add(&entry.path, "is not in the source"),
+            EntryPair::Both(source, target) => {
                 for what in differences(source, target) {
                     self.add(&source.path, what);
                 }

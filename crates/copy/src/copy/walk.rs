@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 
 use rustix::io::Errno;
 
-use super::dir::{Dir, Kind, Meta, Names};
+use super::dir::{Dir, DirNames, EntryKind, Meta};
 use super::outcome::{At, CopyError, shown};
 
 /// How many directories of the way down stay open; the others are found again by `..`.
@@ -76,7 +76,7 @@ pub fn in_a_walk(path: &[u8]) -> impl Iterator<Item = u8> + '_ {
 
 /// Kind of a step of a walk.
 #[derive(Debug)]
-pub enum Step {
+pub enum WalkStepKind {
     /// A directory; what is in it follows. The first is the top itself.
     Enter,
     /// Anything else, and a directory on which another file system is mounted.
@@ -87,9 +87,9 @@ pub enum Step {
 
 /// One step of a walk.
 #[derive(Debug)]
-pub struct Found {
+pub struct WalkStep {
     /// Kind of the step.
-    pub step: Step,
+    pub step: WalkStepKind,
     /// The last name of its path; empty for the top.
     pub name: CString,
     /// Metadata from the time when the walk reached it.
@@ -98,7 +98,7 @@ pub struct Found {
 
 #[derive(Debug)]
 struct Level {
-    names: Names,
+    names: DirNames,
     name: CString,
     meta: Meta,
     /// Where its path ends.
@@ -144,7 +144,7 @@ impl Walk {
     }
 
     /// The names in the directory where the walk is.
-    pub fn names(&self) -> &Names {
+    pub fn names(&self) -> &DirNames {
         &self.levels[self.levels.len() - 1].names
     }
 
@@ -152,10 +152,10 @@ impl Walk {
     ///
     /// # Errors
     /// Errors of the system, and [`CopyError::Changed`] if the tree should be at rest and is not.
-    pub fn step(&mut self) -> Result<Option<Found>, CopyError> {
+    pub fn step(&mut self) -> Result<Option<WalkStep>, CopyError> {
         if !self.begun {
             self.begun = true;
-            return Ok(Some(self.found(Step::Enter)));
+            return Ok(Some(self.found(WalkStepKind::Enter)));
         }
         if std::mem::take(&mut self.leaving) && !self.go_up()? {
             return Ok(None);
@@ -171,7 +171,7 @@ impl Walk {
             }
         }
         self.leaving = true;
-        Ok(Some(self.found(Step::Leave)))
+        Ok(Some(self.found(WalkStepKind::Leave)))
     }
 
     /// Returns the error that the last entry has changed.
@@ -199,10 +199,10 @@ impl Walk {
         Some(name)
     }
 
-    fn look(&mut self, name: &CStr) -> rustix::io::Result<Found> {
+    fn look(&mut self, name: &CStr) -> rustix::io::Result<WalkStep> {
         let meta = self.here().meta(name)?;
-        if meta.kind != Kind::Directory || meta.is_mount {
-            return Ok(Found { step: Step::Thing, name: name.to_owned(), meta });
+        if meta.kind != EntryKind::Directory || meta.is_mount {
+            return Ok(WalkStep { step: WalkStepKind::Thing, name: name.to_owned(), meta });
         }
         let dir = self.here().enter(name)?;
         if dir.own_meta()?.id != meta.id {
@@ -212,14 +212,14 @@ impl Walk {
         self.way.enter(dir, meta.id);
         let (name, length) = (name.to_owned(), self.path.len());
         self.levels.push(Level { names, name, meta, length });
-        Ok(self.found(Step::Enter))
+        Ok(self.found(WalkStepKind::Enter))
     }
 
     /// A step of the directory where the walk is.
-    fn found(&mut self, step: Step) -> Found {
+    fn found(&mut self, step: WalkStepKind) -> WalkStep {
         let level = &self.levels[self.levels.len() - 1];
         self.path.truncate(level.length);
-        Found { step, name: level.name.clone(), meta: level.meta.clone() }
+        WalkStep { step, name: level.name.clone(), meta: level.meta.clone() }
     }
 }
 

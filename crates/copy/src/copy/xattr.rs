@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
 
 use super::ownership::COPIED;
-use super::target::Node;
+use super::target::OpenEntry;
 
 /// Extended attributes of an entry by name.
 pub type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -36,7 +36,7 @@ pub fn is_for_administrators(name: &[u8]) -> bool {
 ///
 /// # Errors
 /// An error of the kernel.
-pub fn attributes(node: &Node) -> rustix::io::Result<Attributes> {
+pub fn attributes(node: &OpenEntry) -> rustix::io::Result<Attributes> {
     attributes_of(node.as_fd(), node.path())
 }
 

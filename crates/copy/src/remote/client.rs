@@ -10,8 +10,8 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-use super::connection::{Frame, Line, Tls, take_error};
-use super::message::{Put, Take, nonsense, now};
+use super::connection::{Frame, FramedStream, Tls, take_error};
+use super::message::{MessageReader, MessageWriter, nonsense, now};
 use super::tls::{Credentials, SOURCE};
 use super::transfer::{Job, word};
 use crate::copy::{CopyError, Stamp};
@@ -40,7 +40,7 @@ pub struct RemoteTree {
 
 /// A connection for one job.
 pub(super) struct Connection {
-    line: Line,
+    line: FramedStream,
     remote: Remote,
     buffer: Vec<u8>,
     /// The clock of the source, and that of this host at the same time.
@@ -86,13 +86,13 @@ impl Remote {
         let name = ServerName::try_from(SOURCE).map_err(io::Error::other)?;
         let tls = ClientConnection::new(self.config.clone(), name).map_err(io::Error::other)?;
         let tls = Tls::Client(Box::new(tls));
-        let mut line = Line::over(tcp, tls, self.stop.clone(), GREETING)?;
-        let mut put = Put::default();
+        let mut line = FramedStream::over(tcp, tls, self.stop.clone(), GREETING)?;
+        let mut put = MessageWriter::default();
         job.put(&mut put);
         line.send(word::JOB, &put.0)?;
         let mut buffer = Vec::new();
         let theirs = match line.receive(&mut buffer)? {
-            Frame { word: word::CLOCK, body } => Take(body).stamp()?,
+            Frame { word: word::CLOCK, body } => MessageReader(body).stamp()?,
             _ => return Err(nonsense("no greeting")),
         };
         line.known();
@@ -127,7 +127,7 @@ impl RemoteTree {
 
 impl Connection {
     /// Writes a request down; it leaves before the next answer is awaited.
-    pub(super) fn send(&mut self, word: u8, put: &Put) -> io::Result<()> {
+    pub(super) fn send(&mut self, word: u8, put: &MessageWriter) -> io::Result<()> {
         self.line.send(word, &put.0)
     }
 
@@ -141,7 +141,7 @@ impl Connection {
         let failed = |error| self.remote.failed(error);
         let frame = self.line.receive(&mut self.buffer).map_err(failed)?;
         if frame.word == word::ERROR {
-            return Err(take_error(&mut Take(frame.body)).unwrap_or_else(failed));
+            return Err(take_error(&mut MessageReader(frame.body)).unwrap_or_else(failed));
         }
         Ok(frame)
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, ServerConnection};
 
-use super::message::{Put, Take, nonsense};
+use super::message::{MessageReader, MessageWriter, nonsense};
 use crate::copy::{CopyError, shown};
 
 /// Maximum length of a frame: a piece of a file, or entries of a tree up to the largest attributes.
@@ -67,7 +67,7 @@ impl Write for Socket {
 }
 
 /// A connection.
-pub struct Line {
+pub struct FramedStream {
     tls: Tls,
     socket: Socket,
     out: Vec<u8>,
@@ -82,8 +82,8 @@ pub struct Frame<'a> {
     pub body: &'a [u8],
 }
 
-impl Line {
-    /// Starts TLS on a connection, until `stop`. The other side has to be [`Line::known`] within
+impl FramedStream {
+    /// Starts TLS on a connection, until `stop`. The other side has to be [`FramedStream::known`] within
     /// `greeting`.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Line {
         tls: Tls,
         stop: Arc<AtomicBool>,
         greeting: Duration,
-    ) -> io::Result<Line> {
+    ) -> io::Result<FramedStream> {
         tcp.set_nodelay(true)?;
         tcp.set_read_timeout(Some(LOOK))?;
         tcp.set_write_timeout(Some(LOOK))?;
@@ -102,7 +102,7 @@ impl Line {
         rustix::net::sockopt::set_tcp_keepintvl(&tcp, IDLE / ASKED)?;
         rustix::net::sockopt::set_tcp_keepcnt(&tcp, ASKED)?;
         let socket = Socket { tcp, stop, until: Some(Instant::now() + greeting) };
-        Ok(Line { tls, socket, out: Vec::new() })
+        Ok(FramedStream { tls, socket, out: Vec::new() })
     }
 
     /// Marks the other side as authenticated, with a known job: from now on it has no time limit.
@@ -110,7 +110,7 @@ impl Line {
         self.socket.until = None;
     }
 
-    /// Writes a frame; it is sent with the next [`Line::flush`], or before if there are many.
+    /// Writes a frame; it is sent with the next [`FramedStream::flush`], or before if there are many.
     ///
     /// # Errors
     /// An error of the system, and a frame that is too long.
@@ -136,7 +136,7 @@ impl Line {
         while done < out.len() {
             done += self.patiently(|line| line.write_some(&out[done..]))?;
         }
-        self.patiently(Line::write_rest)?;
+        self.patiently(FramedStream::write_rest)?;
         self.out = out;
         self.out.clear();
         Ok(())
@@ -172,7 +172,10 @@ impl Line {
     }
 
     /// Tries until it works, or [`Socket`] says that it is enough.
-    fn patiently<T>(&mut self, mut work: impl FnMut(&mut Line) -> io::Result<T>) -> io::Result<T> {
+    fn patiently<T>(
+        &mut self,
+        mut work: impl FnMut(&mut FramedStream) -> io::Result<T>,
+    ) -> io::Result<T> {
         use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
         let gone = Some(rustix::io::Errno::TIMEDOUT.raw_os_error());
         loop {
@@ -208,7 +211,7 @@ impl Line {
 }
 
 /// Writes down how something failed at the source.
-pub fn put_error(put: &mut Put, error: &CopyError) {
+pub fn put_error(put: &mut MessageWriter, error: &CopyError) {
     match error {
         CopyError::Changed { path } => {
             put.byte(0);
@@ -230,7 +233,7 @@ pub fn put_error(put: &mut Put, error: &CopyError) {
 ///
 /// # Errors
 /// What makes no sense.
-pub fn take_error(take: &mut Take) -> io::Result<CopyError> {
+pub fn take_error(take: &mut MessageReader) -> io::Result<CopyError> {
     let number = take.byte()?;
     let text = String::from_utf8_lossy(take.bytes()?).into_owned();
     // It was made to be shown there; who sends nonsense gets it escaped once more.
@@ -243,7 +246,7 @@ pub fn take_error(take: &mut Take) -> io::Result<CopyError> {
 }
 
 /// Writes down an error of the system.
-pub fn put_io(put: &mut Put, error: &io::Error) {
+pub fn put_io(put: &mut MessageWriter, error: &io::Error) {
     let code = error.raw_os_error().unwrap_or_default();
     put.u32(u32::try_from(code).unwrap_or_default());
     put.bytes(error.to_string().as_bytes());
@@ -253,7 +256,7 @@ pub fn put_io(put: &mut Put, error: &io::Error) {
 ///
 /// # Errors
 /// What makes no sense.
-pub fn take_io(take: &mut Take) -> io::Result<io::Error> {
+pub fn take_io(take: &mut MessageReader) -> io::Result<io::Error> {
     use rustix::io::Errno;
     let code = i32::try_from(take.u32()?).unwrap_or_default();
     let text = String::from_utf8_lossy(take.bytes()?).into_owned();
@@ -288,7 +291,7 @@ mod tests {
                 .with_cert_resolver(Arc::new(ResolvesServerCertUsingSni::new()));
         let tls = Tls::Server(Box::new(ServerConnection::new(Arc::new(config)).unwrap()));
         let (ours, _) = listener.accept().unwrap();
-        let mut line = Line::over(ours, tls, Arc::default(), Duration::ZERO).unwrap();
+        let mut line = FramedStream::over(ours, tls, Arc::default(), Duration::ZERO).unwrap();
         let error = line.receive(&mut Vec::new()).unwrap_err();
         assert!(error.to_string().contains("no request in time"), "{error}");
     }

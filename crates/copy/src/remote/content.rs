@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-use super::connection::{Frame, Line, put_error, put_io};
-use super::message::{Put, Take, name, nonsense};
+use super::connection::{Frame, FramedStream, put_error, put_io};
+use super::message::{MessageReader, MessageWriter, name, nonsense};
 use super::transfer::word;
 use crate::copy::{
-    Attributes, Content, CopyError, Digest, Dir, Disk, Kind, LocalDisk, LocalFile, Opened, PIECE,
-    next_data, read_full,
+    Attributes, Content, CopyError, Digest, Dir, EntryKind, LocalDisk, LocalFile, Opened, PIECE,
+    SourceDisk, next_data, read_full,
 };
 
 /// A file that is no longer than this is sent as it is opened, unless it has holes.
@@ -30,41 +30,46 @@ pub enum Served {
 }
 
 /// The open file of one connection.
-pub struct Reader<'a> {
+pub struct ContentReader<'a> {
     source: &'a Served,
     file: Option<LocalFile>,
-    disk: Option<<LocalDisk<'a> as Disk>::Bytes>,
+    disk: Option<<LocalDisk<'a> as SourceDisk>::Bytes>,
     /// The directory of the last file: the next one mostly is in the same.
     way: Option<(Vec<u8>, Dir)>,
     piece: Vec<u8>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ContentReader<'a> {
     /// Nothing is open yet.
-    pub fn of(source: &'a Served) -> Reader<'a> {
-        Reader { source, file: None, disk: None, way: None, piece: vec![0; PIECE] }
+    pub fn of(source: &'a Served) -> ContentReader<'a> {
+        ContentReader { source, file: None, disk: None, way: None, piece: vec![0; PIECE] }
     }
 
     /// Answers each request until the other side closes the connection.
     ///
     /// # Errors
     /// An error of the connection, and invalid requests.
-    pub fn answer_all(mut self, line: &mut Line) -> io::Result<()> {
+    pub fn answer_all(mut self, line: &mut FramedStream) -> io::Result<()> {
         let mut buffer = Vec::new();
-        let mut put = Put::default();
+        let mut put = MessageWriter::default();
         loop {
             let Frame { word, body } = match line.receive(&mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
                 other => other?,
             };
             put.0.clear();
-            let word = self.answer(word, &mut Take(body), &mut put)?;
+            let word = self.answer(word, &mut MessageReader(body), &mut put)?;
             line.send(word, &put.0)?;
         }
     }
 
     /// Writes the answer to a request down, and say what it is.
-    fn answer(&mut self, word: u8, take: &mut Take, put: &mut Put) -> io::Result<u8> {
+    fn answer(
+        &mut self,
+        word: u8,
+        take: &mut MessageReader,
+        put: &mut MessageWriter,
+    ) -> io::Result<u8> {
         let (answer, done) = match word {
             word::OPEN => {
                 let (path, id) = (take.bytes()?.to_vec(), (take.u64()?, take.u64()?));
@@ -96,7 +101,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn open(&mut self, path: &[u8], id: (u64, u64), put: &mut Put) -> io::Result<()> {
+    fn open(&mut self, path: &[u8], id: (u64, u64), put: &mut MessageWriter) -> io::Result<()> {
         let mut file = match self.find(path) {
             Ok(file) => file,
             Err(error) => {
@@ -104,7 +109,7 @@ impl<'a> Reader<'a> {
                 return Err(error);
             }
         };
-        if (file.meta().id, file.meta().kind) != (id, Kind::File) {
+        if (file.meta().id, file.meta().kind) != (id, EntryKind::File) {
             return Err(Errno::STALE.into());
         }
         let meta = file.meta().clone();
@@ -143,7 +148,7 @@ impl<'a> Reader<'a> {
         LocalFile::of(dir.read(&last)?)
     }
 
-    fn open_disk(&mut self, put: &mut Put) -> u8 {
+    fn open_disk(&mut self, put: &mut MessageWriter) -> u8 {
         let opened = match self.source {
             Served::Device(path) => LocalDisk(path).open(),
             Served::Tree(_) => Err(CopyError::Refused(
@@ -174,7 +179,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn map(&self, mut from: u64, size: u64, put: &mut Put) -> io::Result<()> {
+    fn map(&self, mut from: u64, size: u64, put: &mut MessageWriter) -> io::Result<()> {
         let file = self.bytes()?;
         for _ in 0..RANGES {
             let Some(range) = next_data(file, from, size)? else {
@@ -194,7 +199,7 @@ impl<'a> Reader<'a> {
         at: u64,
         length: u32,
         has: Option<Digest>,
-        put: &mut Put,
+        put: &mut MessageWriter,
     ) -> io::Result<u8> {
         let length = usize::try_from(length).unwrap_or(PIECE).min(PIECE);
         let mut piece = std::mem::take(&mut self.piece);
@@ -209,7 +214,7 @@ impl<'a> Reader<'a> {
         Ok(word::DATA)
     }
 
-    fn after(&mut self, put: &mut Put) -> io::Result<()> {
+    fn after(&mut self, put: &mut MessageWriter) -> io::Result<()> {
         let file = self.file.as_mut().ok_or_else(|| nonsense("no open file"))?;
         put.byte(file.check_unchanged()?.into());
         Ok(())

@@ -2,27 +2,27 @@
 
 use super::client::Remote;
 use super::connection::Frame;
-use super::message::{Take, nonsense};
-use super::prefetch::{Reading, RemoteBytes};
+use super::message::{MessageReader, nonsense};
+use super::prefetch::{PrefetchConnection, RemoteBytes};
 use super::transfer::{Job, word};
-use crate::copy::{CopyError, Disk, Sum, Tick};
+use crate::copy::{CopyError, SourceDisk, Sum, Tick};
 
 /// A device that a pod sends.
 #[derive(Debug, Clone)]
 pub struct RemoteDisk(pub Remote);
 
-impl Disk for RemoteDisk {
+impl SourceDisk for RemoteDisk {
     type Bytes = RemoteBytes;
 
     fn open(&self) -> Result<(Self::Bytes, u64), CopyError> {
-        Reading::of(&self.0)?.disk()
+        PrefetchConnection::of(&self.0)?.disk()
     }
 
     fn sum(&self, size: u64, limit: Option<u64>, tick: Tick) -> Result<Sum, CopyError> {
         let mut stream = self.0.connect(Job::Sum { size, limit })?;
         loop {
             let Frame { word, body } = stream.next()?;
-            let mut take = Take(body);
+            let mut take = MessageReader(body);
             let said = match word {
                 word::TICK => take.u64().map(Ok),
                 word::SUM => {

@@ -6,18 +6,18 @@ use std::io;
 use std::time::UNIX_EPOCH;
 
 use crate::bytes::Bytes;
-use crate::copy::{Attributes, Digest, Entry, Kind, Meta, Needs, Reserved, Stamp, Totals};
+use crate::copy::{Attributes, Digest, Entry, EntryKind, Meta, Needs, Reserved, Stamp, Totals};
 
 /// The longest name that a kernel takes.
 const LONGEST_NAME: usize = 255;
 
 /// Buffer that is written to.
 #[derive(Debug, Default)]
-pub struct Put(pub Vec<u8>);
+pub struct MessageWriter(pub Vec<u8>);
 
 /// Buffer that is read, piece by piece.
 #[derive(Debug)]
-pub struct Take<'a>(pub &'a [u8]);
+pub struct MessageReader<'a>(pub &'a [u8]);
 
 /// Returns the error that the other side sent something invalid.
 pub fn nonsense(what: &str) -> io::Error {
@@ -43,7 +43,7 @@ pub fn now() -> Stamp {
     }
 }
 
-impl Put {
+impl MessageWriter {
     /// Writes a byte.
     pub fn byte(&mut self, value: u8) {
         self.0.push(value);
@@ -139,7 +139,7 @@ impl Put {
     }
 }
 
-impl<'a> Take<'a> {
+impl<'a> MessageReader<'a> {
     fn some(&mut self, count: usize) -> io::Result<&'a [u8]> {
         let (taken, rest) =
             self.0.split_at_checked(count).ok_or_else(|| nonsense("less than it announced"))?;
@@ -224,7 +224,7 @@ impl<'a> Take<'a> {
         })
     }
 
-    fn kind(&mut self) -> io::Result<Kind> {
+    fn kind(&mut self) -> io::Result<EntryKind> {
         let number = usize::from(self.byte()?);
         KINDS.get(number).copied().ok_or_else(|| nonsense("an invalid type"))
     }
@@ -278,17 +278,17 @@ impl<T> IntoOption<T> for (bool, T) {
     }
 }
 
-const KINDS: [Kind; 7] = [
-    Kind::File,
-    Kind::Directory,
-    Kind::Symlink,
-    Kind::Fifo,
-    Kind::Character,
-    Kind::Block,
-    Kind::Socket,
+const KINDS: [EntryKind; 7] = [
+    EntryKind::File,
+    EntryKind::Directory,
+    EntryKind::Symlink,
+    EntryKind::Fifo,
+    EntryKind::Character,
+    EntryKind::Block,
+    EntryKind::Socket,
 ];
 
-fn number_of(kind: Kind) -> u8 {
+fn number_of(kind: EntryKind) -> u8 {
     let place = KINDS.iter().position(|one| *one == kind).unwrap_or_default();
     u8::try_from(place).unwrap_or_default()
 }
@@ -300,9 +300,9 @@ mod tests {
     #[test]
     fn a_name_from_the_other_side_never_leads_elsewhere() {
         let read = |name: &[u8]| {
-            let mut put = Put::default();
+            let mut put = MessageWriter::default();
             put.bytes(name);
-            Take(&put.0).name()
+            MessageReader(&put.0).name()
         };
         let long = vec![b'x'; 256];
         for name in [b"".as_slice(), b".", b"..", b"a/b", b"/", b"a\0b", &long] {
@@ -315,12 +315,12 @@ mod tests {
 
     #[test]
     fn what_says_more_than_it_has_is_refused_before_room_is_made_for_it() {
-        let mut put = Put::default();
+        let mut put = MessageWriter::default();
         put.u32(u32::MAX);
-        assert!(Take(&put.0).bytes().is_err());
-        assert!(Take(&put.0).attributes().is_err());
-        assert!(Take(&put.0).entry().is_err());
-        assert!(Take(&[]).meta().is_err());
+        assert!(MessageReader(&put.0).bytes().is_err());
+        assert!(MessageReader(&put.0).attributes().is_err());
+        assert!(MessageReader(&put.0).entry().is_err());
+        assert!(MessageReader(&[]).meta().is_err());
     }
 
     #[test]
@@ -342,23 +342,23 @@ mod tests {
                 changed: stamp(12),
                 is_mount: true,
             };
-            let mut put = Put::default();
+            let mut put = MessageWriter::default();
             put.meta(&meta);
-            let mut take = Take(&put.0);
+            let mut take = MessageReader(&put.0);
             assert_eq!((take.meta().unwrap(), take.0), (meta, [].as_slice()));
         }
         let reserved = Reserved { path: b"a/b".to_vec(), name: b"security.x".to_vec() };
         for reserved in [None, Some(reserved)] {
             let totals = Totals { bytes: 3, files: 4 };
             let needs = Needs { bytes: Bytes::new(1), inodes: 2, totals, reserved };
-            let mut put = Put::default();
+            let mut put = MessageWriter::default();
             put.requirements(&needs);
-            let mut take = Take(&put.0);
+            let mut take = MessageReader(&put.0);
             assert_eq!((take.requirements().unwrap(), take.0), (needs, [].as_slice()));
         }
         let entry = Entry {
             path: b"a/b".to_vec(),
-            kind: Kind::Block,
+            kind: EntryKind::Block,
             mode: 0o600,
             owner: (1, 2),
             modified: stamp(-3),
@@ -373,9 +373,9 @@ mod tests {
         };
         let bare = Entry { content: None, device: None, same_as: None, ..entry.clone() };
         for entry in [entry, bare] {
-            let mut put = Put::default();
+            let mut put = MessageWriter::default();
             put.entry(&entry);
-            let mut take = Take(&put.0);
+            let mut take = MessageReader(&put.0);
             assert_eq!((take.entry().unwrap(), take.0), (entry, [].as_slice()));
         }
     }

@@ -9,15 +9,17 @@ use std::rc::Rc;
 
 use super::client::{Connection, Remote};
 use super::connection::{Frame, take_error, take_io};
-use super::message::{Put, Take, nonsense};
+use super::message::{MessageReader, MessageWriter, nonsense};
 use super::transfer::{Job, word};
-use crate::copy::{Attributes, Content, CopyError, Digest, Meta, Opened, PIECE, Piece, read_full};
+use crate::copy::{
+    Attributes, Content, ContentPiece, CopyError, Digest, Meta, Opened, PIECE, read_full,
+};
 
 /// How many pieces are asked for ahead.
 const AHEAD: usize = 8;
 
 /// A connection over which contents are read.
-pub(super) struct Reading {
+pub(super) struct PrefetchConnection {
     connection: Connection,
     remote: Remote,
     /// Pieces that were asked for and have not come yet: where, and how long.
@@ -27,25 +29,25 @@ pub(super) struct Reading {
 }
 
 /// What the source said of a file as it opened it.
-struct Told {
+struct OpenedFile {
     meta: Meta,
     attributes: Attributes,
     /// All of a small one, and whether it was as it was afterwards.
     whole: Option<(Vec<u8>, bool)>,
 }
 
-impl Reading {
+impl PrefetchConnection {
     /// Connects.
-    pub(super) fn of(remote: &Remote) -> Result<Reading, CopyError> {
+    pub(super) fn of(remote: &Remote) -> Result<PrefetchConnection, CopyError> {
         let connection = remote.connect(Job::Read)?;
         let remote = remote.clone();
-        Ok(Reading { connection, remote, asked: VecDeque::new(), theirs: Vec::new() })
+        Ok(PrefetchConnection { connection, remote, asked: VecDeque::new(), theirs: Vec::new() })
     }
 
     /// Opens the device.
     pub(super) fn disk(mut self) -> Result<(RemoteBytes, u64), CopyError> {
         let remote = self.remote.clone();
-        let opened = self.ask(word::DISK, &Put::default(), |word, take| match word {
+        let opened = self.ask(word::DISK, &MessageWriter::default(), |word, take| match word {
             word::OPENED if take.flag()? => Ok(Ok(take.u64()?)),
             word::OPENED => take_error(take).map(Err),
             _ => Err(nonsense("no answer to the request")),
@@ -59,21 +61,21 @@ impl Reading {
     fn ask<T>(
         &mut self,
         word: u8,
-        put: &Put,
-        read: impl FnOnce(u8, &mut Take) -> io::Result<T>,
+        put: &MessageWriter,
+        read: impl FnOnce(u8, &mut MessageReader) -> io::Result<T>,
     ) -> io::Result<T> {
         while self.asked.pop_front().is_some() {
             self.connection.receive()?; // No one wants it any more.
         }
         self.connection.send(word, put)?;
         match self.connection.receive()? {
-            Frame { word: word::ERROR, body } => Err(take_io(&mut Take(body))?),
-            Frame { word, body } => read(word, &mut Take(body)),
+            Frame { word: word::ERROR, body } => Err(take_io(&mut MessageReader(body))?),
+            Frame { word, body } => read(word, &mut MessageReader(body)),
         }
     }
 
-    fn open(&mut self, path: &[u8], id: (u64, u64)) -> io::Result<Told> {
-        let mut put = Put::default();
+    fn open(&mut self, path: &[u8], id: (u64, u64)) -> io::Result<OpenedFile> {
+        let mut put = MessageWriter::default();
         put.bytes(path);
         put.u64(id.0);
         put.u64(id.1);
@@ -82,12 +84,12 @@ impl Reading {
             let (meta, attributes) = (take.meta()?, take.attributes()?);
             let is_whole = take.flag()?;
             let whole = if is_whole { Some((take.bytes()?.to_vec(), take.flag()?)) } else { None };
-            Ok(Told { meta, attributes, whole })
+            Ok(OpenedFile { meta, attributes, whole })
         })
     }
 
     fn map(&mut self, from: u64, size: u64) -> io::Result<VecDeque<Range<u64>>> {
-        let mut put = Put::default();
+        let mut put = MessageWriter::default();
         put.u64(from);
         put.u64(size);
         self.ask(word::MAP, &put, |word, take| {
@@ -108,7 +110,7 @@ impl Reading {
     }
 
     fn check_unchanged(&mut self) -> io::Result<bool> {
-        self.ask(word::AFTER, &Put::default(), |word, take| {
+        self.ask(word::AFTER, &MessageWriter::default(), |word, take| {
             expect(word, word::STATE)?;
             take.flag()
         })
@@ -121,7 +123,7 @@ impl Reading {
         at: u64,
         end: u64,
         there: (&File, u64),
-    ) -> io::Result<Piece> {
+    ) -> io::Result<ContentPiece> {
         // After a piece that was cut the rest comes from elsewhere.
         while self.asked.front().is_some_and(|asked| *asked != (at, buffer.len())) {
             self.asked.pop_front();
@@ -136,17 +138,17 @@ impl Reading {
         }
         self.asked.pop_front();
         let Frame { word, body } = self.connection.receive()?;
-        let mut take = Take(body);
+        let mut take = MessageReader(body);
         match word {
             word::DATA => {
                 let bytes = take.bytes()?;
                 let into =
                     buffer.get_mut(..bytes.len()).ok_or_else(|| nonsense("too much data"))?;
                 into.copy_from_slice(bytes);
-                Ok(Piece::Read(bytes.len()))
+                Ok(ContentPiece::Read(bytes.len()))
             }
             word::SAME => match usize::try_from(take.u32()?) {
-                Ok(length) if length <= buffer.len() => Ok(Piece::Same(length)),
+                Ok(length) if length <= buffer.len() => Ok(ContentPiece::Same(length)),
                 _ => Err(nonsense("more than was requested")),
             },
             word::ERROR => Err(take_io(&mut take)?),
@@ -156,7 +158,7 @@ impl Reading {
 
     /// What the target has there need not be sent again.
     fn ask_for(&mut self, at: u64, length: usize, there: (&File, u64)) -> io::Result<()> {
-        let mut put = Put::default();
+        let mut put = MessageWriter::default();
         put.u64(at);
         put.u32(u32::try_from(length).unwrap_or(u32::MAX));
         let is_there = at + length as u64 <= there.1;
@@ -178,7 +180,7 @@ fn expect(word: u8, wanted: u8) -> io::Result<()> {
 
 /// The bytes of a device at the source.
 pub struct RemoteBytes {
-    reading: Rc<RefCell<Reading>>,
+    reading: Rc<RefCell<PrefetchConnection>>,
     /// What is known of where there is data.
     ranges: VecDeque<Range<u64>>,
     /// Where the range ends that is being read.
@@ -218,7 +220,12 @@ impl Content for RemoteBytes {
         Ok(self.all(from, size))
     }
 
-    fn piece(&mut self, buffer: &mut [u8], at: u64, there: (&File, u64)) -> io::Result<Piece> {
+    fn piece(
+        &mut self,
+        buffer: &mut [u8],
+        at: u64,
+        there: (&File, u64),
+    ) -> io::Result<ContentPiece> {
         self.reading.borrow_mut().piece(buffer, at, self.end, there)
     }
 }
@@ -227,19 +234,19 @@ impl Content for RemoteBytes {
 pub struct RemoteFile {
     bytes: RemoteBytes,
     path: Vec<u8>,
-    told: Told,
+    told: OpenedFile,
     is_open: bool,
 }
 
 impl RemoteFile {
     /// Metadata from the walk.
     pub(super) fn met(
-        reading: Rc<RefCell<Reading>>,
+        reading: Rc<RefCell<PrefetchConnection>>,
         path: &[u8],
         (meta, attributes): (Meta, Attributes),
     ) -> RemoteFile {
         let bytes = RemoteBytes { reading, ranges: VecDeque::new(), end: 0 };
-        let told = Told { meta, attributes, whole: None };
+        let told = OpenedFile { meta, attributes, whole: None };
         RemoteFile { bytes, path: path.to_vec(), told, is_open: false }
     }
 }
@@ -257,12 +264,17 @@ impl Content for RemoteFile {
         self.bytes.mapped(from, size)
     }
 
-    fn piece(&mut self, buffer: &mut [u8], at: u64, there: (&File, u64)) -> io::Result<Piece> {
+    fn piece(
+        &mut self,
+        buffer: &mut [u8],
+        at: u64,
+        there: (&File, u64),
+    ) -> io::Result<ContentPiece> {
         let Some((whole, _)) = &self.told.whole else { return self.bytes.piece(buffer, at, there) };
         let rest = usize::try_from(at).ok().and_then(|at| whole.get(at..)).unwrap_or_default();
         let length = rest.len().min(buffer.len());
         buffer[..length].copy_from_slice(&rest[..length]);
-        Ok(Piece::Read(length))
+        Ok(ContentPiece::Read(length))
     }
 }
 

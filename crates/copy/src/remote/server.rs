@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 use rustls::{ServerConfig, ServerConnection};
 
 use super::callers::{Caller, Callers};
-use super::connection::{Frame, LONGEST_FRAME, Line, Tls, put_error, put_io};
-use super::content::{Reader, Served};
-use super::message::{Put, Take, nonsense, now};
+use super::connection::{Frame, FramedStream, LONGEST_FRAME, Tls, put_error, put_io};
+use super::content::{ContentReader, Served};
+use super::message::{MessageReader, MessageWriter, nonsense, now};
 use super::tls::Credentials;
 use super::transfer::{Job, word};
 use crate::copy::{
-    At, Attributes, CopyError, Dir, Disk, Found, Kind, LocalDisk, Needs, Origin, Progress, Step,
-    Steps, Walk,
+    At, Attributes, CopyError, Dir, EntryKind, LocalDisk, Needs, ProgressReporter, SourceDisk,
+    SourceTree, Steps, Walk, WalkStep, WalkStepKind,
 };
 
 /// How long who connects may take to say who it is and what it wants.
@@ -104,33 +104,33 @@ fn answer(
     caller: &Caller,
 ) -> io::Result<()> {
     let tls = ServerConnection::new(config).map_err(io::Error::other)?;
-    let mut line = Line::over(tcp, Tls::Server(Box::new(tls)), Arc::default(), GREETING)?;
+    let mut line = FramedStream::over(tcp, Tls::Server(Box::new(tls)), Arc::default(), GREETING)?;
     let mut buffer = Vec::new();
     let Frame { word: word::JOB, body } = line.receive(&mut buffer)? else {
         return Err(nonsense("no job"));
     };
     // It was read with the key of one who shows the right certificate.
-    let job = Job::take(&mut Take(body))?;
+    let job = Job::take(&mut MessageReader(body))?;
     caller.known()?;
     line.known();
-    let mut clock = Put::default();
+    let mut clock = MessageWriter::default();
     clock.stamp(now());
     line.send(word::CLOCK, &clock.0)?;
     match (job, source) {
-        (Job::Read, source) => Reader::of(source).answer_all(&mut line),
+        (Job::Read, source) => ContentReader::of(source).answer_all(&mut line),
         (Job::Sum { size, limit }, Served::Device(path)) => {
-            Stream::over(line, limit).end(|stream| sum(path, size, stream))
+            PushStream::over(line, limit).end(|stream| sum(path, size, stream))
         }
         (Job::Count { live, block }, Served::Tree(top)) => {
-            Stream::over(line, None).end(|stream| count(top, live, block, stream))
+            PushStream::over(line, None).end(|stream| count(top, live, block, stream))
         }
         (Job::Walk { live }, Served::Tree(top)) => {
-            Stream::over(line, None).end(|stream| walk(top, live, stream))
+            PushStream::over(line, None).end(|stream| walk(top, live, stream))
         }
         (Job::Entries { limit }, Served::Tree(top)) => {
-            Stream::over(line, limit).end(|stream| entries(top, stream))
+            PushStream::over(line, limit).end(|stream| entries(top, stream))
         }
-        (job, source) => Stream::over(line, None).end(|_| Err(is_another(job, source))),
+        (job, source) => PushStream::over(line, None).end(|_| Err(is_another(job, source))),
     }
 }
 
@@ -146,28 +146,31 @@ fn is_another(job: Job, source: &Served) -> CopyError {
 }
 
 /// What is said to the other side without its asking.
-struct Stream {
-    line: RefCell<Line>,
+struct PushStream {
+    line: RefCell<FramedStream>,
     /// Ticks that have not been told, and when the last were.
     behind: Cell<u64>,
     told: Cell<Instant>,
-    pace: RefCell<Progress>,
+    pace: RefCell<ProgressReporter>,
 }
 
-impl Stream {
-    fn over(line: Line, limit: Option<u64>) -> Stream {
-        let pace = Progress::new(Box::new(io::sink()), limit, Arc::default());
+impl PushStream {
+    fn over(line: FramedStream, limit: Option<u64>) -> PushStream {
+        let pace = ProgressReporter::new(Box::new(io::sink()), limit, Arc::default());
         let (line, pace) = (RefCell::new(line), RefCell::new(pace));
-        Stream { line, behind: Cell::new(0), told: Cell::new(Instant::now()), pace }
+        PushStream { line, behind: Cell::new(0), told: Cell::new(Instant::now()), pace }
     }
 
     /// Does the job, and returns its result.
-    fn end(self, job: impl FnOnce(&Stream) -> Result<(u8, Put), CopyError>) -> io::Result<()> {
+    fn end(
+        self,
+        job: impl FnOnce(&PushStream) -> Result<(u8, MessageWriter), CopyError>,
+    ) -> io::Result<()> {
         let ended = job(&self);
         // What was not told yet belongs to it, however it ended.
         let told = if self.behind.get() > 0 { self.tell_ticks() } else { Ok(()) };
         let (word, put) = ended.and_then(|end| told.map(|()| end)).unwrap_or_else(|error| {
-            let mut put = Put::default();
+            let mut put = MessageWriter::default();
             put_error(&mut put, &error);
             (word::ERROR, put)
         });
@@ -176,7 +179,7 @@ impl Stream {
         line.flush()
     }
 
-    fn say(&self, word: u8, put: &Put) -> Result<(), CopyError> {
+    fn say(&self, word: u8, put: &MessageWriter) -> Result<(), CopyError> {
         let length = put.0.len();
         if length > LONGEST_FRAME {
             return Err(CopyError::Refused(format!(
@@ -204,54 +207,59 @@ impl Stream {
 
     fn tell_ticks(&self) -> Result<(), CopyError> {
         self.told.set(Instant::now());
-        let mut put = Put::default();
+        let mut put = MessageWriter::default();
         put.u64(self.behind.take());
         self.say(word::TICK, &put)
     }
 }
 
-fn sum(path: &Path, size: u64, stream: &Stream) -> Result<(u8, Put), CopyError> {
+fn sum(path: &Path, size: u64, stream: &PushStream) -> Result<(u8, MessageWriter), CopyError> {
     let sum = LocalDisk(path).sum(size, None, &mut |bytes| stream.read(bytes))?;
-    let mut put = Put::default();
+    let mut put = MessageWriter::default();
     put.digest(&sum.digest);
     put.u64(sum.stored);
     Ok((word::SUM, put))
 }
 
-fn count(top: &Dir, live: bool, block: u64, stream: &Stream) -> Result<(u8, Put), CopyError> {
-    let mut put = Put::default();
+fn count(
+    top: &Dir,
+    live: bool,
+    block: u64,
+    stream: &PushStream,
+) -> Result<(u8, MessageWriter), CopyError> {
+    let mut put = MessageWriter::default();
     put.requirements(&Needs::of(top, live, block, &mut || stream.tick(1))?);
     Ok((word::NEEDS, put))
 }
 
-fn entries(top: &Dir, stream: &Stream) -> Result<(u8, Put), CopyError> {
+fn entries(top: &Dir, stream: &PushStream) -> Result<(u8, MessageWriter), CopyError> {
     top.entries(None, None, &mut |bytes| stream.read(bytes), &mut |entry| {
-        let mut put = Put::default();
+        let mut put = MessageWriter::default();
         put.entry(&entry);
         stream.say(word::ENTRY, &put)
     })?;
-    Ok((word::END, Put::default()))
+    Ok((word::END, MessageWriter::default()))
 }
 
-fn walk(top: &Dir, live: bool, stream: &Stream) -> Result<(u8, Put), CopyError> {
+fn walk(top: &Dir, live: bool, stream: &PushStream) -> Result<(u8, MessageWriter), CopyError> {
     let mut walk = Walk::over(top.again().at("reading", b"")?, live)?;
     while let Some(found) = walk.step()? {
-        let mut put = Put::default();
+        let mut put = MessageWriter::default();
         let word = match found.step {
-            Step::Enter => {
+            WalkStepKind::Enter => {
                 put.bytes(found.name.to_bytes());
                 put.meta(&found.meta);
                 stream.say(word::ENTER, &put)?;
                 say_names(&walk, stream)?;
                 continue;
             }
-            Step::Thing => {
+            WalkStepKind::Thing => {
                 put.bytes(found.name.to_bytes());
                 put.meta(&found.meta);
                 put_looked(&mut put, look(&mut walk, &found));
                 word::THING
             }
-            Step::Leave => {
+            WalkStepKind::Leave => {
                 let (now, attributes) = walk.leaving().at("reading", walk.path())?;
                 put.meta(&now);
                 put.attributes(&attributes);
@@ -260,14 +268,14 @@ fn walk(top: &Dir, live: bool, stream: &Stream) -> Result<(u8, Put), CopyError> 
         };
         stream.say(word, &put)?;
     }
-    let mut vanished = Put::default();
+    let mut vanished = MessageWriter::default();
     vanished.u64(walk.vanished);
     Ok((word::END, vanished))
 }
 
 /// All names of the directory where the walk is; an empty frame ends them.
-fn say_names(walk: &Walk, stream: &Stream) -> Result<(), CopyError> {
-    let mut put = Put::default();
+fn say_names(walk: &Walk, stream: &PushStream) -> Result<(), CopyError> {
+    let mut put = MessageWriter::default();
     for name in walk.names().iter() {
         put.bytes(name.to_bytes());
         if put.0.len() >= NAMES_AT_ONCE {
@@ -278,19 +286,19 @@ fn say_names(walk: &Walk, stream: &Stream) -> Result<(), CopyError> {
     if !put.0.is_empty() {
         stream.say(word::NAMES, &put)?;
     }
-    stream.say(word::NAMES, &Put::default())
+    stream.say(word::NAMES, &MessageWriter::default())
 }
 
 /// No one asks for those of what is not carried.
-fn look(walk: &mut Walk, found: &Found) -> io::Result<(Attributes, Vec<u8>)> {
+fn look(walk: &mut Walk, found: &WalkStep) -> io::Result<(Attributes, Vec<u8>)> {
     match found.meta.kind {
-        Kind::Directory | Kind::Socket => Ok(Default::default()),
+        EntryKind::Directory | EntryKind::Socket => Ok(Default::default()),
         _ => walk.look(found),
     }
 }
 
 /// That it is gone by now is for who receives to know.
-fn put_looked(put: &mut Put, looked: io::Result<(Attributes, Vec<u8>)>) {
+fn put_looked(put: &mut MessageWriter, looked: io::Result<(Attributes, Vec<u8>)>) {
     put.byte(looked.is_ok().into());
     match looked {
         Ok((attributes, says)) => {

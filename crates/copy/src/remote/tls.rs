@@ -23,7 +23,7 @@ use rustls::{
 };
 
 use super::PROTOCOL;
-use crate::certificates::{Authority, Lasting, Usage};
+use crate::certificates::{Authority, CertificateUsage, Validity};
 use crate::copy::CopyError;
 
 /// The name in the certificate of who sends.
@@ -38,7 +38,7 @@ const EARLY: Duration = Duration::from_secs(3600);
 
 /// All that the two ends of a copy need to know each other, in PEM.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Keys {
+pub struct TransferKeys {
     /// The certificate of the authority, `ca.crt` on both sides.
     pub ca: String,
     /// Certificate and key of who sends, `tls.crt` and `tls.key` there.
@@ -47,24 +47,24 @@ pub struct Keys {
     pub target: (String, String),
 }
 
-impl fmt::Debug for Keys {
+impl fmt::Debug for TransferKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").finish_non_exhaustive()
+        f.debug_struct("TransferKeys").finish_non_exhaustive()
     }
 }
 
-impl Keys {
+impl TransferKeys {
     /// Creates all of them; `now` is since 1970. They are valid for a year, from an hour ago.
     ///
     /// # Errors
     /// Failures of the system to generate keys.
-    pub fn make(now: Duration) -> Result<Keys, rcgen::Error> {
-        let lasting = Lasting { begins: now.saturating_sub(EARLY), expires: now + LIFE };
+    pub fn make(now: Duration) -> Result<TransferKeys, rcgen::Error> {
+        let lasting = Validity { begins: now.saturating_sub(EARLY), expires: now + LIFE };
         let authority = Authority::make("Pliant copy authority", lasting)?;
-        Ok(Keys {
+        Ok(TransferKeys {
             ca: authority.pem(),
-            source: authority.sign(SOURCE, "Pliant copy source", Usage::Server)?,
-            target: authority.sign(TARGET, "Pliant copy target", Usage::Client)?,
+            source: authority.sign(SOURCE, "Pliant copy source", CertificateUsage::Server)?,
+            target: authority.sign(TARGET, "Pliant copy target", CertificateUsage::Client)?,
         })
     }
 }
@@ -235,7 +235,8 @@ mod tests {
 
     #[test]
     fn the_two_ends_of_a_copy_know_each_other_and_nobody_else() {
-        let (keys, others) = (Keys::make(now()).unwrap(), Keys::make(now()).unwrap());
+        let (keys, others) =
+            (TransferKeys::make(now()).unwrap(), TransferKeys::make(now()).unwrap());
         let source = credentials(&keys.ca, &keys.source);
         let target = credentials(&keys.ca, &keys.target);
         assert_eq!(shake(target.client().unwrap(), &source), Ok(()));
@@ -258,14 +259,14 @@ mod tests {
     /// Signed by the same authority, for a client, and for another name.
     #[test]
     fn only_a_certificate_for_the_target_is_taken() {
-        let lasting = Lasting { begins: now().saturating_sub(EARLY), expires: now() + LIFE };
+        let lasting = Validity { begins: now().saturating_sub(EARLY), expires: now() + LIFE };
         let authority = Authority::make("test", lasting).unwrap();
         let sign = |name, usage| {
             let pair = authority.sign(name, "test", usage).unwrap();
             credentials(&authority.pem(), &pair)
         };
-        let source = sign(SOURCE, Usage::Server);
-        let taken = |name| shake(sign(name, Usage::Client).client().unwrap(), &source);
+        let source = sign(SOURCE, CertificateUsage::Server);
+        let taken = |name| shake(sign(name, CertificateUsage::Client).client().unwrap(), &source);
         assert_eq!(taken(TARGET), Ok(()));
         taken("other").unwrap_err();
         taken(SOURCE).unwrap_err();
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn keys_are_good_for_a_year_and_tell_nothing() {
         let before = now().saturating_sub(Duration::from_secs(366 * 24 * 3600));
-        let keys = Keys::make(before).unwrap();
+        let keys = TransferKeys::make(before).unwrap();
         let (source, target) =
             (credentials(&keys.ca, &keys.source), credentials(&keys.ca, &keys.target));
         shake(target.client().unwrap(), &source).unwrap_err();
@@ -286,7 +287,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let said = || Credentials::read(dir.path()).map(|_| ()).unwrap_err().to_string();
         assert!(said().contains("ca.crt: No such file"), "{}", said());
-        let keys = Keys::make(now()).unwrap();
+        let keys = TransferKeys::make(now()).unwrap();
         for (name, pem) in [("ca.crt", ""), ("tls.crt", &keys.source.0), ("tls.key", "x")] {
             std::fs::write(dir.path().join(name), pem).unwrap();
         }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::message::{Put, Take, nonsense};
+use super::message::{MessageReader, MessageWriter, nonsense};
 
 /// Job that the receiver requests for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub mod word {
 
 impl Job {
     /// Writes it down.
-    pub fn put(self, put: &mut Put) {
+    pub fn put(self, put: &mut MessageWriter) {
         match self {
             Job::Count { live, block } => {
                 put.byte(0);
@@ -115,7 +115,7 @@ impl Job {
     ///
     /// # Errors
     /// What makes no sense.
-    pub fn take(take: &mut Take) -> io::Result<Job> {
+    pub fn take(take: &mut MessageReader) -> io::Result<Job> {
         let number = take.byte()?;
         Ok(match number {
             0 => Job::Count { live: take.flag()?, block: take.u64()?.max(1) },
@@ -148,11 +148,11 @@ mod tests {
             Job::Sum { size: 9, limit: Some(8) },
         ];
         for job in jobs {
-            let mut put = Put::default();
+            let mut put = MessageWriter::default();
             job.put(&mut put);
-            assert_eq!(Job::take(&mut Take(&put.0)).unwrap(), job);
+            assert_eq!(Job::take(&mut MessageReader(&put.0)).unwrap(), job);
         }
-        assert!(Job::take(&mut Take(&[9])).is_err());
-        assert!(Job::take(&mut Take(&[])).is_err());
+        assert!(Job::take(&mut MessageReader(&[9])).is_err());
+        assert!(Job::take(&mut MessageReader(&[])).is_err());
     }
 }

@@ -10,32 +10,32 @@ use rustix::io::Errno;
 
 use super::client::{Connection, RemoteTree};
 use super::connection::{Frame, take_io};
-use super::message::{Take, nonsense};
-use super::prefetch::{Reading, RemoteFile};
+use super::message::{MessageReader, nonsense};
+use super::prefetch::{PrefetchConnection, RemoteFile};
 use super::transfer::{Job, word};
 use crate::copy::{
-    self, Attributes, CopyError, Dir, Found, Kind, Meta, Names, Needs, Origin, Progress, Stamp,
-    Step, Steps, Tick, shown,
+    self, Attributes, CopyError, Dir, DirNames, EntryKind, Meta, Needs, ProgressReporter,
+    SourceTree, Stamp, Steps, Tick, WalkStep, WalkStepKind, shown,
 };
 
 /// Clocks that differ by more are not to be trusted: a file is compared and not believed.
 const APART_S: i64 = 300;
 
-impl Origin for RemoteTree {
+impl SourceTree for RemoteTree {
     type Steps = RemoteSteps;
 
     fn space_needed(
         &self,
         live: bool,
         block: u64,
-        tell: &mut Progress,
+        tell: &mut ProgressReporter,
     ) -> Result<Needs, CopyError> {
         let mut stream = self.remote.connect(Job::Count { live, block })?;
         loop {
             let Frame { word, body } = stream.next()?;
             let said = match word {
-                word::TICK => Take(body).u64().map(Ok),
-                word::NEEDS => Take(body).requirements().map(Err),
+                word::TICK => MessageReader(body).u64().map(Ok),
+                word::NEEDS => MessageReader(body).requirements().map(Err),
                 _ => Err(nonsense("an invalid part of a count")),
             };
             match stream.said(said)? {
@@ -45,9 +45,9 @@ impl Origin for RemoteTree {
         }
     }
 
-    fn steps(&self, how: copy::How, _: &Dir) -> Result<RemoteSteps, CopyError> {
-        let stream = self.remote.connect(Job::Walk { live: how.round == copy::Round::Hot })?;
-        let reading = Rc::new(RefCell::new(Reading::of(&self.remote)?));
+    fn steps(&self, how: copy::TreeOptions, _: &Dir) -> Result<RemoteSteps, CopyError> {
+        let stream = self.remote.connect(Job::Walk { live: how.round == copy::Pass::PreCopy })?;
+        let reading = Rc::new(RefCell::new(PrefetchConnection::of(&self.remote)?));
         Ok(RemoteSteps {
             reading,
             clocks: stream.clocks,
@@ -56,14 +56,14 @@ impl Origin for RemoteTree {
             levels: Vec::new(),
             path: Vec::new(),
             leaving: false,
-            said: Said::Nothing,
+            said: StepReply::Nothing,
             vanished: 0,
         })
     }
 
     fn entries(
         &self,
-        _: Option<copy::Reader>,
+        _: Option<copy::IndexReader>,
         limit: Option<u64>,
         tick: Tick,
         take: copy::Take,
@@ -71,7 +71,7 @@ impl Origin for RemoteTree {
         let mut stream = self.remote.connect(Job::Entries { limit })?;
         loop {
             let Frame { word, body } = stream.next()?;
-            let mut read = Take(body);
+            let mut read = MessageReader(body);
             let said = match word {
                 word::TICK => read.u64().map(|bytes| Some(Ok(bytes))),
                 word::ENTRY => read.entry().map(|entry| Some(Err(entry))),
@@ -90,7 +90,7 @@ impl Origin for RemoteTree {
 /// A walk at the source, which is streamed.
 pub struct RemoteSteps {
     stream: Connection,
-    reading: Rc<RefCell<Reading>>,
+    reading: Rc<RefCell<PrefetchConnection>>,
     clocks: (Stamp, Stamp),
     doubt: Duration,
     /// Each directory of the way down: its name, what was said of it, and where its path ends.
@@ -98,12 +98,12 @@ pub struct RemoteSteps {
     path: Vec<u8>,
     /// Whether the last step was the end of a directory.
     leaving: bool,
-    said: Said,
+    said: StepReply,
     vanished: u64,
 }
 
 /// What was said with the last step.
-enum Said {
+enum StepReply {
     Nothing,
     Names(NameSet),
     Thing(io::Result<(Attributes, Vec<u8>)>),
@@ -113,16 +113,16 @@ enum Said {
 impl Steps for RemoteSteps {
     type File = RemoteFile;
 
-    fn next(&mut self) -> Result<Option<Found>, CopyError> {
+    fn next(&mut self) -> Result<Option<WalkStep>, CopyError> {
         if std::mem::take(&mut self.leaving) {
             self.levels.pop();
         }
         let Frame { word, body } = self.stream.next()?;
         let read = match word {
-            word::END => Take(body).u64().map(Heard::End),
-            word::ENTER => enter(&mut Take(body), self.levels.is_empty()),
-            word::THING => thing(&mut Take(body)),
-            word::LEAVE => leave(&mut Take(body)),
+            word::END => MessageReader(body).u64().map(Heard::End),
+            word::ENTER => enter(&mut MessageReader(body), self.levels.is_empty()),
+            word::THING => thing(&mut MessageReader(body)),
+            word::LEAVE => leave(&mut MessageReader(body)),
             _ => Err(nonsense("an invalid step")),
         };
         match self.stream.said(read)? {
@@ -133,8 +133,8 @@ impl Steps for RemoteSteps {
             Heard::Enter(name, meta) => self.enter(name, meta).map(Some),
             Heard::Thing(name, meta, looked) if !self.levels.is_empty() => {
                 self.below(&name);
-                self.said = Said::Thing(looked);
-                Ok(Some(Found { step: Step::Thing, name, meta }))
+                self.said = StepReply::Thing(looked);
+                Ok(Some(WalkStep { step: WalkStepKind::Thing, name, meta }))
             }
             Heard::Leave(now, attributes) => self.leave(now, attributes).map(Some),
             _ => self.stream.said(Err(nonsense("steps in an invalid order"))),
@@ -145,29 +145,29 @@ impl Steps for RemoteSteps {
         &self.path
     }
 
-    fn gone(&mut self, theirs: &Names) -> Result<Vec<CString>, CopyError> {
-        let Said::Names(names) = &self.said else { return Ok(Vec::new()) };
+    fn gone(&mut self, theirs: &DirNames) -> Result<Vec<CString>, CopyError> {
+        let StepReply::Names(names) = &self.said else { return Ok(Vec::new()) };
         let gone = theirs.iter().filter(|name| !names.contains(name));
         Ok(gone.map(CStr::to_owned).collect())
     }
 
     fn leaving(&mut self) -> io::Result<(Meta, Attributes)> {
-        match std::mem::replace(&mut self.said, Said::Nothing) {
-            Said::Leave(now, attributes) => Ok((now, attributes)),
+        match std::mem::replace(&mut self.said, StepReply::Nothing) {
+            StepReply::Leave(now, attributes) => Ok((now, attributes)),
             _ => Err(nonsense("a directory without an end")),
         }
     }
 
-    fn look(&mut self, _: &Found) -> io::Result<(Attributes, Vec<u8>)> {
-        match std::mem::replace(&mut self.said, Said::Nothing) {
-            Said::Thing(looked) => looked,
+    fn look(&mut self, _: &WalkStep) -> io::Result<(Attributes, Vec<u8>)> {
+        match std::mem::replace(&mut self.said, StepReply::Nothing) {
+            StepReply::Thing(looked) => looked,
             _ => Err(nonsense("a file without metadata")),
         }
     }
 
-    fn open(&mut self, found: &Found) -> io::Result<RemoteFile> {
+    fn open(&mut self, found: &WalkStep) -> io::Result<RemoteFile> {
         let (attributes, _) = self.look(found)?;
-        if found.meta.kind != Kind::File {
+        if found.meta.kind != EntryKind::File {
             return Err(Errno::STALE.into());
         }
         let met = (found.meta.clone(), attributes);
@@ -197,13 +197,13 @@ impl RemoteSteps {
         self.path.extend_from_slice(name.to_bytes());
     }
 
-    fn enter(&mut self, name: CString, meta: Meta) -> Result<Found, CopyError> {
+    fn enter(&mut self, name: CString, meta: Meta) -> Result<WalkStep, CopyError> {
         self.below(&name);
         self.levels.push((name.clone(), meta.clone(), self.path.len()));
         let mut names = NameSet::default();
         loop {
             let Frame { word, body } = self.stream.next()?;
-            let mut take = Take(body);
+            let mut take = MessageReader(body);
             if body.is_empty() && word == word::NAMES {
                 break;
             }
@@ -211,18 +211,18 @@ impl RemoteSteps {
             self.stream.said(read)?;
         }
         names.sort();
-        self.said = Said::Names(names);
-        Ok(Found { step: Step::Enter, name, meta })
+        self.said = StepReply::Names(names);
+        Ok(WalkStep { step: WalkStepKind::Enter, name, meta })
     }
 
-    fn leave(&mut self, now: Meta, attributes: Attributes) -> Result<Found, CopyError> {
+    fn leave(&mut self, now: Meta, attributes: Attributes) -> Result<WalkStep, CopyError> {
         let Some((name, meta, length)) = self.levels.last() else {
             return self.stream.said(Err(nonsense("the end of a directory that did not begin")));
         };
         self.path.truncate(*length);
         self.leaving = true;
-        self.said = Said::Leave(now, attributes);
-        Ok(Found { step: Step::Leave, name: name.clone(), meta: meta.clone() })
+        self.said = StepReply::Leave(now, attributes);
+        Ok(WalkStep { step: WalkStepKind::Leave, name: name.clone(), meta: meta.clone() })
     }
 }
 
@@ -235,7 +235,7 @@ enum Heard {
 }
 
 /// The top alone has no name.
-fn enter(take: &mut Take, is_top: bool) -> io::Result<Heard> {
+fn enter(take: &mut MessageReader, is_top: bool) -> io::Result<Heard> {
     let name = if is_top { CString::new(take.bytes()?)? } else { take.name()? };
     if is_top && !name.is_empty() {
         return Err(nonsense("a top directory with a name"));
@@ -243,7 +243,7 @@ fn enter(take: &mut Take, is_top: bool) -> io::Result<Heard> {
     Ok(Heard::Enter(name, take.meta()?))
 }
 
-fn thing(take: &mut Take) -> io::Result<Heard> {
+fn thing(take: &mut MessageReader) -> io::Result<Heard> {
     let (name, meta) = (take.name()?, take.meta()?);
     let looked = if take.flag()? {
         Ok((take.attributes()?, take.bytes()?.to_vec()))
@@ -253,7 +253,7 @@ fn thing(take: &mut Take) -> io::Result<Heard> {
     Ok(Heard::Thing(name, meta, looked))
 }
 
-fn leave(take: &mut Take) -> io::Result<Heard> {
+fn leave(take: &mut MessageReader) -> io::Result<Heard> {
     Ok(Heard::Leave(take.meta()?, take.attributes()?))
 }
 
@@ -300,7 +300,7 @@ fn name_at(bytes: &[u8], (start, length): (u32, u8)) -> &[u8] {
     bytes.get(start..).and_then(|rest| rest.get(..usize::from(length))).unwrap_or_default()
 }
 
-fn read_names(word: u8, take: &mut Take, names: &mut NameSet) -> io::Result<()> {
+fn read_names(word: u8, take: &mut MessageReader, names: &mut NameSet) -> io::Result<()> {
     if word != word::NAMES {
         return Err(nonsense("no names"));
     }
@@ -325,7 +325,7 @@ fn as_of((theirs, ours): (Stamp, Stamp), doubt: Duration, then: Stamp) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::message::Put;
+    use crate::remote::message::MessageWriter;
 
     #[test]
     fn the_names_of_one_directory_are_found_again_and_bounded() {
@@ -337,13 +337,13 @@ mod tests {
         assert!([c"b", c"a", c"ab", c"\xff", c"a.b"].iter().all(|name| names.contains(name)));
         assert!(![c"", c"aa", c"c", c"a."].iter().any(|name| names.contains(name)));
 
-        let mut frame = Put::default();
+        let mut frame = MessageWriter::default();
         for number in 0..1000 {
             frame.bytes(format!("{number:0>255}").as_bytes());
         }
         let (mut names, mut frames) = (NameSet::default(), 0);
         let error = loop {
-            match read_names(word::NAMES, &mut Take(&frame.0), &mut names) {
+            match read_names(word::NAMES, &mut MessageReader(&frame.0), &mut names) {
                 Ok(()) => frames += 1,
                 Err(error) => break error,
             }

@@ -6,8 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use pliant_copy::archive::{Order, Origin, unpack};
-use pliant_copy::copy::{CopyError, Digest, Hand, Outcome, Progress};
+use pliant_copy::archive::{ArchiveSource, UnpackOptions, unpack};
+use pliant_copy::copy::{CopyError, CopySummary, Digest, Hand, ProgressReporter};
 use pliant_volume::bytes::Bytes;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use tar::{Builder, EntryType};
@@ -29,17 +29,23 @@ impl Default for Unpacking {
 }
 
 impl Unpacking {
-    fn of(self, world: &World, archive: &[u8]) -> Result<Outcome, CopyError> {
+    fn of(self, world: &World, archive: &[u8]) -> Result<CopySummary, CopyError> {
         let (file, target) = (world.outside().join("archive"), world.target());
         fs::write(&file, archive).unwrap();
         let sum = self.sum.unwrap_or_else(|| Digest::of(archive));
         let Unpacking { owners, max_size, hand, .. } = self;
-        let order = Order { origin: Origin::File(&file), sum, target: &target, owners, max_size };
-        unpack(&order, &hand, &mut Progress::silent())
+        let order = UnpackOptions {
+            origin: ArchiveSource::File(&file),
+            sum,
+            target: &target,
+            owners,
+            max_size,
+        };
+        unpack(&order, &hand, &mut ProgressReporter::silent())
     }
 }
 
-fn unpacked(world: &World, archive: &[u8]) -> Result<Outcome, CopyError> {
+fn unpacked(world: &World, archive: &[u8]) -> Result<CopySummary, CopyError> {
     Unpacking::default().of(world, archive)
 }
 
@@ -260,8 +266,8 @@ fn an_unpacking_that_died_anywhere_is_carried_on_to_the_same_end() {
     let file = world.outside().join("archive");
     let target = world.target();
     fs::write(&file, &archive).unwrap();
-    let order = |owners| Order {
-        origin: Origin::File(&file),
+    let order = |owners| UnpackOptions {
+        origin: ArchiveSource::File(&file),
         sum: Digest::of(&archive),
         target: &target,
         owners,
@@ -273,13 +279,13 @@ fn an_unpacking_that_died_anywhere_is_carried_on_to_the_same_end() {
         seen.retain(|path, _| !target.join(path).is_dir());
         seen
     };
-    unpack(&order(is_root()), &whole, &mut Progress::silent()).unwrap();
+    unpack(&order(is_root()), &whole, &mut ProgressReporter::silent()).unwrap();
     let expected = seen();
     for calls in 0..whole.calls() {
         world.clear();
         let dying = Hand::dying_after(calls);
-        unpack(&order(is_root()), &dying, &mut Progress::silent()).unwrap_err();
-        unpack(&order(is_root()), &Hand::default(), &mut Progress::silent()).unwrap();
+        unpack(&order(is_root()), &dying, &mut ProgressReporter::silent()).unwrap_err();
+        unpack(&order(is_root()), &Hand::default(), &mut ProgressReporter::silent()).unwrap();
         assert_eq!(seen(), expected, "{calls}");
         assert!(!target.join(".pliant-unpack").exists());
     }

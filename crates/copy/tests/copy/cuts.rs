@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use pliant_copy::copy::{Compare, Hand, Order, Progress, Round, Sockets, copy};
+use pliant_copy::copy::{Compare, CopyOptions, Hand, Pass, ProgressReporter, Sockets, copy};
 
 use crate::world::{Maker, World, snapshot};
 
@@ -26,12 +26,12 @@ fn a_copy_that_died_anywhere_is_carried_on_to_the_same_end() {
         };
         prepare();
         let whole = Hand::default();
-        let digest = world.copy_by(&whole, Round::Final).unwrap().digest;
+        let digest = world.copy_by(&whole, Pass::Final).unwrap().digest;
         for calls in 0..whole.calls() {
             prepare();
-            let cut = world.copy_by(&Hand::dying_after(calls), Round::Final);
+            let cut = world.copy_by(&Hand::dying_after(calls), Pass::Final);
             assert!(cut.is_err(), "{calls}: {cut:?}");
-            let again = world.copy(Round::Final).unwrap();
+            let again = world.copy(Pass::Final).unwrap();
             assert_eq!(again.digest, digest, "{calls}");
             world.assert_same();
             points += 1;
@@ -44,9 +44,9 @@ fn a_copy_that_died_anywhere_is_carried_on_to_the_same_end() {
 /// The target of one becomes that of the other.
 fn copy_tree(from: &World, to: &World) {
     let (source, target) = (from.target(), to.target());
-    let (round, sockets, compare) = (Round::Final, Sockets::Skip, Compare::All);
-    let order = Order { source: &source, target: &target, round, sockets, compare };
-    copy(order, &Hand::default(), &mut Progress::silent()).unwrap();
+    let (round, sockets, compare) = (Pass::Final, Sockets::Skip, Compare::All);
+    let order = CopyOptions { source: &source, target: &target, round, sockets, compare };
+    copy(order, &Hand::default(), &mut ProgressReporter::silent()).unwrap();
     assert_eq!(snapshot(&source).len(), snapshot(&target).len());
     assert!(fs::read_dir(&target).unwrap().count() > 0);
 }

@@ -4,16 +4,16 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use pliant_copy::copy::{CopyError, Hand, Outcome, Progress, Round, copy_device};
+use pliant_copy::copy::{CopyError, CopySummary, Hand, Pass, ProgressReporter, copy_device};
 
 use crate::rounds::Meddler;
 use crate::world::{World, sparse};
 
 const SIZE: u64 = 8 << 20;
 
-type Copied = Result<Outcome, CopyError>;
+type Copied = Result<CopySummary, CopyError>;
 
-fn carry(world: &World, hand: &Hand) -> Result<Outcome, CopyError> {
+fn carry(world: &World, hand: &Hand) -> Result<CopySummary, CopyError> {
     world.copy_disk(hand)
 }
 
@@ -47,7 +47,7 @@ fn full() -> World {
     world
 }
 
-fn meddled(world: &World, side: &Path, phase: &'static str, round: Round) -> Copied {
+fn meddled(world: &World, side: &Path, phase: &'static str, round: Pass) -> Copied {
     Meddler::meets(side.join("disk"), phase, |tell| {
         world.copy_disk_telling(&Hand::default(), round, tell)
     })
@@ -56,11 +56,11 @@ fn meddled(world: &World, side: &Path, phase: &'static str, round: Round) -> Cop
 #[test]
 fn a_device_that_changes_while_it_is_read_is_left_to_the_next_round() {
     let world = full();
-    let hot = meddled(&world, &world.source(), "copy", Round::Hot).unwrap();
+    let hot = meddled(&world, &world.source(), "copy", Pass::PreCopy).unwrap();
     assert_eq!((hot.bytes, hot.digest), (3 << 20, None));
     // The piece that was meddled with, and no other.
-    let silent = &mut Progress::silent();
-    let hot = world.copy_disk_telling(&Hand::default(), Round::Hot, silent).unwrap();
+    let silent = &mut ProgressReporter::silent();
+    let hot = world.copy_disk_telling(&Hand::default(), Pass::PreCopy, silent).unwrap();
     assert_eq!((hot.bytes, hot.digest), (256 << 10, None));
     let last = carry(&world, &Hand::default()).unwrap();
     assert!(last.bytes == 0 && last.digest.is_some());
@@ -71,7 +71,7 @@ fn a_device_that_changes_while_it_is_read_is_left_to_the_next_round() {
 #[test]
 fn a_device_that_changes_in_a_final_round_is_an_error() {
     let world = full();
-    let error = meddled(&world, &world.source(), "copy", Round::Final).unwrap_err();
+    let error = meddled(&world, &world.source(), "copy", Pass::Final).unwrap_err();
     assert_eq!((error.code(), error.word()), (4, "source-changed"), "{error}");
     carry(&world, &Hand::default()).unwrap();
 }
@@ -79,7 +79,7 @@ fn a_device_that_changes_in_a_final_round_is_an_error() {
 #[test]
 fn a_device_that_does_not_keep_what_was_written_is_told() {
     let world = full();
-    let error = meddled(&world, &world.target(), "copy", Round::Final).unwrap_err();
+    let error = meddled(&world, &world.target(), "copy", Pass::Final).unwrap_err();
     assert_eq!((error.code(), error.word()), (3, "mismatch"), "{error}");
     carry(&world, &Hand::default()).unwrap();
 }
@@ -88,8 +88,8 @@ fn a_device_that_does_not_keep_what_was_written_is_told() {
 #[test]
 fn a_device_that_has_lost_what_a_round_has_written_gets_it_again() {
     let world = full();
-    let silent = &mut Progress::silent();
-    world.copy_disk_telling(&Hand::default(), Round::Hot, silent).unwrap();
+    let silent = &mut ProgressReporter::silent();
+    world.copy_disk_telling(&Hand::default(), Pass::PreCopy, silent).unwrap();
     let target = File::options().write(true).open(world.target().join("disk")).unwrap();
     target.write_all_at(b"lost", (1 << 20) + 7).unwrap();
     assert_eq!(carry(&world, &Hand::default()).unwrap().bytes, 256 << 10);
@@ -125,9 +125,9 @@ fn a_directory_is_no_device() {
     let copied = copy_device(
         &world.source(),
         &world.target(),
-        Round::Final,
+        Pass::Final,
         &Hand::default(),
-        &mut Progress::silent(),
+        &mut ProgressReporter::silent(),
     );
     assert!(matches!(copied, Err(CopyError::Refused(_))), "{copied:?}");
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use pliant_copy::copy::{CopyError, Dir, Progress, Round, verify};
+use pliant_copy::copy::{CopyError, Dir, Pass, ProgressReporter, verify};
 use rustix::fs::FileType;
 
 use crate::world::{World, acl, give, is_root, make_node, set_attribute, set_time, sparse};
@@ -29,7 +29,7 @@ fn build(source: &Path) {
 fn told(change: impl FnOnce(&Path)) -> String {
     let world = World::new();
     build(&world.source());
-    world.copy(Round::Final).unwrap();
+    world.copy(Pass::Final).unwrap();
     change(&world.target());
     // Each change below changes the times of the directories around it.
     for dir in ["d", ""] {
@@ -39,7 +39,7 @@ fn told(change: impl FnOnce(&Path)) -> String {
     }
     let (source, target) =
         (Dir::open(&world.source()).unwrap(), Dir::open(&world.target()).unwrap());
-    match verify(&source, &target, None, &mut Progress::silent()) {
+    match verify(&source, &target, None, &mut ProgressReporter::silent()) {
         Err(CopyError::Mismatch { first, count }) => {
             assert_eq!(count, first.len() as u64);
             first.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")

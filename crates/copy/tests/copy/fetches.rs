@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use pliant_copy::archive::{Address, Order, Origin, Proxies, Reach, Route, unpack};
-use pliant_copy::copy::{CopyError, Digest, Hand, Outcome, Progress};
+use pliant_copy::archive::{ArchiveSource, HttpUrl, Proxies, Reach, Route, UnpackOptions, unpack};
+use pliant_copy::copy::{CopyError, CopySummary, Digest, Hand, ProgressReporter};
 use pliant_volume::error_chain::in_full;
 use rustls::{ServerConnection, StreamOwned};
 
@@ -23,7 +23,7 @@ fn proxies(variables: &[(&str, &str)]) -> Proxies {
     .unwrap()
 }
 
-fn fetched(world: &World, url: &str, archive: &[u8]) -> Result<Outcome, CopyError> {
+fn fetched(world: &World, url: &str, archive: &[u8]) -> Result<CopySummary, CopyError> {
     fetched_by(&Route::default(), world, url, archive)
 }
 
@@ -32,7 +32,7 @@ fn fetched_within(
     world: &World,
     url: &str,
     archive: &[u8],
-) -> Result<Outcome, CopyError> {
+) -> Result<CopySummary, CopyError> {
     fetched_by(&Route { reach: reach.clone(), ..Route::default() }, world, url, archive)
 }
 
@@ -41,12 +41,12 @@ fn fetched_by(
     world: &World,
     url: &str,
     archive: &[u8],
-) -> Result<Outcome, CopyError> {
-    let address: Address = url.parse().unwrap();
-    let (origin, sum) = (Origin::Address(&address, route), Digest::of(archive));
+) -> Result<CopySummary, CopyError> {
+    let address: HttpUrl = url.parse().unwrap();
+    let (origin, sum) = (ArchiveSource::Address(&address, route), Digest::of(archive));
     let target = world.target();
-    let order = Order { origin, sum, target: &target, owners: is_root(), max_size: None };
-    unpack(&order, &Hand::default(), &mut Progress::silent())
+    let order = UnpackOptions { origin, sum, target: &target, owners: is_root(), max_size: None };
+    unpack(&order, &Hand::default(), &mut ProgressReporter::silent())
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use pliant_copy::copy::{Compare, CopyError, Hand, Order, Progress, Round, Sockets, copy};
+use pliant_copy::copy::{
+    Compare, CopyError, CopyOptions, Hand, Pass, ProgressReporter, Sockets, copy,
+};
 use rustix::fs::FileType;
 
 use crate::world::{World, is_root, make_node, odd, snapshot};
@@ -28,7 +30,7 @@ fn no_link_in_the_target_is_followed() {
     symlink(outside.join("file"), target.join("other")).unwrap();
     symlink(outside.join("dir"), target.join("gone")).unwrap();
     symlink(outside.join("dir"), target.join("lost+found")).unwrap();
-    world.copy(Round::Final).unwrap();
+    world.copy(Pass::Final).unwrap();
     world.assert_same();
     assert_eq!(snapshot(&outside), before);
 }
@@ -43,7 +45,7 @@ fn links_in_the_source_are_carried_and_not_followed() {
         symlink(to, world.source().join(format!("l{number}"))).unwrap();
     }
     symlink("x".repeat(4000), world.source().join("long")).unwrap();
-    let outcome = world.copy(Round::Final).unwrap();
+    let outcome = world.copy(Pass::Final).unwrap();
     assert_eq!((outcome.files, outcome.bytes), (7, 0));
     world.assert_same();
 }
@@ -63,7 +65,7 @@ fn fifos_and_devices_are_made_anew_and_never_opened() {
     fs::create_dir_all(world.target().join("null/full/of")).unwrap();
     make_node(&world.target().join("gone"), FileType::Fifo, (0, 0));
     world.mark_target();
-    world.copy(Round::Final).unwrap();
+    world.copy(Pass::Final).unwrap();
     world.assert_same();
 }
 
@@ -76,7 +78,7 @@ fn names_that_look_like_something_else_are_names() {
         fs::create_dir(world.source().join(odd(&[name, b".d"].concat()))).unwrap();
     }
     fs::write(world.source().join(odd(&[b'x'; 255])), "long").unwrap();
-    world.copy(Round::Final).unwrap();
+    world.copy(Pass::Final).unwrap();
     world.assert_same();
 }
 
@@ -86,7 +88,7 @@ fn a_target_that_no_copy_has_filled_is_left_as_it_is() {
     let world = World::new();
     fs::write(world.source().join("new"), "new").unwrap();
     fs::write(world.target().join("kept"), "kept").unwrap();
-    for round in [Round::Hot, Round::Final] {
+    for round in [Pass::PreCopy, Pass::Final] {
         let said = world.copy(round).unwrap_err();
         assert!(matches!(said, CopyError::Refused(_)), "{said:?}");
         assert!(said.to_string().contains("it contains kept"), "{said}");
@@ -100,21 +102,21 @@ fn a_target_that_was_completed_is_left_as_it_is() {
     let world = World::new();
     let (source, target) = (world.source(), world.target());
     let again = |round| {
-        let order = Order {
+        let order = CopyOptions {
             source: &source,
             target: &target,
             round,
             sockets: Sockets::Skip,
             compare: Compare::All,
         };
-        copy(order, &Hand::default(), &mut Progress::silent())
+        copy(order, &Hand::default(), &mut ProgressReporter::silent())
     };
     fs::write(source.join("data"), "data").unwrap();
-    let digest = again(Round::Final).unwrap().digest;
-    assert_eq!(again(Round::Final).unwrap().digest, digest);
+    let digest = again(Pass::Final).unwrap().digest;
+    assert_eq!(again(Pass::Final).unwrap().digest, digest);
 
     fs::write(target.join("new"), "written since").unwrap();
-    for round in [Round::Hot, Round::Final] {
+    for round in [Pass::PreCopy, Pass::Final] {
         let said = again(round).unwrap_err();
         assert!(matches!(said, CopyError::Refused(_)), "{said:?}");
         assert!(said.to_string().contains("setfattr --remove user.pliant.copied"), "{said}");

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pliant_copy::copy::{CopyError, Hand, Progress, Round};
+use pliant_copy::copy::{CopyError, Hand, Pass, ProgressReporter};
 
 use crate::world::World;
 
@@ -26,11 +26,11 @@ impl Meddler {
     pub fn meets<T>(
         file: PathBuf,
         phase: &'static str,
-        copy: impl FnOnce(&mut Progress) -> T,
+        copy: impl FnOnce(&mut ProgressReporter) -> T,
     ) -> T {
         let told = Arc::new(AtomicBool::new(false));
         let meddler = Meddler { file, phase, told: told.clone() };
-        let mut tell = Progress::new(Box::new(meddler), Some(MIB as u64), Arc::default());
+        let mut tell = ProgressReporter::new(Box::new(meddler), Some(MIB as u64), Arc::default());
         let ended = copy(&mut tell);
         assert!(told.load(Ordering::Relaxed), "nobody has meddled");
         ended
@@ -53,7 +53,7 @@ impl Write for Meddler {
     }
 }
 
-fn meddled(world: &World, round: Round) -> Result<pliant_copy::copy::Outcome, CopyError> {
+fn meddled(world: &World, round: Pass) -> Result<pliant_copy::copy::CopySummary, CopyError> {
     Meddler::meets(world.source().join("f"), "", |tell| {
         world.copy_telling(&Hand::default(), round, tell)
     })
@@ -64,9 +64,9 @@ fn a_file_that_changes_while_it_is_read_is_left_to_the_next_round() {
     let world = World::new();
     fs::write(world.source().join("f"), vec![1; 3 * MIB]).unwrap();
     fs::write(world.source().join("other"), "still").unwrap();
-    let hot = meddled(&world, Round::Hot).unwrap();
+    let hot = meddled(&world, Pass::PreCopy).unwrap();
     assert_eq!((hot.changing, hot.files, hot.digest), (1, 2, None));
-    let next = world.copy(Round::Final).unwrap();
+    let next = world.copy(Pass::Final).unwrap();
     // The piece that was meddled with, and no other.
     assert_eq!((next.bytes, next.changing), (256 << 10, 0));
     world.assert_same();
@@ -76,15 +76,15 @@ fn a_file_that_changes_while_it_is_read_is_left_to_the_next_round() {
 fn a_file_that_changes_in_a_final_round_is_an_error() {
     let world = World::new();
     fs::write(world.source().join("f"), vec![1; 3 * MIB]).unwrap();
-    let error = meddled(&world, Round::Final).unwrap_err();
+    let error = meddled(&world, Pass::Final).unwrap_err();
     assert!(error.to_string().starts_with("f changed while it was read"), "{error}");
     assert_eq!((error.code(), error.word()), (4, "source-changed"));
-    world.copy(Round::Final).unwrap();
+    world.copy(Pass::Final).unwrap();
     world.assert_same();
 }
 
 fn until_all_is_believed(world: &World, files: u64) {
-    let rounds = (0..100).map(|_| world.copy(Round::Hot).unwrap().kept);
+    let rounds = (0..100).map(|_| world.copy(Pass::PreCopy).unwrap().kept);
     assert!(rounds.into_iter().any(|kept| kept == files));
 }
 
@@ -94,7 +94,7 @@ fn a_round_reads_only_what_has_changed() {
     for name in ["a", "b", "c"] {
         fs::write(world.source().join(name), vec![7; 100]).unwrap();
     }
-    world.copy(Round::Hot).unwrap();
+    world.copy(Pass::PreCopy).unwrap();
     // A file that was copied within the tick of the clock in which it was made is compared once more.
     until_all_is_believed(&world, 3);
     // The same size and the same time of change, as a program may set it.
@@ -102,7 +102,7 @@ fn a_round_reads_only_what_has_changed() {
     fs::write(world.source().join("b"), vec![8; 100]).unwrap();
     let times = fs::FileTimes::new().set_modified(meta.modified().unwrap());
     File::options().write(true).open(world.source().join("b")).unwrap().set_times(times).unwrap();
-    let round = world.copy(Round::Hot).unwrap();
+    let round = world.copy(Pass::PreCopy).unwrap();
     assert_eq!((round.kept, round.bytes), (2, 100));
     world.assert_same();
 }
@@ -114,9 +114,9 @@ fn a_final_round_does_not_believe_times_when_contents_differ() {
     world.make_twins();
     until_all_is_believed(&world, 2);
     world.exchange_twins();
-    let hot = world.copy(Round::Hot).unwrap();
+    let hot = world.copy(Pass::PreCopy).unwrap();
     assert_eq!((hot.kept, hot.bytes), (2, 0), "or there is nothing to find");
-    let last = world.copy(Round::Final).unwrap();
+    let last = world.copy(Pass::Final).unwrap();
     assert_eq!(last.bytes, 6);
     world.assert_same();
 }
@@ -142,12 +142,12 @@ fn what_goes_away_during_a_round_is_no_error() {
             number += 1;
         }
     });
-    let rounds: Vec<_> = (0..20).map(|_| world.copy(Round::Hot)).collect();
+    let rounds: Vec<_> = (0..20).map(|_| world.copy(Pass::PreCopy)).collect();
     stop.store(true, Ordering::Relaxed);
     writer.join().unwrap();
     for round in rounds {
         round.unwrap();
     }
-    world.copy(Round::Final).unwrap();
+    world.copy(Pass::Final).unwrap();
     world.assert_same();
 }

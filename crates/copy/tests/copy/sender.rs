@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::UNIX_EPOCH;
 
-use pliant_copy::remote::{Credentials, Keys, Remote, Served, serve};
+use pliant_copy::remote::{Credentials, Remote, Served, TransferKeys, serve};
 
 /// One who sends until it is dropped.
 pub struct Sender {
@@ -14,12 +14,14 @@ pub struct Sender {
 }
 
 /// The keys of all tests: to make them takes longer than a copy.
-pub fn keys() -> &'static Keys {
-    static KEYS: OnceLock<Keys> = OnceLock::new();
-    KEYS.get_or_init(|| Keys::make(UNIX_EPOCH.elapsed().expect("after 1970")).expect("keys"))
+pub fn keys() -> &'static TransferKeys {
+    static KEYS: OnceLock<TransferKeys> = OnceLock::new();
+    KEYS.get_or_init(|| {
+        TransferKeys::make(UNIX_EPOCH.elapsed().expect("after 1970")).expect("keys")
+    })
 }
 
-pub fn credentials(keys: &Keys, pair: &(String, String)) -> Credentials {
+pub fn credentials(keys: &TransferKeys, pair: &(String, String)) -> Credentials {
     Credentials::of(keys.ca.as_bytes(), pair.0.as_bytes(), pair.1.as_bytes()).expect("keys")
 }
 

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use pliant_copy::archive::Route;
-use pliant_copy::certificates::{Authority, Lasting, Usage};
+use pliant_copy::certificates::{Authority, CertificateUsage, Validity};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -70,9 +70,9 @@ pub struct Keys {
 
 pub fn keys_of(host: &str, expires: u64) -> Keys {
     let years = |count: u64| Duration::from_secs(count * 31_557_600);
-    let lasting = Lasting { begins: years(30), expires: years(expires) };
+    let lasting = Validity { begins: years(30), expires: years(expires) };
     let authority = Authority::make("of the test", lasting).unwrap();
-    let (certificate, key) = authority.sign(host, "server", Usage::Server).unwrap();
+    let (certificate, key) = authority.sign(host, "server", CertificateUsage::Server).unwrap();
     let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).map(Result::unwrap);
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));

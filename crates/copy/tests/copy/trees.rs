@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use pliant_copy::copy::{Compare, CopyError, Dir, Hand, Order, Progress, Round, Sockets, copy};
+use pliant_copy::copy::{
+    Compare, CopyError, CopyOptions, Dir, Hand, Pass, ProgressReporter, Sockets, copy,
+};
 
 use crate::world::{Maker, World, snapshot, sparse};
 
@@ -13,17 +15,17 @@ fn any_tree_arrives_as_it_is_and_again_costs_nothing() {
         let world = World::new();
         let mut maker = Maker::of(seed);
         maker.fill(&world.source(), 60);
-        let first = world.copy(Round::Final).unwrap();
+        let first = world.copy(Pass::Final).unwrap();
         assert!(first.digest.is_some(), "{first:?}");
         world.assert_same();
         // A file counts as new within the tick of the clock in which it was made.
-        world.copy(Round::Final).unwrap();
-        let again = world.copy(Round::Final).unwrap();
+        world.copy(Pass::Final).unwrap();
+        let again = world.copy(Pass::Final).unwrap();
         assert_eq!((again.bytes, again.removed), (0, 0), "seed {seed}");
         assert_eq!(again.digest, first.digest);
 
         maker.stir(&world.source());
-        let changed = world.copy(Round::Final).unwrap();
+        let changed = world.copy(Pass::Final).unwrap();
         world.assert_same();
         assert_ne!(changed.digest, first.digest, "seed {seed}");
     }
@@ -34,16 +36,16 @@ fn holes_stay_holes_and_grow_where_the_source_has_new_ones() {
     let world = World::new();
     let (source, target) = (world.source().join("f"), world.target().join("f"));
     sparse(&source, 64 << 20);
-    world.copy(Round::Final).unwrap();
+    world.copy(Pass::Final).unwrap();
     let held = |path| fs::metadata(path).unwrap().blocks() * 512;
     assert!(held(&target) <= held(&source), "{} {}", held(&target), held(&source));
     assert!(held(&target) < 1 << 20);
     // Full, and then sparse again.
     fs::write(&source, vec![1; 8 << 20]).unwrap();
-    world.copy(Round::Final).unwrap();
+    world.copy(Pass::Final).unwrap();
     assert!(held(&target) >= 8 << 20);
     sparse(&source, 8 << 20);
-    world.copy(Round::Final).unwrap();
+    world.copy(Pass::Final).unwrap();
     assert!(held(&target) < 1 << 20, "{}", held(&target));
     world.assert_same();
 }
@@ -56,7 +58,7 @@ fn times_are_kept_to_the_nanosecond_also_of_reading() {
     for name in ["d/f", "d", ""] {
         crate::world::set_time(&world.source().join(name), -5, 123_456_789);
     }
-    world.copy(Round::Final).unwrap();
+    world.copy(Pass::Final).unwrap();
     for name in ["d/f", "d", ""] {
         let meta = fs::metadata(world.target().join(name)).unwrap();
         let times = (meta.atime(), meta.atime_nsec(), meta.mtime(), meta.mtime_nsec());
@@ -86,13 +88,13 @@ fn names_of_one_thing_stay_names_of_one_thing_and_others_do_not_become_so() {
     fs::write(target.join("b"), "same size").unwrap();
     world.mark_target();
     for _ in 0..2 {
-        world.copy(Round::Final).unwrap();
+        world.copy(Pass::Final).unwrap();
         world.assert_same();
     }
-    let first = world.copy(Round::Final).unwrap();
+    let first = world.copy(Pass::Final).unwrap();
     fs::remove_file(source.join("b")).unwrap();
     fs::write(source.join("b"), "same size").unwrap();
-    let second = world.copy(Round::Final).unwrap();
+    let second = world.copy(Pass::Final).unwrap();
     world.assert_same();
     assert_ne!(first.digest, second.digest);
 }
@@ -105,19 +107,19 @@ fn an_empty_lost_and_found_belongs_to_its_file_system_and_a_full_one_is_data() {
         fs::create_dir(dir).unwrap();
     }
     let before = snapshot(&theirs);
-    let without = world.copy(Round::Final).unwrap().digest;
+    let without = world.copy(Pass::Final).unwrap().digest;
     assert_eq!(snapshot(&theirs), before);
     fs::remove_dir(&ours).unwrap();
     crate::world::set_time(&world.source(), 1_700_000_000, 0);
-    world.copy(Round::Final).unwrap();
+    world.copy(Pass::Final).unwrap();
     assert!(theirs.exists());
     fs::create_dir(&ours).unwrap();
     fs::write(ours.join("#12"), "found").unwrap();
-    let with = world.copy(Round::Final).unwrap().digest;
+    let with = world.copy(Pass::Final).unwrap().digest;
     assert_ne!(with, without);
     world.assert_same();
     fs::remove_file(ours.join("#12")).unwrap();
-    world.copy(Round::Final).unwrap();
+    world.copy(Pass::Final).unwrap();
     assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
 }
 
@@ -125,20 +127,20 @@ fn an_empty_lost_and_found_belongs_to_its_file_system_and_a_full_one_is_data() {
 fn sockets_are_left_out_or_refused() {
     let world = World::new();
     let _listens = std::os::unix::net::UnixListener::bind(world.source().join("s")).unwrap();
-    let outcome = world.copy(Round::Final).unwrap();
+    let outcome = world.copy(Pass::Final).unwrap();
     assert_eq!((outcome.skipped, outcome.files), (1, 0));
     world.assert_same();
     let (source, target) = (world.source(), world.target());
     let sockets = Sockets::Refuse;
     world.mark_target();
-    let order = Order {
+    let order = CopyOptions {
         source: &source,
         target: &target,
-        round: Round::Final,
+        round: Pass::Final,
         sockets,
         compare: Compare::All,
     };
-    let error = copy(order, &Hand::default(), &mut Progress::silent()).unwrap_err();
+    let error = copy(order, &Hand::default(), &mut ProgressReporter::silent()).unwrap_err();
     assert!(error.to_string().starts_with("s is a socket; "), "{error}");
 }
 
@@ -148,14 +150,14 @@ fn a_tree_is_not_copied_into_itself() {
     fs::create_dir_all(world.source().join("a/b")).unwrap();
     let (source, below) = (world.source(), world.source().join("a/b"));
     for (source, target) in [(&source, &below), (&below, &source), (&source, &source)] {
-        let order = Order {
+        let order = CopyOptions {
             source,
             target,
-            round: Round::Hot,
+            round: Pass::PreCopy,
             sockets: Sockets::Skip,
             compare: Compare::All,
         };
-        let refused = copy(order, &Hand::default(), &mut Progress::silent());
+        let refused = copy(order, &Hand::default(), &mut ProgressReporter::silent());
         assert!(matches!(refused, Err(CopyError::Refused(_))), "{refused:?}");
     }
     assert!(below.exists());
@@ -177,9 +179,9 @@ fn a_tree_of_any_depth_is_copied_with_few_open_files() {
         }
         top = below;
     }
-    let outcome = world.copy(Round::Final).unwrap();
+    let outcome = world.copy(Pass::Final).unwrap();
     assert_eq!((outcome.files, outcome.kept), (12, 0));
     // And taken away again.
     fs::remove_dir_all(world.source().join("a-directory")).unwrap();
-    assert_eq!(world.copy(Round::Final).unwrap().removed, 3012);
+    assert_eq!(world.copy(Pass::Final).unwrap().removed, 3012);
 }

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use pliant_copy::copy::{
-    CopyError, Dir, Hand, Outcome, Progress, Round, Sockets, copy_disk, copy_from,
+    CopyError, CopySummary, Dir, Hand, Pass, ProgressReporter, Sockets, copy_disk, copy_from,
 };
-use pliant_copy::remote::{Keys, Remote, RemoteDisk, RemoteTree, Served};
+use pliant_copy::remote::{Remote, RemoteDisk, RemoteTree, Served, TransferKeys};
 
 use crate::sender::{Sender, credentials, keys};
 use crate::world::World;
 
-fn copy_of(remote: Remote, world: &World) -> Result<Outcome, CopyError> {
-    let asked = (Round::Final, Sockets::Skip);
-    let (hand, tell) = (Hand::default(), &mut Progress::silent());
+fn copy_of(remote: Remote, world: &World) -> Result<CopySummary, CopyError> {
+    let asked = (Pass::Final, Sockets::Skip);
+    let (hand, tell) = (Hand::default(), &mut ProgressReporter::silent());
     copy_from(&RemoteTree::of(remote), &world.target(), asked, &hand, tell)
 }
 
@@ -24,7 +24,7 @@ fn sender_of(world: &World) -> Sender {
     Sender::of(Served::Tree(Dir::open(&world.source()).unwrap()))
 }
 
-fn remote(address: &str, keys: &Keys, pair: &(String, String)) -> Remote {
+fn remote(address: &str, keys: &TransferKeys, pair: &(String, String)) -> Remote {
     Remote::at(address, &credentials(keys, pair), Arc::default()).unwrap()
 }
 
@@ -34,7 +34,7 @@ fn who_has_not_the_key_gets_nothing() {
     fs::write(world.source().join("f"), "secret").unwrap();
     let sender = sender_of(&world);
     let address = sender.address().to_string();
-    let others = Keys::make(UNIX_EPOCH.elapsed().unwrap()).unwrap();
+    let others = TransferKeys::make(UNIX_EPOCH.elapsed().unwrap()).unwrap();
     for (keys, pair) in [(&others, &others.target), (keys(), &keys().source)] {
         let error = copy_of(remote(&address, keys, pair), &world).unwrap_err();
         assert_eq!(error.code(), 5, "{error}");
@@ -80,9 +80,9 @@ fn a_tree_is_no_device_and_a_device_no_tree() {
     let remote = RemoteDisk(sender_of(&world).remote());
     let sender = sender_of(&world);
     drop(remote);
-    let (hand, tell) = (Hand::default(), &mut Progress::silent());
+    let (hand, tell) = (Hand::default(), &mut ProgressReporter::silent());
     let asked = RemoteDisk(sender.remote());
-    let error = copy_disk(&asked, &disk, Round::Final, &hand, tell).unwrap_err();
+    let error = copy_disk(&asked, &disk, Pass::Final, &hand, tell).unwrap_err();
     assert!(
         error.to_string().contains("the source sends a tree, but the target expects a device"),
         "{error}"

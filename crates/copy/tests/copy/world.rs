@@ -14,8 +14,8 @@ use std::thread;
 use std::time::Duration;
 
 use pliant_copy::copy::{
-    Compare, CopyError, Dir, Hand, Order, Outcome, Progress, Round, Sockets, copy, copy_device,
-    copy_disk, copy_from,
+    Compare, CopyError, CopyOptions, CopySummary, Dir, Hand, Pass, ProgressReporter, Sockets, copy,
+    copy_device, copy_disk, copy_from,
 };
 use pliant_copy::remote::{RemoteDisk, RemoteTree, Served};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, Timespec, Timestamps, XattrFlags};
@@ -56,31 +56,31 @@ impl World {
         self.dir.path().join("outside")
     }
 
-    pub fn copy(&self, round: Round) -> Result<Outcome, CopyError> {
+    pub fn copy(&self, round: Pass) -> Result<CopySummary, CopyError> {
         self.copy_by(&Hand::default(), round)
     }
 
-    pub fn copy_by(&self, hand: &Hand, round: Round) -> Result<Outcome, CopyError> {
-        self.copy_telling(hand, round, &mut Progress::silent())
+    pub fn copy_by(&self, hand: &Hand, round: Pass) -> Result<CopySummary, CopyError> {
+        self.copy_telling(hand, round, &mut ProgressReporter::silent())
     }
 
     pub fn copy_telling(
         &self,
         hand: &Hand,
-        round: Round,
-        tell: &mut Progress,
-    ) -> Result<Outcome, CopyError> {
+        round: Pass,
+        tell: &mut ProgressReporter,
+    ) -> Result<CopySummary, CopyError> {
         self.copy_as(round, Compare::All, hand, tell)
     }
 
     /// Of what is sent from elsewhere all is compared.
     pub fn copy_as(
         &self,
-        round: Round,
+        round: Pass,
         compare: Compare,
         hand: &Hand,
-        tell: &mut Progress,
-    ) -> Result<Outcome, CopyError> {
+        tell: &mut ProgressReporter,
+    ) -> Result<CopySummary, CopyError> {
         let (source, target) = (self.source(), self.target());
         if rustix::fs::getxattr(&target, COPIED, &mut [0; 16]).is_ok() {
             self.mark_target(); // Nobody lives there, also where an earlier copy was completed.
@@ -93,21 +93,21 @@ impl World {
             return copy_from(&tree, &target, (round, Sockets::Skip), hand, tell);
         }
         let sockets = Sockets::Skip;
-        let order = Order { source: &source, target: &target, round, sockets, compare };
+        let order = CopyOptions { source: &source, target: &target, round, sockets, compare };
         copy(order, hand, tell)
     }
 
     /// Copy the image of a device.
-    pub fn copy_disk(&self, hand: &Hand) -> Result<Outcome, CopyError> {
-        self.copy_disk_telling(hand, Round::Final, &mut Progress::silent())
+    pub fn copy_disk(&self, hand: &Hand) -> Result<CopySummary, CopyError> {
+        self.copy_disk_telling(hand, Pass::Final, &mut ProgressReporter::silent())
     }
 
     pub fn copy_disk_telling(
         &self,
         hand: &Hand,
-        round: Round,
-        tell: &mut Progress,
-    ) -> Result<Outcome, CopyError> {
+        round: Pass,
+        tell: &mut ProgressReporter,
+    ) -> Result<CopySummary, CopyError> {
         let (source, target) = (self.source().join("disk"), self.target().join("disk"));
         if IS_FAR {
             let send = || Sender::of(Served::Device(source));

@@ -21,7 +21,7 @@ pub struct Capability {
 
 /// The access that all capabilities of a request together describe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Workload {
+pub enum RequestedAccess {
     /// Access to the raw block volume.
     Block,
     /// Access to a file system, of this type if a capability names one.
@@ -47,15 +47,15 @@ impl Capability {
         })
     }
 
-    fn workload(&self) -> Workload {
+    fn workload(&self) -> RequestedAccess {
         match self.access {
-            Access::Block => Workload::Block,
-            Access::Mount { fs, .. } => Workload::Mount(fs),
+            Access::Block => RequestedAccess::Block,
+            Access::Mount { fs, .. } => RequestedAccess::Mount(fs),
         }
     }
 }
 
-impl Workload {
+impl RequestedAccess {
     /// Parses all capabilities of a request, of which there must be one, and which must agree.
     pub(super) fn of_all(given: &[pb::VolumeCapability]) -> Result<Self, ParseError> {
         let mut agreed = None;
@@ -77,19 +77,22 @@ impl Workload {
     /// The file system that is named, if any.
     pub fn fs(self) -> Option<FsKind> {
         match self {
-            Workload::Block => None,
-            Workload::Mount(fs) => fs,
+            RequestedAccess::Block => None,
+            RequestedAccess::Mount(fs) => fs,
         }
     }
 }
 
 /// What satisfies both, if anything does.
-fn both(one: Workload, other: Workload) -> Option<Workload> {
+fn both(one: RequestedAccess, other: RequestedAccess) -> Option<RequestedAccess> {
     match (one, other) {
-        (Workload::Block, Workload::Block) => Some(Workload::Block),
-        (Workload::Mount(Some(a)), Workload::Mount(Some(b))) if a != b => None,
-        (Workload::Mount(a), Workload::Mount(b)) => Some(Workload::Mount(a.or(b))),
-        (Workload::Block, Workload::Mount(_)) | (Workload::Mount(_), Workload::Block) => None,
+        (RequestedAccess::Block, RequestedAccess::Block) => Some(RequestedAccess::Block),
+        (RequestedAccess::Mount(Some(a)), RequestedAccess::Mount(Some(b))) if a != b => None,
+        (RequestedAccess::Mount(a), RequestedAccess::Mount(b)) => {
+            Some(RequestedAccess::Mount(a.or(b)))
+        }
+        (RequestedAccess::Block, RequestedAccess::Mount(_))
+        | (RequestedAccess::Mount(_), RequestedAccess::Block) => None,
     }
 }
 

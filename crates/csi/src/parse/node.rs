@@ -75,18 +75,18 @@ impl Unpublish {
 
 /// Arguments of `NodeGetVolumeStats`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Look {
+pub struct StatsArgs {
     /// The volume.
     pub id: VolumeId,
     /// Staging or target path.
     pub path: PathBuf,
 }
 
-impl Look {
+impl StatsArgs {
     /// Parses the request.
     pub fn parse(request: &pb::NodeGetVolumeStatsRequest) -> Result<Self, ParseError> {
         let (id, path) = published(&request.volume_id, &request.volume_path)?;
-        Ok(Look { id, path })
+        Ok(StatsArgs { id, path })
     }
 }
 

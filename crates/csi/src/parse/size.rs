@@ -3,7 +3,7 @@
 use crate::bytes::Bytes;
 use crate::parse::ParseError;
 use crate::pb;
-use crate::volume::Wanted;
+use crate::volume::RequestedSize;
 
 /// Parses a range; a zero stands for a field that was not set.
 ///
@@ -15,7 +15,7 @@ use crate::volume::Wanted;
 pub(super) fn wanted(
     range: Option<pb::CapacityRange>,
     default: Bytes,
-) -> Result<Wanted, ParseError> {
+) -> Result<RequestedSize, ParseError> {
     let range = range.unwrap_or_default();
     let required = size("capacity_range.required_bytes", range.required_bytes)?;
     let limit = size("capacity_range.limit_bytes", range.limit_bytes)?;
@@ -23,15 +23,16 @@ pub(super) fn wanted(
         (Some(least), Some(most)) if most < least => Err(ParseError::Range {
             reason: format!("required_bytes {} is above limit_bytes {}", least.get(), most.get()),
         }),
-        (Some(at_least), at_most) => Ok(Wanted { at_least, at_most }),
-        (None, at_most) => {
-            Ok(Wanted { at_least: at_most.map_or(default, |most| most.min(default)), at_most })
-        }
+        (Some(at_least), at_most) => Ok(RequestedSize { at_least, at_most }),
+        (None, at_most) => Ok(RequestedSize {
+            at_least: at_most.map_or(default, |most| most.min(default)),
+            at_most,
+        }),
     }
 }
 
 /// Parses a range that must have a value.
-pub(super) fn stated(range: Option<pb::CapacityRange>) -> Result<Wanted, ParseError> {
+pub(super) fn stated(range: Option<pb::CapacityRange>) -> Result<RequestedSize, ParseError> {
     let range = range.filter(|range| *range != pb::CapacityRange::default());
     let range = range.ok_or_else(|| ParseError::missing("capacity_range"))?;
     wanted(Some(range), Bytes::ZERO)

@@ -2,7 +2,9 @@ use super::*;
 use crate::pb::volume_capability::access_mode::Mode as AccessMode;
 use crate::pb::volume_capability::{AccessType, BlockVolume, MountVolume};
 use crate::volume::{Access, Publish, Stage};
-use crate::volume::{CapacityQuery, Class, Growth, Mode, NewVolume, NodeKey, VolumeKey, Wanted};
+use crate::volume::{
+    CapacityQuery, Class, Growth, Mode, NewVolume, NodeKey, RequestedSize, VolumeKey,
+};
 use proptest::prelude::*;
 
 type Edit<T> = fn(&mut T);
@@ -90,7 +92,7 @@ fn a_volume_is_parsed_whole() {
         BTreeMap::from([("csi.storage.k8s.io/fstype".to_owned(), "xfs".to_owned())]);
     let expected = NewVolume {
         name: "pvc-1".to_owned(),
-        size: Wanted { at_least: Bytes::gib(5), at_most: None },
+        size: RequestedSize { at_least: Bytes::gib(5), at_most: None },
         mode: Mode::Filesystem(FsKind::Xfs),
         class: Class { fs: Some(FsKind::Xfs), ..Class::default() },
         nodes: ["beta", "alpha"].map(str::to_owned).into(),
@@ -169,7 +171,7 @@ fn a_volume_that_cannot_be_made_is_refused_by_field() {
 #[test]
 fn sizes_follow_the_range() {
     let of = |required, limit| size::wanted(Some(range(required, limit)), Bytes::gib(1));
-    let wanted = |at_least, at_most| Ok(Wanted { at_least, at_most });
+    let wanted = |at_least, at_most| Ok(RequestedSize { at_least, at_most });
     assert_eq!(size::wanted(None, Bytes::gib(1)), wanted(Bytes::gib(1), None));
     assert_eq!(of(0, 0), wanted(Bytes::gib(1), None));
     assert_eq!(of(0, 7), wanted(Bytes::new(7), Some(Bytes::new(7))));
@@ -340,7 +342,7 @@ fn an_expansion_may_leave_out_its_size() {
         volume_capability: Some(capability(block(), AccessMode::SingleNodeWriter)),
         ..request
     };
-    let size = Wanted { at_least: Bytes::new(7), at_most: None };
+    let size = RequestedSize { at_least: Bytes::new(7), at_most: None };
     let block = Some(true);
     let growth = Some(Growth { size, block });
     assert_eq!(Expansion::parse(&request).unwrap().growth, growth);

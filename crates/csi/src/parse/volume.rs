@@ -1,6 +1,6 @@
 //! Requests of the Controller service.
 
-use crate::parse::capability::{Capability, Workload};
+use crate::parse::capability::{Capability, RequestedAccess};
 use crate::parse::{Defaults, ParseError, bounded, id, name, node_of, size};
 use crate::pb;
 use crate::volume::{Access, CapacityQuery, Class, Growth, MkfsOptions, Mode, NewVolume, VolumeId};
@@ -17,7 +17,7 @@ pub fn new_volume(
     or: &Defaults,
 ) -> Result<NewVolume, ParseError> {
     let name = name(&request.name)?;
-    let workload = Workload::of_all(&request.volume_capabilities)?;
+    let workload = RequestedAccess::of_all(&request.volume_capabilities)?;
     let parameters = bounded("parameters", &request.parameters)?;
     let mut class = Class::parse(parameters, workload.fs(), or.fs)?;
     if request.volume_content_source.is_some() {
@@ -31,8 +31,8 @@ pub fn new_volume(
         return Err(ParseError::invalid("mutable_parameters", reason));
     }
     let mode = match workload {
-        Workload::Block => Mode::Block,
-        Workload::Mount(named) => Mode::Filesystem(class.file_system(named, or.fs)),
+        RequestedAccess::Block => Mode::Block,
+        RequestedAccess::Mount(named) => Mode::Filesystem(class.file_system(named, or.fs)),
     };
     if mode == Mode::Block {
         class.mkfs_options = MkfsOptions::default(); // Nothing is formatted.
@@ -121,11 +121,11 @@ pub fn capacity_query(
     if request.volume_capabilities.is_empty() {
         return Ok(CapacityQuery { node, ..CapacityQuery::of_class(parameters, or.fs)? });
     }
-    let workload = Workload::of_all(&request.volume_capabilities)?;
+    let workload = RequestedAccess::of_all(&request.volume_capabilities)?;
     let class = Class::parse(parameters, workload.fs(), or.fs)?;
     let mode = match workload {
-        Workload::Block => Mode::Block,
-        Workload::Mount(named) => Mode::Filesystem(class.file_system(named, or.fs)),
+        RequestedAccess::Block => Mode::Block,
+        RequestedAccess::Mount(named) => Mode::Filesystem(class.file_system(named, or.fs)),
     };
     Ok(CapacityQuery { class, mode: Some(mode), node })
 }
@@ -138,7 +138,7 @@ pub struct Validation {
     /// The volume.
     pub id: VolumeId,
     /// The described access, or why it is not supported.
-    pub asked: Result<Workload, ParseError>,
+    pub asked: Result<RequestedAccess, ParseError>,
     /// The pools that its context and its parameters name.
     pub pools: Vec<String>,
     /// What is confirmed if the volume supports it.
@@ -174,8 +174,8 @@ impl Validation {
     fn judge(
         request: &pb::ValidateVolumeCapabilitiesRequest,
         or: &Defaults,
-    ) -> Result<Workload, ParseError> {
-        let workload = Workload::of_all(&request.volume_capabilities)?;
+    ) -> Result<RequestedAccess, ParseError> {
+        let workload = RequestedAccess::of_all(&request.volume_capabilities)?;
         let parameters = bounded("parameters", &request.parameters)?;
         Class::parse(parameters, workload.fs(), or.fs)?;
         if !request.mutable_parameters.is_empty() {

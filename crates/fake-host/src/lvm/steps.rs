@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use pliant_lvm::lvm::group::{Group, Pv};
+use pliant_lvm::lvm::group::{Group, PhysicalVolume};
 
 use crate::World;
 use crate::device::Table;
@@ -11,7 +11,7 @@ use crate::device::Table;
 /// One change that an LVM command makes.
 pub(super) enum Step {
     /// Initialise a physical volume.
-    Label { disk: PathBuf, pv: Pv },
+    Label { disk: PathBuf, pv: PhysicalVolume },
     /// Write a group to one of its disks.
     Commit { disk: PathBuf, group: Group },
     /// Make a device without a table.

@@ -94,16 +94,16 @@ pub struct TemplateSpec {
     pub volume_attributes_class_name: Option<String>,
     /// Not supported: claims are created empty, and the API server rejects this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Refused")]
-    pub data_source: Option<Refused>,
+    #[schemars(with = "NotSupported")]
+    pub data_source: Option<NotSupported>,
     /// Not supported: claims are created empty, and the API server rejects this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Refused")]
-    pub data_source_ref: Option<Refused>,
+    #[schemars(with = "NotSupported")]
+    pub data_source_ref: Option<NotSupported>,
     /// Not supported: the StorageClass provisions the volumes, and the API server rejects this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Refused")]
-    pub selector: Option<Refused>,
+    #[schemars(with = "NotSupported")]
+    pub selector: Option<NotSupported>,
     /// Not supported: the StorageClass provisions the volumes, and the API server rejects this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253), with = "String")]
@@ -113,7 +113,7 @@ pub struct TemplateSpec {
 /// What a claim can have and the template cannot. The API server drops what a schema does not know, and
 /// the claim would silently be made without it; so the schema knows it, and a rule refuses it.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
-pub struct Refused {}
+pub struct NotSupported {}
 
 /// Who may use a volume at the same time.
 #[derive(JsonSchema)]
@@ -154,8 +154,8 @@ pub struct TemplateResources {
     pub requests: TemplateRequests,
     /// Not supported: volumes have the requested size, and the API server rejects this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Refused")]
-    pub limits: Option<Refused>,
+    #[schemars(with = "NotSupported")]
+    pub limits: Option<NotSupported>,
 }
 
 /// Minimum resources of a claim.

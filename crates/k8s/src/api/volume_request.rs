@@ -68,7 +68,7 @@ impl VolumeRequest {
     }
 
     /// What is told of the wish as it is now; the default while that is nothing yet.
-    pub fn told(&self) -> VolumeRequestStatus {
+    pub fn status_or_default(&self) -> VolumeRequestStatus {
         let wanted = self.metadata.generation.unwrap_or_default();
         let status = self.status.as_ref().filter(|status| status.observed_generation >= wanted);
         status.cloned().unwrap_or_default()
@@ -76,7 +76,7 @@ impl VolumeRequest {
 
     /// Whether the wish, as it is now, has its outcome.
     pub fn has_ended(&self) -> bool {
-        self.told().phase.is_final()
+        self.status_or_default().phase.is_final()
     }
 }
 

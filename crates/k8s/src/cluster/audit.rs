@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::api::{Health, NodeStorage, NodeStorageStatus, Operation, VolumeRequest};
 use crate::bytes::Bytes;
-use crate::cluster::Pv;
+use crate::cluster::PvSummary;
 use crate::cluster::nodes::key;
 use crate::volume::{NodeKey, VolumeId};
 
@@ -21,7 +21,7 @@ pub const GRACE: Duration = Duration::from_secs(300);
 
 /// A volume or a PersistentVolume without the other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Difference {
+pub enum UnmatchedVolume {
     /// A node has a volume without a PersistentVolume: it cannot be used, and occupies space.
     VolumeWithoutPv {
         /// The node.
@@ -46,16 +46,16 @@ pub enum Difference {
     },
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for UnmatchedVolume {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Difference::VolumeWithoutPv { node, volume, name, pool, size } => write!(
+            UnmatchedVolume::VolumeWithoutPv { node, volume, name, pool, size } => write!(
                 f,
                 "volume {volume} ({name}) in pool {pool} of node {node} has no PersistentVolume, so it is \
                  unused and occupies {size}; to remove it or use it again, see OrphanedVolume in the \
                  documentation"
             ),
-            Difference::PvWithoutVolume { node, volume, pv } => write!(
+            UnmatchedVolume::PvWithoutVolume { node, volume, pv } => write!(
                 f,
                 "volume {volume} of PersistentVolume {pv} does not exist on node {node}, which could read all \
                  of its storage; if a disk was removed, put it back: `kubectl get nodestorage {node} --output \
@@ -71,14 +71,14 @@ impl fmt::Display for Difference {
 /// A volume with a request to create or delete it, even a completed one, is left out. A
 /// PersistentVolume lacks its volume only if its node could read all of its pools, and not while it is
 /// being deleted itself.
-pub fn audit<N, P, R>(nodes: &[N], pvs: &[P], requests: &[R]) -> Vec<Difference>
+pub fn audit<N, P, R>(nodes: &[N], pvs: &[P], requests: &[R]) -> Vec<UnmatchedVolume>
 where
     N: Borrow<NodeStorage>,
-    P: Borrow<Pv>,
+    P: Borrow<PvSummary>,
     R: Borrow<VolumeRequest>,
 {
     let changing = changing(requests);
-    let named = Named::of(pvs);
+    let named = VolumesByHandle::of(pvs);
     let told =
         nodes.iter().filter_map(|node| Some((node.borrow(), node.borrow().status.as_ref()?)));
     let mut found = Vec::new();
@@ -91,21 +91,20 @@ where
     found
 }
 
-impl Difference {
+impl UnmatchedVolume {
     /// The node.
     pub fn node(&self) -> &str {
         match self {
-            Difference::VolumeWithoutPv { node, .. } | Difference::PvWithoutVolume { node, .. } => {
-                node
-            }
+            UnmatchedVolume::VolumeWithoutPv { node, .. }
+            | UnmatchedVolume::PvWithoutVolume { node, .. } => node,
         }
     }
 
     /// Id of the volume.
     pub fn volume(&self) -> &str {
         match self {
-            Difference::VolumeWithoutPv { volume, .. }
-            | Difference::PvWithoutVolume { volume, .. } => volume,
+            UnmatchedVolume::VolumeWithoutPv { volume, .. }
+            | UnmatchedVolume::PvWithoutVolume { volume, .. } => volume,
         }
     }
 }
@@ -118,32 +117,32 @@ pub fn changing<R: Borrow<VolumeRequest>>(requests: &[R]) -> HashSet<&str> {
 /// The PersistentVolumes by the volume that they name. They are sorted once: there may be a hundred thousand,
 /// and a thousand nodes that ask for theirs.
 #[derive(Debug)]
-pub struct Named<'a> {
-    by_volume: HashMap<&'a str, &'a Pv>,
+pub struct VolumesByHandle<'a> {
+    by_volume: HashMap<&'a str, &'a PvSummary>,
     by_node: HashMap<NodeKey, Vec<&'a str>>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> VolumesByHandle<'a> {
     /// Sorts the PersistentVolumes.
-    pub fn of<P: Borrow<Pv>>(pvs: &'a [P]) -> Named<'a> {
+    pub fn of<P: Borrow<PvSummary>>(pvs: &'a [P]) -> VolumesByHandle<'a> {
         let named = pvs.iter().filter_map(|pv| Some((pv.borrow().handle()?, pv.borrow())));
-        let by_volume: HashMap<&str, &Pv> = named.collect();
+        let by_volume: HashMap<&str, &PvSummary> = named.collect();
         let mut by_node: HashMap<NodeKey, Vec<&str>> = HashMap::new();
         for volume in by_volume.keys() {
             if let Ok(id) = volume.parse::<VolumeId>() {
                 by_node.entry(id.node().clone()).or_default().push(volume);
             }
         }
-        Named { by_volume, by_node }
+        VolumesByHandle { by_volume, by_node }
     }
 
     /// Returns the PersistentVolume of a volume.
-    pub fn get(&self, volume: &str) -> Option<&'a Pv> {
+    pub fn get(&self, volume: &str) -> Option<&'a PvSummary> {
         self.by_volume.get(volume).copied()
     }
 
     /// Returns the PersistentVolumes of a node's volumes.
-    fn on(&self, node: &NodeStorage) -> impl Iterator<Item = (&'a str, &'a Pv)> {
+    fn on(&self, node: &NodeStorage) -> impl Iterator<Item = (&'a str, &'a PvSummary)> {
         let volumes = self.by_node.get(&key(node)).into_iter().flatten();
         volumes.filter_map(|volume| Some((*volume, self.get(volume)?)))
     }
@@ -164,9 +163,13 @@ fn changes(request: &VolumeRequest) -> Option<&str> {
     }
 }
 
-fn without_pv(node: &NodeStorage, status: &NodeStorageStatus, named: &Named) -> Vec<Difference> {
+fn without_pv(
+    node: &NodeStorage,
+    status: &NodeStorageStatus,
+    named: &VolumesByHandle,
+) -> Vec<UnmatchedVolume> {
     let leaked = status.volumes.iter().filter(|one| named.get(&one.volume_handle).is_none());
-    let told = leaked.map(|one| Difference::VolumeWithoutPv {
+    let told = leaked.map(|one| UnmatchedVolume::VolumeWithoutPv {
         node: name(node),
         volume: one.volume_handle.clone(),
         name: one.name.clone(),
@@ -179,13 +182,13 @@ fn without_pv(node: &NodeStorage, status: &NodeStorageStatus, named: &Named) -> 
 fn without_volume(
     node: &NodeStorage,
     status: &NodeStorageStatus,
-    named: &Named,
-) -> Vec<Difference> {
+    named: &VolumesByHandle,
+) -> Vec<UnmatchedVolume> {
     if !is_complete(status) {
         return Vec::new();
     }
     let missing = not_listed(node, status, named).into_iter();
-    let told = missing.map(|(id, pv)| Difference::PvWithoutVolume {
+    let told = missing.map(|(id, pv)| UnmatchedVolume::PvWithoutVolume {
         node: name(node),
         volume: id.to_owned(),
         pv: pv.metadata.name.clone().unwrap_or_default(),
@@ -197,8 +200,8 @@ fn without_volume(
 pub fn not_listed<'a>(
     node: &NodeStorage,
     status: &NodeStorageStatus,
-    named: &Named<'a>,
-) -> Vec<(&'a str, &'a Pv)> {
+    named: &VolumesByHandle<'a>,
+) -> Vec<(&'a str, &'a PvSummary)> {
     let listed: HashSet<&str> =
         status.volumes.iter().map(|one| one.volume_handle.as_str()).collect();
     let missing = named

@@ -9,19 +9,19 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Record;
-use crate::cluster::cache::changes::{Followed, Keys};
-use crate::cluster::cache::decoder::{Decoder, Unread};
+use crate::cluster::cache::changes::{Followed, IndexKeys};
+use crate::cluster::cache::decoder::{Decoder, UndecodedObjects};
 use crate::cluster::cache::follow::Watching;
 use crate::cluster::decode::{PAGE, Unreadable};
 use crate::cluster::locked::locked;
-use crate::cluster::memory_limits::Whole;
+use crate::cluster::memory_limits::MemoryLimits;
 
 mod changes;
 mod decoder;
 mod follow;
 mod records;
 
-pub use changes::{Change, Changed, Changes, Place, Turnover};
+pub use changes::{Change, Changed, NamespacedName, PendingChanges, Turnover};
 pub use follow::Pauses;
 
 /// Configures a watch of all objects of a kind whose first list has small pages: a whole page is in memory
@@ -43,7 +43,7 @@ pub fn every() -> watcher::Config {
 /// together take too much and it is the largest. One of the others is reported as unreadable for all of them.
 #[derive(Debug)]
 pub struct Watched<K> {
-    unreadable: Arc<Mutex<Unread>>,
+    unreadable: Arc<Mutex<UndecodedObjects>>,
     changes: watch::Sender<()>,
     followed: Arc<Mutex<Followed<K>>>,
     read: Arc<AtomicUsize>,
@@ -71,10 +71,10 @@ impl<K: Record> Watched<K> {
         config: watcher::Config,
         stop: &CancellationToken,
         cut: fn(&mut K),
-        keys: Keys<K>,
+        keys: IndexKeys<K>,
     ) -> Self {
         let client = Some(Client::from(api.clone()));
-        Watched::begin(api, config, stop, (cut, keys), client, Whole::of_process())
+        Watched::begin(api, config, stop, (cut, keys), client, MemoryLimits::of_process())
     }
 
     /// As [`Watched::start`], by a process that may not write events: what it cannot decode is only logged and
@@ -84,16 +84,23 @@ impl<K: Record> Watched<K> {
         config: watcher::Config,
         stop: &CancellationToken,
     ) -> Self {
-        Watched::begin(api, config, stop, (|_| {}, |_| Vec::new()), None, Whole::of_process())
+        Watched::begin(
+            api,
+            config,
+            stop,
+            (|_| {}, |_| Vec::new()),
+            None,
+            MemoryLimits::of_process(),
+        )
     }
 
     fn begin(
         api: Api<K::Object>,
         config: watcher::Config,
         stop: &CancellationToken,
-        (cut, keys): (fn(&mut K), Keys<K>),
+        (cut, keys): (fn(&mut K), IndexKeys<K>),
         client: Option<Client>,
-        whole: Arc<Whole>,
+        whole: Arc<MemoryLimits>,
     ) -> Self {
         let followed = Arc::new(Mutex::new(Followed::new(keys)));
         let changes = watch::Sender::new(());
@@ -158,8 +165,8 @@ impl<K: Record> Watched<K> {
     }
 
     /// Subscribes to changed objects; the first time that is everything.
-    pub fn subscribe(&self) -> Changes<K> {
-        Changes::of(self.followed.clone(), self.changes.subscribe(), self.read.clone())
+    pub fn subscribe(&self) -> PendingChanges<K> {
+        PendingChanges::of(self.followed.clone(), self.changes.subscribe(), self.read.clone())
     }
 
     /// Returns all objects, in no order.

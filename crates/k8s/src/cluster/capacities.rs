@@ -48,7 +48,7 @@ impl Capacities {
     /// Updates the free space of the nodes, before a volume is refused for lack of it.
     ///
     /// An error, or a timeout after some seconds, is only logged: the provisioner updates it later.
-    pub async fn tell(&self, nodes: &[String]) {
+    pub async fn request_resync(&self, nodes: &[String]) {
         let told = timeout(PATIENCE, self.tell_each(nodes)).await;
         let failed = match told {
             Ok(Ok(())) => return,

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::cluster::fair::{Due, Queue, Slots};
+use crate::cluster::fair::{Due, FairQueue, Slots};
 
 /// Maximum number of concurrent reconciles of a loop: half of them in one namespace.
 const SLOTS: Slots = Slots { all: 16, of_namespace: 8, not_urgent: 0 };
@@ -14,7 +14,7 @@ const SLOTS: Slots = Slots { all: 16, of_namespace: 8, not_urgent: 0 };
 /// The work of a loop for single objects: that of one whose calls hang holds up no other.
 #[derive(Debug)]
 pub struct Works<K> {
-    queue: Queue<K>,
+    queue: FairQueue<K>,
     /// Waiting and running keys.
     taken: HashSet<K>,
     /// Running reconciles; each returns true if it is done.
@@ -23,7 +23,7 @@ pub struct Works<K> {
 
 impl<K: Ord + Clone + Hash> Default for Works<K> {
     fn default() -> Self {
-        Works { queue: Queue::new(SLOTS), taken: HashSet::new(), under_way: JoinSet::new() }
+        Works { queue: FairQueue::new(SLOTS), taken: HashSet::new(), under_way: JoinSet::new() }
     }
 }
 

@@ -7,8 +7,8 @@ use crate::api::{
 };
 use crate::bytes::Bytes;
 use crate::volume::{
-    Ailment, Class, Fence, FsKind, Grown, Growth, Inspection, Mode, NewVolume, Reason, Severity,
-    Standing, State, Usage, Volume, VolumeError, VolumeStatus, Wanted,
+    Class, Fence, FsKind, FsUsage, Grown, Growth, Inspection, Mode, NewVolume, Reason,
+    RequestedSize, Severity, Standing, State, Volume, VolumeCondition, VolumeError, VolumeStatus,
 };
 
 pub(super) fn create(want: &NewVolume) -> Operation {
@@ -160,8 +160,8 @@ fn kind_of(fs_type: FsType) -> Result<FsKind, String> {
     }
 }
 
-fn wanted(at_least: Quantity, at_most: Option<Quantity>) -> Wanted {
-    Wanted { at_least: at_least.0, at_most: at_most.map(|most| most.0) }
+fn wanted(at_least: Quantity, at_most: Option<Quantity>) -> RequestedSize {
+    RequestedSize { at_least: at_least.0, at_most: at_most.map(|most| most.0) }
 }
 
 /// Converts the outcome of an expansion: a size outside the requested range is rejected, as it becomes
@@ -179,7 +179,7 @@ pub(super) fn grown(growth: Growth, done: &VolumeRequestStatus) -> Result<Grown,
                 .to_owned(),
         });
     };
-    let Wanted { at_least, at_most } = growth.size;
+    let RequestedSize { at_least, at_most } = growth.size;
     let is_more = at_most.is_some_and(|most| size > most) || i64::try_from(size.get()).is_err();
     if size < at_least || is_more {
         let bound = at_most.map_or_else(String::new, |most| format!(" and {most} or less"));
@@ -217,7 +217,7 @@ pub fn inspection_status(seen: Option<&Inspection>) -> InspectionStatus {
 }
 
 /// Converts the usage of a file system for a status.
-pub fn usage_status(usage: &Usage) -> UsageStatus {
+pub fn usage_status(usage: &FsUsage) -> UsageStatus {
     let counted = usage.inodes > 0;
     UsageStatus {
         capacity: Quantity(usage.total),
@@ -228,9 +228,9 @@ pub fn usage_status(usage: &Usage) -> UsageStatus {
     }
 }
 
-fn usage(told: &UsageStatus) -> Usage {
+fn usage(told: &UsageStatus) -> FsUsage {
     let inodes = unsigned(told.inodes);
-    Usage {
+    FsUsage {
         total: told.capacity.0,
         used: told.used.0,
         available: told.available.0,
@@ -320,7 +320,7 @@ fn state_of(state: VolumeState) -> Result<State, String> {
 /// Converts a volume for the NodeStorage of its node.
 pub fn volume_on_node(one: &VolumeStatus) -> VolumeOnNode {
     let volume = &one.volume;
-    let ailment = |ailment: &Ailment| VolumeHealthStatus {
+    let ailment = |ailment: &VolumeCondition| VolumeHealthStatus {
         status: format!("{:?}", ailment.severity),
         reason: ailment.reason.to_owned(),
         message: ailment.message.clone(),
@@ -373,13 +373,13 @@ pub(super) fn volume_status(node: &str, told: &VolumeOnNode) -> Result<VolumeSta
     })
 }
 
-fn ailment(told: &VolumeHealthStatus) -> Ailment {
+fn ailment(told: &VolumeHealthStatus) -> VolumeCondition {
     let severity = [Severity::DataLoss, Severity::Inaccessible]
         .into_iter()
         .find(|severity| format!("{severity:?}") == told.status);
-    Ailment {
+    VolumeCondition {
         severity: severity.unwrap_or(Severity::Degraded),
-        reason: Ailment::reason_of(&told.reason),
+        reason: VolumeCondition::reason_of(&told.reason),
         message: told.message.clone(),
     }
 }

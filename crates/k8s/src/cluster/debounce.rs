@@ -8,15 +8,15 @@ use tokio::time::Instant;
 
 /// Start of each observation here: times in objects are from other clocks.
 #[derive(Debug)]
-pub struct Lasting<T> {
+pub struct Debounce<T> {
     patience: Duration,
     since: HashMap<T, Instant>,
 }
 
-impl<T: Clone + Eq + Hash + Ord> Lasting<T> {
+impl<T: Clone + Eq + Hash + Ord> Debounce<T> {
     /// Creates an empty state; observations count once they have lasted this long.
     pub fn new(patience: Duration) -> Self {
-        Lasting { patience, since: HashMap::new() }
+        Debounce { patience, since: HashMap::new() }
     }
 
     /// Returns the observations that have lasted, in order, and the time until more will have. An
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn only_what_lasts_is_told() {
-        let (mut lasting, start) = (Lasting::new(Duration::from_secs(300)), Instant::now());
+        let (mut lasting, start) = (Debounce::new(Duration::from_secs(300)), Instant::now());
         for (after, found, told, next) in [
             (0, &["a"][..], &[][..], Some(300)),
             (100, &["a", "b"], &[], Some(200)),

@@ -31,13 +31,13 @@ pub struct Slots {
 
 /// Running reconciles, by namespace.
 #[derive(Debug, Default)]
-struct Busy {
+struct RunningReconciles {
     by_namespace: HashMap<String, usize>,
     all: usize,
     urgent: usize,
 }
 
-impl Busy {
+impl RunningReconciles {
     /// Adds a running reconcile.
     fn begin(&mut self, namespace: &str, is_urgent: bool) {
         *self.by_namespace.entry(namespace.to_owned()).or_default() += 1;
@@ -67,17 +67,17 @@ impl Busy {
 ///
 /// Each operation costs the same, however many wait: they stay in this order between the operations.
 #[derive(Debug)]
-pub struct Queue<K> {
+pub struct FairQueue<K> {
     slots: Slots,
-    urgent: Lane<K>,
-    others: Lane<K>,
+    urgent: UrgencyQueue<K>,
+    others: UrgencyQueue<K>,
     waiting: HashMap<K, Due<K>>,
-    busy: Busy,
+    busy: RunningReconciles,
 }
 
 /// Waiting keys of one urgency.
 #[derive(Debug)]
-struct Lane<K> {
+struct UrgencyQueue<K> {
     by_namespace: HashMap<String, BTreeSet<(Instant, K)>>,
     /// Namespaces with waiting keys: the number of running reconciles, and the time since which the first key
     /// is due.
@@ -85,13 +85,13 @@ struct Lane<K> {
     len: usize,
 }
 
-impl<K> Default for Lane<K> {
+impl<K> Default for UrgencyQueue<K> {
     fn default() -> Self {
-        Lane { by_namespace: HashMap::new(), order: BTreeSet::new(), len: 0 }
+        UrgencyQueue { by_namespace: HashMap::new(), order: BTreeSet::new(), len: 0 }
     }
 }
 
-impl<K: Ord + Clone> Lane<K> {
+impl<K: Ord + Clone> UrgencyQueue<K> {
     /// Changes the waiting keys of a namespace, or its number of running reconciles, and restores
     /// the order.
     fn change(
@@ -121,15 +121,15 @@ impl<K: Ord + Clone> Lane<K> {
     }
 }
 
-impl<K: Ord + Clone + Hash> Queue<K> {
+impl<K: Ord + Clone + Hash> FairQueue<K> {
     /// Creates an empty queue.
     pub fn new(slots: Slots) -> Self {
-        Queue {
+        FairQueue {
             slots,
-            urgent: Lane::default(),
-            others: Lane::default(),
+            urgent: UrgencyQueue::default(),
+            others: UrgencyQueue::default(),
             waiting: HashMap::new(),
-            busy: Busy::default(),
+            busy: RunningReconciles::default(),
         }
     }
 
@@ -176,7 +176,7 @@ impl<K: Ord + Clone + Hash> Queue<K> {
         self.recount(&chosen.namespace, |busy| busy.end(&chosen.namespace, chosen.is_urgent));
     }
 
-    fn recount(&mut self, namespace: &str, count: impl FnOnce(&mut Busy)) {
+    fn recount(&mut self, namespace: &str, count: impl FnOnce(&mut RunningReconciles)) {
         let before = self.busy.of(namespace);
         count(&mut self.busy);
         let counts = (before, self.busy.of(namespace));
@@ -210,7 +210,7 @@ mod tests {
 
     /// Who is chosen of those that are due, while these are looked at.
     fn chosen(slots: Slots, due: Vec<Due<String>>, busy: &[Due<String>]) -> Vec<String> {
-        let mut queue = Queue::new(slots);
+        let mut queue = FairQueue::new(slots);
         // They were chosen one by one: each alone is the next one.
         for one in busy {
             queue.insert(one.clone());
@@ -245,7 +245,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn one_that_waits_is_there_once_and_as_it_was_inserted_last() {
         let start = Instant::now();
-        let mut queue = Queue::new(SLOTS);
+        let mut queue = FairQueue::new(SLOTS);
         for one in due(start, &["a/1:0", "a/2:5", "a/1:9", "a/3:7", "a/3!8"]) {
             queue.insert(one);
         }

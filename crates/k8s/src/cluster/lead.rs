@@ -37,17 +37,17 @@ const GIVEN_UP: Duration = Duration::from_secs(10);
 const AGAIN: Duration = Duration::from_secs(2);
 
 /// A Lease, and who wants it.
-pub struct Candidate {
+pub struct LeaseCandidate {
     leases: Api<Lease>,
     name: String,
     /// Identity that no other process has, at any start.
     identity: String,
 }
 
-impl fmt::Debug for Candidate {
+impl fmt::Debug for LeaseCandidate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Candidate { name, identity, .. } = self;
-        f.debug_struct("Candidate").field("name", name).field("identity", identity).finish()
+        let LeaseCandidate { name, identity, .. } = self;
+        f.debug_struct("LeaseCandidate").field("name", name).field("identity", identity).finish()
     }
 }
 
@@ -77,11 +77,11 @@ impl Sighting {
     }
 }
 
-impl Candidate {
+impl LeaseCandidate {
     /// A process that wants the Lease of this name, by an identity that no other process ever has.
-    pub fn new(client: &Client, namespace: &str, name: &str, identity: &str) -> Candidate {
+    pub fn new(client: &Client, namespace: &str, name: &str, identity: &str) -> LeaseCandidate {
         let leases = Api::namespaced(client.clone(), namespace);
-        Candidate { leases, name: name.to_owned(), identity: identity.to_owned() }
+        LeaseCandidate { leases, name: name.to_owned(), identity: identity.to_owned() }
     }
 
     /// Runs `work` whenever this process holds the Lease, until `stop`. Its token is cancelled before

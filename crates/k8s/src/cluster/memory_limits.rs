@@ -21,24 +21,24 @@ const WATCHES: usize = 8;
 
 /// Memory of all watches of a process.
 #[derive(Debug)]
-pub struct Whole {
+pub struct MemoryLimits {
     limit: usize,
     taken: AtomicUsize,
 }
 
 /// Memory of each namespace in one watch, in bytes. Cluster-scoped objects do not belong to a tenant.
 #[derive(Debug)]
-pub struct Shares {
+pub struct NamespaceShares {
     of: HashMap<String, usize>,
     sum: usize,
-    whole: Arc<Whole>,
+    whole: Arc<MemoryLimits>,
     /// False while a list is read: what was there before goes when it has ended, and is counted until then.
     is_counted: bool,
 }
 
 /// Result of a reservation.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Reservation {
     /// Reserved.
     Taken,
     /// Rejected: the namespace has its share, or is the largest when everything is in use.
@@ -54,15 +54,16 @@ pub const BEYOND_SHARE: &str = "16 MiB of memory, the share of a namespace";
 pub const BEYOND_WHOLE: &str =
     "most other namespaces, and all of them together use up the memory for them";
 
-impl Whole {
+impl MemoryLimits {
     /// Returns that of this process.
-    pub fn of_process() -> Arc<Whole> {
-        static OF_PROCESS: LazyLock<Arc<Whole>> = LazyLock::new(|| Arc::new(Whole::of(WHOLE)));
+    pub fn of_process() -> Arc<MemoryLimits> {
+        static OF_PROCESS: LazyLock<Arc<MemoryLimits>> =
+            LazyLock::new(|| Arc::new(MemoryLimits::of(WHOLE)));
         OF_PROCESS.clone()
     }
 
-    pub fn of(limit: usize) -> Whole {
-        Whole { limit, taken: AtomicUsize::new(0) }
+    pub fn of(limit: usize) -> MemoryLimits {
+        MemoryLimits { limit, taken: AtomicUsize::new(0) }
     }
 
     /// Returns the remaining size for a watch that uses this much, in bytes.
@@ -73,22 +74,22 @@ impl Whole {
     }
 }
 
-impl Shares {
-    pub fn new(whole: Arc<Whole>) -> Shares {
-        Shares::none(whole, true)
+impl NamespaceShares {
+    pub fn new(whole: Arc<MemoryLimits>) -> NamespaceShares {
+        NamespaceShares::none(whole, true)
     }
 
-    fn none(whole: Arc<Whole>, is_counted: bool) -> Shares {
-        Shares { of: HashMap::new(), sum: 0, whole, is_counted }
+    fn none(whole: Arc<MemoryLimits>, is_counted: bool) -> NamespaceShares {
+        NamespaceShares { of: HashMap::new(), sum: 0, whole, is_counted }
     }
 
     /// Creates an empty count for a list that is about to be read; see [`Shares::replace`].
-    pub fn of_list(&self) -> Shares {
-        Shares::none(self.whole.clone(), false)
+    pub fn of_list(&self) -> NamespaceShares {
+        NamespaceShares::none(self.whole.clone(), false)
     }
 
     /// Replaces the count by that of the list.
-    pub fn replace(&mut self, list: &mut Shares) {
+    pub fn replace(&mut self, list: &mut NamespaceShares) {
         self.whole.taken.fetch_add(list.sum, Ordering::Relaxed);
         self.whole.taken.fetch_sub(self.sum, Ordering::Relaxed);
         (self.of, self.sum) = (std::mem::take(&mut list.of), std::mem::take(&mut list.sum));
@@ -102,29 +103,29 @@ impl Shares {
         before: usize,
         weight: usize,
         listed_over: usize,
-    ) -> Found {
+    ) -> Reservation {
         if namespace.is_empty() {
-            return Found::Taken;
+            return Reservation::Taken;
         }
         let taken = self.taken_by(namespace);
         let then = taken.saturating_sub(before) + weight;
         if weight > before {
             if then > SHARE {
-                return Found::Beyond(BEYOND_SHARE);
+                return Reservation::Beyond(BEYOND_SHARE);
             }
             let left = self.whole.left_for(self.sum, self.is_counted, listed_over);
             if self.sum - taken + then > left {
                 // Some more than is needed, so that the next one has its place without another look at all.
                 let level = self.level(left / 8 * 7);
                 return if then > level {
-                    Found::Beyond(BEYOND_WHOLE)
+                    Reservation::Beyond(BEYOND_WHOLE)
                 } else {
-                    Found::Above(level)
+                    Reservation::Above(level)
                 };
             }
         }
         self.set(namespace, then);
-        Found::Taken
+        Reservation::Taken
     }
 
     pub fn give_back(&mut self, namespace: &str, weight: usize) {
@@ -176,7 +177,7 @@ impl Shares {
     }
 }
 
-impl Drop for Shares {
+impl Drop for NamespaceShares {
     fn drop(&mut self) {
         if self.is_counted {
             self.whole.taken.fetch_sub(self.sum, Ordering::Relaxed);
@@ -190,30 +191,31 @@ mod tests {
 
     #[test]
     fn where_all_is_taken_the_namespaces_that_take_the_most_have_less() {
-        let mut shares = Shares::new(Arc::new(Whole::of(1600)));
+        let mut shares = NamespaceShares::new(Arc::new(MemoryLimits::of(1600)));
         for (namespace, weight) in [("a", 700), ("b", 600), ("c", 250)] {
-            assert_eq!(shares.take(namespace, 0, weight, 0), Found::Taken, "{namespace}");
+            assert_eq!(shares.take(namespace, 0, weight, 0), Reservation::Taken, "{namespace}");
         }
-        assert_eq!(shares.take("a", 0, 51, 0), Found::Beyond(BEYOND_WHOLE));
+        assert_eq!(shares.take("a", 0, 51, 0), Reservation::Beyond(BEYOND_WHOLE));
         // 7/8 of 1600, less the 250 of `c`, for `a` and `b`.
-        assert_eq!(shares.take("d", 0, 100, 0), Found::Above(575));
+        assert_eq!(shares.take("d", 0, 100, 0), Reservation::Above(575));
         shares.give_back("a", 125);
         shares.give_back("b", 25);
-        assert_eq!(shares.take("d", 0, 100, 0), Found::Taken);
-        assert_eq!(shares.take("c", 250, 250, 0), Found::Taken, "no more than before");
+        assert_eq!(shares.take("d", 0, 100, 0), Reservation::Taken);
+        assert_eq!(shares.take("c", 250, 250, 0), Reservation::Taken, "no more than before");
     }
 
     #[test]
     fn each_watch_has_its_own_part_and_what_is_given_back_is_for_all() {
-        let whole = Arc::new(Whole::of(1600));
-        let (mut one, mut other) = (Shares::new(whole.clone()), Shares::new(whole.clone()));
-        assert_eq!(one.take("a", 0, 1600, 0), Found::Taken);
-        assert_eq!(other.take("a", 0, 200, 0), Found::Taken, "an eighth");
-        assert_eq!(other.take("a", 0, 1, 0), Found::Beyond(BEYOND_WHOLE));
+        let whole = Arc::new(MemoryLimits::of(1600));
+        let (mut one, mut other) =
+            (NamespaceShares::new(whole.clone()), NamespaceShares::new(whole.clone()));
+        assert_eq!(one.take("a", 0, 1600, 0), Reservation::Taken);
+        assert_eq!(other.take("a", 0, 200, 0), Reservation::Taken, "an eighth");
+        assert_eq!(other.take("a", 0, 1, 0), Reservation::Beyond(BEYOND_WHOLE));
         drop(one);
-        assert_eq!(other.take("a", 0, 1400, 0), Found::Taken);
+        assert_eq!(other.take("a", 0, 1400, 0), Reservation::Taken);
         let mut list = other.of_list();
-        assert_eq!(list.take("b", 0, 1600, other.sum()), Found::Taken, "in the place of `a`");
+        assert_eq!(list.take("b", 0, 1600, other.sum()), Reservation::Taken, "in the place of `a`");
         other.replace(&mut list);
         assert_eq!((other.sum(), whole.taken.load(Ordering::Relaxed)), (1600, 1600));
     }

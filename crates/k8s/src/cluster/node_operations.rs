@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Cluster;
 use crate::cluster::locked::locked;
-use crate::cluster::seen::{Asked, Look, NotDone, VolumeSeen, Wish};
+use crate::cluster::seen::{NodeOperation, NotDone, ObservedVolume, OperationRequest, VolumeSeen};
 use crate::cluster::told_of;
 use crate::cluster::writes::OPERATOR;
 use crate::error_chain;
@@ -129,12 +129,12 @@ impl Drop for Answers {
 /// Request for one volume, for one object: a workload, or a claim that is populated.
 struct Ask {
     of: String,
-    wish: Wish,
+    wish: NodeOperation,
     first: Instant,
     last: Instant,
     is_under_way: bool,
     /// Last answer, even while the request is repeated.
-    answer: Option<Result<Look, NotDone>>,
+    answer: Option<Result<ObservedVolume, NotDone>>,
     answers: u64,
     answered: Option<Instant>,
 }
@@ -187,7 +187,7 @@ impl Asks {
 
     /// Has a node apply an operation to a volume and inspect it, for `of`. Does nothing while another
     /// request for the volume is running.
-    pub fn ask(self: &Arc<Self>, of: &str, id: VolumeId, wish: Wish) {
+    pub fn ask(self: &Arc<Self>, of: &str, id: VolumeId, wish: NodeOperation) {
         let now = Instant::now();
         let mut asked = self.asked();
         asked.sweep(now).iter().for_each(|of| locked(&self.subscribers).note(of));
@@ -218,27 +218,31 @@ impl Asks {
         });
     }
 
-    async fn have_done(&self, id: &VolumeId, wish: Wish) -> Result<Look, NotDone> {
+    async fn have_done(
+        &self,
+        id: &VolumeId,
+        wish: NodeOperation,
+    ) -> Result<ObservedVolume, NotDone> {
         let done = async {
             match wish {
-                Wish::Fence(fence) if !self.has_seen(id, &fence) => {
+                NodeOperation::Fence(fence) if !self.has_seen(id, &fence) => {
                     return self.cluster.fence_and_inspect(id, fence).await;
                 }
                 // Its pod has ended, and its kubelet unmounts what it had.
-                Wish::Fence(fence) if fence.lets() == Use::Read => {
+                NodeOperation::Fence(fence) if fence.lets() == Use::Read => {
                     return self.cluster.inspect_unused(id).await;
                 }
-                Wish::Shrink { to, .. } => self.cluster.shrink(id, to).await.map(drop)?,
-                Wish::Release => self.cluster.release(id).await?,
-                Wish::Fence(_) | Wish::Look => {}
+                NodeOperation::Shrink { to, .. } => self.cluster.shrink(id, to).await.map(drop)?,
+                NodeOperation::Release => self.cluster.release(id).await?,
+                NodeOperation::Fence(_) | NodeOperation::Look => {}
             }
             self.cluster.inspect(id).await
         };
         // A missing volume is not used.
-        let fence = if let Wish::Fence(fence) = wish { fence } else { Fence::default() };
-        let gone = Look { node: String::new(), fence, open_count: 0 };
+        let fence = if let NodeOperation::Fence(fence) = wish { fence } else { Fence::default() };
+        let gone = ObservedVolume { node: String::new(), fence, open_count: 0 };
         match done.await {
-            Ok(Some(seen)) => Ok(Look {
+            Ok(Some(seen)) => Ok(ObservedVolume {
                 node: seen.status.volume.node,
                 fence: seen.status.fence,
                 open_count: seen.open_count,
@@ -258,7 +262,7 @@ impl Asks {
         answer.is_some_and(|answer| answer.as_ref().is_ok_and(|look| look.fence == *fence))
     }
 
-    fn note(&self, id: &VolumeId, answer: Result<Look, NotDone>) {
+    fn note(&self, id: &VolumeId, answer: Result<ObservedVolume, NotDone>) {
         if let Some(ask) = self.asked().by_volume.get_mut(id) {
             locked(&self.subscribers).note(&ask.of);
             let now = Instant::now();
@@ -283,7 +287,7 @@ impl fmt::Debug for Asks {
 
 impl Ask {
     /// Returns the next request; `None` while one is running.
-    fn after(before: Option<&Ask>, of: &str, wish: Wish, now: Instant) -> Option<Ask> {
+    fn after(before: Option<&Ask>, of: &str, wish: NodeOperation, now: Instant) -> Option<Ask> {
         if before.is_some_and(|before| before.is_under_way) {
             return None;
         }
@@ -300,9 +304,9 @@ impl Ask {
         })
     }
 
-    fn seen(&self) -> Asked {
+    fn seen(&self) -> OperationRequest {
         let pause = ((self.last - self.first) / 8).clamp(AGAIN.0, AGAIN.1);
-        Asked {
+        OperationRequest {
             wish: self.wish,
             answer: self.answer.clone(),
             is_old: !self.is_under_way && self.last.elapsed() >= pause,

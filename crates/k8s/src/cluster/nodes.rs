@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{NodeStorage, NodeStorageStatus, PoolOnNode, VolumeOnNode};
 use crate::bytes::Bytes;
-use crate::cluster::placement::{Candidate, place};
+use crate::cluster::placement::{NodeCandidate, place};
 use crate::cluster::{Watched, convert, every};
 use crate::volume::{
     Capacity, CapacityQuery, Class, Fence, Layout, Mode, NewVolume, NodeKey, Page, Reason, Use,
@@ -100,11 +100,11 @@ impl Nodes {
         }
         let known: Vec<(&str, &NodeStorageStatus)> =
             all.iter().filter_map(|node| Some((name(node), node.status.as_ref()?))).collect();
-        let candidates: Vec<Candidate> = known
+        let candidates: Vec<NodeCandidate> = known
             .iter()
             .filter_map(|(node, status)| {
                 let pool = pool_of(status, &want.class)?;
-                Some(Candidate { node, largest: largest(pool, want.class.layout) })
+                Some(NodeCandidate { node, largest: largest(pool, want.class.layout) })
             })
             .collect();
         let chosen = place(&candidates, &want.nodes, want.size.at_least).map(str::to_owned);
@@ -433,7 +433,7 @@ pub(super) fn capacity_on(status: &NodeStorageStatus, query: &CapacityQuery) -> 
 fn nowhere(
     want: &NewVolume,
     known: &[(&str, &NodeStorageStatus)],
-    candidates: &[Candidate],
+    candidates: &[NodeCandidate],
 ) -> VolumeError {
     let asked = &want.nodes;
     if !asked.is_empty() && !known.iter().any(|(node, _)| asked.iter().any(|one| one == node)) {

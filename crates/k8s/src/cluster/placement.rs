@@ -4,7 +4,7 @@ use crate::bytes::Bytes;
 
 /// A node that has the pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate<'a> {
+pub struct NodeCandidate<'a> {
     /// Name of the node.
     pub node: &'a str,
     /// Largest volume that fits, as last reported.
@@ -16,9 +16,13 @@ pub struct Candidate<'a> {
 /// Of the requested nodes, the first with enough free space, since callers name the best first;
 /// without a request, the one with the most free space. If none has enough, the one that lacks least:
 /// its report may be old, and its answer has the present numbers.
-pub fn place<'a>(candidates: &[Candidate<'a>], asked: &[String], size: Bytes) -> Option<&'a str> {
-    let roomy = |candidate: &&Candidate| candidate.largest >= size;
-    let mut allowed: Vec<&Candidate> = match asked {
+pub fn place<'a>(
+    candidates: &[NodeCandidate<'a>],
+    asked: &[String],
+    size: Bytes,
+) -> Option<&'a str> {
+    let roomy = |candidate: &&NodeCandidate| candidate.largest >= size;
+    let mut allowed: Vec<&NodeCandidate> = match asked {
         [] => candidates.iter().collect(),
         asked => asked
             .iter()
@@ -37,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_volume_goes_where_it_was_asked_for_and_has_room() {
-        let candidate = |node, gib| Candidate { node, largest: Bytes::gib(gib) };
+        let candidate = |node, gib| NodeCandidate { node, largest: Bytes::gib(gib) };
         let all = [candidate("a", 1), candidate("b", 4), candidate("c", 9), candidate("d", 9)];
         for (asked, gib, node) in [
             (&[][..], 2, Some("c")),

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::controlling_stateful_set;
 use crate::cluster::decode::{Guarded, guarded};
 use crate::cluster::locked::locked;
-use crate::cluster::{Pauses, Place, every};
+use crate::cluster::{NamespacedName, Pauses, every};
 use crate::error_chain;
 
 /// Events of pods, of which only the StatefulSet or the namespace is noted: what a pod is like is read when it
@@ -34,7 +34,7 @@ pub struct PodNews {
     /// True if any pod may have changed.
     pub all: bool,
     /// Namespaces and names of StatefulSets with pods that have changed.
-    pub stateful_sets: BTreeSet<Place>,
+    pub stateful_sets: BTreeSet<NamespacedName>,
     /// Namespaces from which a pod is gone, of whatever owner: it may have had a claim of another's.
     pub namespaces: BTreeSet<String>,
 }

@@ -13,7 +13,7 @@ use crate::volume::{DRIVER, VolumeId};
 /// empty.
 #[derive(Resource, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
 #[resource(inherit = PersistentVolume)]
-pub struct Pv {
+pub struct PvSummary {
     /// Name and uid.
     pub metadata: ObjectMeta,
     /// Volume and claim.
@@ -42,7 +42,7 @@ pub struct PvSpec {
     /// The claim that has it.
     pub claim_ref: Option<Box<ClaimRef>>,
     /// The volume of a CSI driver.
-    pub csi: Option<Source>,
+    pub csi: Option<CsiSource>,
     /// Reclaim policy; a watch retains it for released ones.
     pub persistent_volume_reclaim_policy: Option<Box<str>>,
 }
@@ -62,7 +62,7 @@ pub struct ClaimRef {
 /// The volume of a CSI driver.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, PartialEq, Eq)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Source {
+pub struct CsiSource {
     /// The driver.
     pub driver: Driver,
     /// Volume handle.
@@ -106,7 +106,7 @@ pub fn volume_of(pv: &PersistentVolume) -> Option<VolumeId> {
     csi.volume_handle.parse().ok()
 }
 
-impl Pv {
+impl PvSummary {
     /// The volume that it names, if that is one of this driver.
     pub fn handle(&self) -> Option<&str> {
         let source = self.spec.csi.as_ref()?;
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn of_a_persistent_volume_only_the_names_are_kept() {
         let cut = |driver: &str| {
-            let mut pv: Pv = serde_json::from_value(json!({
+            let mut pv: PvSummary = serde_json::from_value(json!({
                 "metadata": {"name": "pvc-1", "uid": "u", "annotations": {"a": "b", "c": "d"}},
                 "spec": {
                     "capacity": {"storage": "1Gi"},
@@ -189,7 +189,7 @@ mod tests {
             let csi = json!({"driver": driver, "volumeHandle": "h"});
             let spec = json!({"csi": csi, "persistentVolumeReclaimPolicy": policy});
             let pv = json!({"metadata": {"name": "p"}, "spec": spec, "status": {"phase": phase}});
-            let mut pv: Pv = serde_json::from_value(pv).unwrap();
+            let mut pv: PvSummary = serde_json::from_value(pv).unwrap();
             pv.cut(&[]);
             pv.is_retained_without_claim()
         };
@@ -200,6 +200,6 @@ mod tests {
 
     #[test]
     fn a_hundred_thousand_fit_into_memory() {
-        assert!(size_of::<Pv>() <= 512, "{} B, without the texts", size_of::<Pv>());
+        assert!(size_of::<PvSummary>() <= 512, "{} B, without the texts", size_of::<PvSummary>());
     }
 }

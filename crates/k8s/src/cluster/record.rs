@@ -15,16 +15,16 @@ pub trait Record: Clone + Debug + Send + Sync + 'static {
     type Object: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync;
 
     /// Type of its metadata.
-    type Identity: Identity;
+    type ObjectIdentity: Identified;
 
     /// Reduces an object.
     fn of(object: Self::Object) -> Self;
 
     /// Metadata of the object.
-    fn identity(&self) -> &Self::Identity;
+    fn identity(&self) -> &Self::ObjectIdentity;
 
     /// Metadata of the object, to share its strings.
-    fn identity_mut(&mut self) -> &mut Self::Identity;
+    fn identity_mut(&mut self) -> &mut Self::ObjectIdentity;
 
     /// Namespace, empty for cluster-scoped kinds, and name.
     fn place(&self) -> (&str, &str) {
@@ -62,7 +62,7 @@ where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     type Object = K;
-    type Identity = ObjectMeta;
+    type ObjectIdentity = ObjectMeta;
 
     fn of(object: K) -> K {
         object
@@ -78,7 +78,7 @@ where
 }
 
 /// Metadata of an object.
-pub trait Identity {
+pub trait Identified {
     /// The namespace, which is empty for kinds without, and the name.
     fn place(&self) -> (&str, &str);
 
@@ -89,7 +89,7 @@ pub trait Identity {
     fn share(&mut self, _before: Option<&Self>, _namespaces: &mut Namespaces) {}
 }
 
-impl Identity for ObjectMeta {
+impl Identified for ObjectMeta {
     fn place(&self) -> (&str, &str) {
         (self.namespace.as_deref().unwrap_or_default(), self.name.as_deref().unwrap_or_default())
     }
@@ -101,7 +101,7 @@ impl Identity for ObjectMeta {
 
 /// Names, uid and version of an object: an `ObjectMeta` takes four times as much memory for that.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct ObjectNames {
     /// Namespace, shared with others; empty for cluster-scoped kinds.
     pub namespace: Arc<str>,
     /// Name of the object.
@@ -112,16 +112,16 @@ pub struct Names {
     pub resource_version: Box<str>,
 }
 
-impl Names {
+impl ObjectNames {
     /// Namespace and name of the object.
     pub fn place(&self) -> (&str, &str) {
         (&self.namespace, &self.name)
     }
 }
 
-impl Identity for Names {
+impl Identified for ObjectNames {
     fn place(&self) -> (&str, &str) {
-        Names::place(self)
+        ObjectNames::place(self)
     }
 
     fn id(&self) -> &str {
@@ -129,7 +129,7 @@ impl Identity for Names {
     }
 
     /// Shares the uid too, so that tables with it as their key hold no copy.
-    fn share(&mut self, before: Option<&Names>, namespaces: &mut Namespaces) {
+    fn share(&mut self, before: Option<&ObjectNames>, namespaces: &mut Namespaces) {
         if let Some(before) = before.filter(|before| before.uid == self.uid) {
             self.uid = before.uid.clone();
         }
@@ -156,10 +156,10 @@ impl Namespaces {
     }
 }
 
-impl From<ObjectMeta> for Names {
+impl From<ObjectMeta> for ObjectNames {
     fn from(metadata: ObjectMeta) -> Self {
         let text = |text: Option<String>| text.unwrap_or_default().into_boxed_str();
-        Names {
+        ObjectNames {
             namespace: metadata.namespace.unwrap_or_default().into(),
             name: text(metadata.name),
             uid: metadata.uid.unwrap_or_default().into(),
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn versions_share_their_uid_and_others_the_namespace_for_as_long_as_there_are_any() {
         let names = |namespace: &str| {
-            Names::from(ObjectMeta {
+            ObjectNames::from(ObjectMeta {
                 namespace: Some(namespace.to_owned()),
                 uid: Some("u".to_owned()),
                 ..ObjectMeta::default()

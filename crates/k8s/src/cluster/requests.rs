@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{
     NodeStorage, Operation, Phase, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
 };
-use crate::cluster::unprocessed::Waiting;
+use crate::cluster::unprocessed::UnprocessedRequests;
 use crate::cluster::{Watched, every, writes};
 use crate::volume::{NodeKey, Reason, VolumeError, VolumeId, VolumeKey};
 
@@ -32,12 +32,12 @@ pub struct Requests {
     writer: &'static str,
     nodes: Api<NodeStorage>,
     watched: Watched<VolumeRequest>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<UnprocessedRequests>,
 }
 
 /// A request as it was written: the outcome of another one of its name is not its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wish {
+struct WrittenRequest {
     name: String,
     uid: Option<String>,
     generation: i64,
@@ -48,7 +48,7 @@ struct Wish {
 /// State of an existing request of the same name.
 enum Taken {
     /// It is the request to wait for.
-    Up(Wish),
+    Up(WrittenRequest),
     /// It was deleted or changed since it was read.
     Away,
     /// It must end first.
@@ -59,7 +59,7 @@ enum Taken {
 struct ToldBy(HashMap<String, VolumeRequestStatus>);
 
 /// State of a request in the watch.
-enum Answer {
+enum RequestState {
     /// The request was deleted.
     Gone,
     /// Status of the request.
@@ -68,7 +68,7 @@ enum Answer {
 
 /// Next action for a request of the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+enum RequestStep {
     /// It is the same operation and running: wait for it.
     Join,
     /// It has ended, and its answer was for an earlier operation.
@@ -84,7 +84,8 @@ impl Requests {
     pub fn watch(client: &Client, writer: &'static str, stop: &CancellationToken) -> Self {
         let api: Api<VolumeRequest> = Api::all(client.clone());
         let watched = Watched::start_keyed(api.clone(), every(), stop, |_| {}, keys);
-        let (nodes, waiting) = (Api::all(client.clone()), Waiting::new(watched.subscribe()));
+        let (nodes, waiting) =
+            (Api::all(client.clone()), UnprocessedRequests::new(watched.subscribe()));
         let waiting = Mutex::new(waiting);
         Requests { api, writer, nodes, watched, waiting }
     }
@@ -152,7 +153,7 @@ impl Requests {
     }
 
     /// Writes the request, or finds the existing one.
-    async fn enter(&self, wanted: &VolumeRequest) -> Result<Wish, VolumeError> {
+    async fn enter(&self, wanted: &VolumeRequest) -> Result<WrittenRequest, VolumeError> {
         let failed = |error: kube::Error| not_asked("start an operation on a node", &error);
         let name = wanted.metadata.name.as_deref().unwrap_or_default();
         // A known one needs no write that fails. Each write carries the version that it was decided
@@ -160,11 +161,11 @@ impl Requests {
         if let Some(there) = self.watched.get(name)
             && let Taken::Up(wish) = self.take_up(&there, wanted).await.map_err(failed)?
         {
-            return Ok(Wish { is_seen: true, ..wish });
+            return Ok(WrittenRequest { is_seen: true, ..wish });
         }
         loop {
             match self.api.create(&self.as_writer(), wanted).await {
-                Ok(made) => return Ok(Wish::of(&made)),
+                Ok(made) => return Ok(WrittenRequest::of(&made)),
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {}
                 Err(error) => return Err(failed(error)),
             }
@@ -184,11 +185,13 @@ impl Requests {
         wanted: &VolumeRequest,
     ) -> Result<Taken, kube::Error> {
         Ok(match plan(there, &wanted.spec) {
-            Step::Join => Taken::Up(Wish::of(there)),
-            Step::Replace if self.is_still_gone(there).await? => Taken::Up(Wish::of(there)),
-            Step::Replace => self.take_away(there).await.map(|()| Taken::Away)?,
-            Step::Renew => self.renew(there, wanted).await?.map_or(Taken::Away, Taken::Up),
-            Step::Wait => Taken::InTheWay,
+            RequestStep::Join => Taken::Up(WrittenRequest::of(there)),
+            RequestStep::Replace if self.is_still_gone(there).await? => {
+                Taken::Up(WrittenRequest::of(there))
+            }
+            RequestStep::Replace => self.take_away(there).await.map(|()| Taken::Away)?,
+            RequestStep::Renew => self.renew(there, wanted).await?.map_or(Taken::Away, Taken::Up),
+            RequestStep::Wait => Taken::InTheWay,
         })
     }
 
@@ -240,7 +243,7 @@ impl Requests {
         &self,
         there: &VolumeRequest,
         wanted: &VolumeRequest,
-    ) -> Result<Option<Wish>, kube::Error> {
+    ) -> Result<Option<WrittenRequest>, kube::Error> {
         let name = there.metadata.name.as_deref().unwrap_or_default();
         let patch = writes::by_json(json!([
             {"op": "test", "path": "/metadata/uid", "value": there.metadata.uid},
@@ -251,7 +254,7 @@ impl Requests {
         let params =
             PatchParams { field_manager: Some(self.writer.to_owned()), ..Default::default() };
         match self.api.patch(name, &params, &patch).await {
-            Ok(renewed) => Ok(Some(Wish::of(&renewed))),
+            Ok(renewed) => Ok(Some(WrittenRequest::of(&renewed))),
             Err(kube::Error::Api(status)) if writes::is_stale(&status) => Ok(None),
             Err(error) => Err(error),
         }
@@ -260,7 +263,7 @@ impl Requests {
     /// Waits until the request has ended; `None` if it was deleted.
     async fn outcome(
         &self,
-        wish: &Wish,
+        wish: &WrittenRequest,
         spec: &VolumeRequestSpec,
         late: Instant,
     ) -> Result<Option<VolumeRequestStatus>, VolumeError> {
@@ -271,23 +274,25 @@ impl Requests {
             && !self.told_by(&spec.node_name).has_news(&before)
         {
             match self.asked_for(wish).await? {
-                Some(Answer::Told(status)) if status.phase.is_final() => return Ok(Some(status)),
-                Some(Answer::Told(_)) => {}
-                Some(Answer::Gone) => return Ok(None),
+                Some(RequestState::Told(status)) if status.phase.is_final() => {
+                    return Ok(Some(status));
+                }
+                Some(RequestState::Told(_)) => {}
+                Some(RequestState::Gone) => return Ok(None),
                 None => return Err(not_taken_up(&spec.node_name)),
             }
         }
         let ended = self.watched.until(|all| wish.answer(all, &mut seen, Phase::is_final));
         match timeout_at(late, ended).await {
-            Ok(Answer::Told(status)) => Ok(Some(status)),
-            Ok(Answer::Gone) => Ok(None),
+            Ok(RequestState::Told(status)) => Ok(Some(status)),
+            Ok(RequestState::Gone) => Ok(None),
             Err(_) => Err(self.unfinished(wish, spec)),
         }
     }
 
     /// Reads the request from the API server. After an outage the watch may be late, and a completed request may
     /// be deleted before it is seen.
-    async fn asked_for(&self, wish: &Wish) -> Result<Option<Answer>, VolumeError> {
+    async fn asked_for(&self, wish: &WrittenRequest) -> Result<Option<RequestState>, VolumeError> {
         let asked = self.api.get_opt(&wish.name).await;
         let there = asked.map_err(|error| not_asked("read an operation of a node", &error))?;
         Ok(wish.answer_of(there.as_ref(), true, |_| true))
@@ -301,7 +306,7 @@ impl Requests {
         )
     }
 
-    fn unfinished(&self, wish: &Wish, spec: &VolumeRequestSpec) -> VolumeError {
+    fn unfinished(&self, wish: &WrittenRequest, spec: &VolumeRequestSpec) -> VolumeError {
         let request = self.watched.get(&wish.name);
         let status = request.and_then(|request| request.status.clone()).unwrap_or_default();
         VolumeError::InProgress {
@@ -385,10 +390,10 @@ impl ToldBy {
     }
 }
 
-impl Wish {
-    fn of(request: &VolumeRequest) -> Wish {
+impl WrittenRequest {
+    fn of(request: &VolumeRequest) -> WrittenRequest {
         let metadata = &request.metadata;
-        Wish {
+        WrittenRequest {
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone(),
             generation: metadata.generation.unwrap_or_default(),
@@ -404,7 +409,7 @@ impl Wish {
         all: &Watched<VolumeRequest>,
         seen: &mut bool,
         waited_for: impl Fn(Phase) -> bool,
-    ) -> Option<Answer> {
+    ) -> Option<RequestState> {
         let request = all.get(&self.name);
         *seen |= request.as_deref().is_some_and(|request| self.is_in(request));
         self.answer_of(request.as_deref(), *seen, waited_for)
@@ -417,13 +422,13 @@ impl Wish {
         request: Option<&VolumeRequest>,
         was_there: bool,
         waited_for: impl Fn(Phase) -> bool,
-    ) -> Option<Answer> {
+    ) -> Option<RequestState> {
         let Some(request) = request.filter(|request| self.is_in(request)) else {
-            return was_there.then_some(Answer::Gone);
+            return was_there.then_some(RequestState::Gone);
         };
         let status = request.status.as_ref()?;
         let ours = status.observed_generation >= self.generation;
-        (ours && waited_for(status.phase)).then(|| Answer::Told(status.clone()))
+        (ours && waited_for(status.phase)).then(|| RequestState::Told(status.clone()))
     }
 
     /// Returns true if it was written into this very request.
@@ -433,27 +438,27 @@ impl Wish {
 }
 
 /// Decides about an existing request of the same name.
-fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> Step {
+fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> RequestStep {
     let phase = there.status.as_ref().map(|status| status.phase);
     let same_node = there.spec.node_name == wanted.node_name;
     match (&there.spec.operation, &wanted.operation) {
-        _ if there.metadata.deletion_timestamp.is_some() => Step::Wait,
+        _ if there.metadata.deletion_timestamp.is_some() => RequestStep::Wait,
         // It exists, and the NodeStorage of its node will show that: a second one must not be
         // created on another node.
         (Operation::Create(_), _)
             if there.has_ended() && phase == Some(Phase::Succeeded) && !same_node =>
         {
-            Step::Wait
+            RequestStep::Wait
         }
         // Nothing but the sizes of an expansion can change.
         (Operation::Expand(before), Operation::Expand(now))
             if same_node && before.volume_mode == now.volume_mode && before != now =>
         {
-            Step::Renew
+            RequestStep::Renew
         }
-        _ if there.has_ended() => Step::Replace,
-        _ if there.spec == *wanted => Step::Join,
-        _ => Step::Wait,
+        _ if there.has_ended() => RequestStep::Replace,
+        _ if there.spec == *wanted => RequestStep::Join,
+        _ => RequestStep::Wait,
     }
 }
 
@@ -565,7 +570,7 @@ mod tests {
     fn new_work(name: &str) -> Operation {
         crate::cluster::convert::create(&crate::volume::NewVolume {
             name: name.to_owned(),
-            size: crate::volume::Wanted { at_least: Bytes::gib(1), at_most: None },
+            size: crate::volume::RequestedSize { at_least: Bytes::gib(1), at_most: None },
             mode: crate::volume::Mode::Block,
             class: crate::volume::Class::default(),
             nodes: Vec::new(),
@@ -586,27 +591,27 @@ mod tests {
         let remove = || Operation::Delete(Delete {});
         let create = || new_work("x");
         for (there, wanted, step) in [
-            (there(remove(), Phase::Running, 2), spec("a", remove()), Step::Join),
-            (there(remove(), Phase::Pending, 0), spec("a", remove()), Step::Join),
-            (there(remove(), Phase::Succeeded, 2), spec("a", remove()), Step::Replace),
-            (there(remove(), Phase::Failed, 2), spec("b", remove()), Step::Replace),
-            (there(remove(), Phase::Running, 2), spec("b", remove()), Step::Wait),
-            (there(create(), Phase::Running, 2), spec("b", create()), Step::Wait),
-            (there(create(), Phase::Failed, 2), spec("b", create()), Step::Replace),
-            (there(create(), Phase::Succeeded, 2), spec("b", create()), Step::Wait),
-            (there(create(), Phase::Succeeded, 2), spec("a", create()), Step::Replace),
-            (there(grow(2), Phase::Running, 2), spec("a", grow(3)), Step::Renew),
-            (there(grow(3), Phase::Running, 2), spec("a", grow(2)), Step::Renew),
-            (there(grow(2), Phase::Running, 2), spec("b", grow(3)), Step::Wait),
+            (there(remove(), Phase::Running, 2), spec("a", remove()), RequestStep::Join),
+            (there(remove(), Phase::Pending, 0), spec("a", remove()), RequestStep::Join),
+            (there(remove(), Phase::Succeeded, 2), spec("a", remove()), RequestStep::Replace),
+            (there(remove(), Phase::Failed, 2), spec("b", remove()), RequestStep::Replace),
+            (there(remove(), Phase::Running, 2), spec("b", remove()), RequestStep::Wait),
+            (there(create(), Phase::Running, 2), spec("b", create()), RequestStep::Wait),
+            (there(create(), Phase::Failed, 2), spec("b", create()), RequestStep::Replace),
+            (there(create(), Phase::Succeeded, 2), spec("b", create()), RequestStep::Wait),
+            (there(create(), Phase::Succeeded, 2), spec("a", create()), RequestStep::Replace),
+            (there(grow(2), Phase::Running, 2), spec("a", grow(3)), RequestStep::Renew),
+            (there(grow(3), Phase::Running, 2), spec("a", grow(2)), RequestStep::Renew),
+            (there(grow(2), Phase::Running, 2), spec("b", grow(3)), RequestStep::Wait),
             // Ended for the wish before: the newer one is still to be done.
-            (there(grow(3), Phase::Succeeded, 1), spec("a", grow(3)), Step::Join),
-            (there(grow(2), Phase::Failed, 2), spec("a", grow(3)), Step::Renew),
-            (there(grow(2), Phase::Resized, 2), spec("a", grow(3)), Step::Renew),
+            (there(grow(3), Phase::Succeeded, 1), spec("a", grow(3)), RequestStep::Join),
+            (there(grow(2), Phase::Failed, 2), spec("a", grow(3)), RequestStep::Renew),
+            (there(grow(2), Phase::Resized, 2), spec("a", grow(3)), RequestStep::Renew),
             // Nothing of it changes, so that nobody would do it again.
-            (there(grow(2), Phase::Failed, 2), spec("a", grow(2)), Step::Replace),
-            (there(grow(2), Phase::Failed, 2), spec("b", grow(3)), Step::Replace),
-            (there(grow(2), Phase::Running, 2), spec("a", grow_block(3)), Step::Wait),
-            (there(grow(2), Phase::Failed, 2), spec("a", grow_block(3)), Step::Replace),
+            (there(grow(2), Phase::Failed, 2), spec("a", grow(2)), RequestStep::Replace),
+            (there(grow(2), Phase::Failed, 2), spec("b", grow(3)), RequestStep::Replace),
+            (there(grow(2), Phase::Running, 2), spec("a", grow_block(3)), RequestStep::Wait),
+            (there(grow(2), Phase::Failed, 2), spec("a", grow_block(3)), RequestStep::Replace),
         ] {
             assert_eq!(plan(&there, &wanted), step, "{there:?}");
         }

@@ -20,12 +20,12 @@ pub struct VolumeSeen {
     /// Fence that its node reported last; `None` if it reports no such volume.
     pub fence: Option<Fence>,
     /// Last request to its node.
-    pub asked: Option<Asked>,
+    pub asked: Option<OperationRequest>,
 }
 
 /// Operation that a node is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum NodeOperation {
     /// Set the fence.
     Fence(Fence),
     /// Shrink the volume, and limit its size.
@@ -43,11 +43,11 @@ pub enum Wish {
 
 /// Request to a node about a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct OperationRequest {
     /// Requested operation.
-    pub wish: Wish,
+    pub wish: NodeOperation,
     /// Observation of the volume, or the error; `None` while the request is running.
-    pub answer: Option<Result<Look, NotDone>>,
+    pub answer: Option<Result<ObservedVolume, NotDone>>,
     /// True if the answer is so old that the state may differ.
     pub is_old: bool,
     /// True if the answer is from the last minute.
@@ -65,7 +65,7 @@ pub struct NotDone {
 
 /// Observation of a volume by its node. A missing volume is unused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Look {
+pub struct ObservedVolume {
     /// The node.
     pub node: String,
     /// The fence that the look came after.
@@ -76,7 +76,11 @@ pub struct Look {
 
 impl VolumeSeen {
     /// Combines the report of a node and the last request.
-    pub fn of(id: VolumeId, told: Option<&VolumeOnNode>, asked: Option<Asked>) -> VolumeSeen {
+    pub fn of(
+        id: VolumeId,
+        told: Option<&VolumeOnNode>,
+        asked: Option<OperationRequest>,
+    ) -> VolumeSeen {
         let fence = told.map(|told| told.fence.as_ref().map(Fence::from).unwrap_or_default());
         let is_limited = told.is_some_and(|told| told.max_size.is_some());
         let mode = told.and_then(|told| told.format().parse().ok());
@@ -99,41 +103,44 @@ impl VolumeSeen {
     }
 
     /// Returns the observation from after the fence excluded all new users.
-    pub fn look_after(&self, wanted: &Fence) -> Option<&Look> {
+    pub fn look_after(&self, wanted: &Fence) -> Option<&ObservedVolume> {
         let look = self.asked.as_ref()?.answer.as_ref()?.as_ref().ok()?;
         (look.fence == *wanted).then_some(look)
     }
 
     /// Returns the answer to an operation.
-    pub fn answer_to(&self, wish: &Wish) -> Option<Result<&Look, &NotDone>> {
+    pub fn answer_to(&self, wish: &NodeOperation) -> Option<Result<&ObservedVolume, &NotDone>> {
         let asked = self.asked.as_ref().filter(|asked| asked.wish == *wish)?;
         Some(asked.answer.as_ref()?.as_ref())
     }
 
     /// Returns the answer to an operation within the last minute.
-    pub fn recent_answer_to(&self, wish: &Wish) -> Option<Result<&Look, &NotDone>> {
+    pub fn recent_answer_to(
+        &self,
+        wish: &NodeOperation,
+    ) -> Option<Result<&ObservedVolume, &NotDone>> {
         self.asked.as_ref().filter(|asked| asked.is_recent)?;
         self.answer_to(wish)
     }
 
     /// Returns why its node has not set the fence.
     pub fn failure_of(&self, wanted: &Fence) -> Option<&String> {
-        Some(&self.answer_to(&Wish::Fence(*wanted))?.err()?.why)
+        Some(&self.answer_to(&NodeOperation::Fence(*wanted))?.err()?.why)
     }
 
     /// Returns true if its node is to be asked, for the first time or again.
-    pub fn is_to_be_asked(&self, wish: &Wish) -> bool {
+    pub fn is_to_be_asked(&self, wish: &NodeOperation) -> bool {
         self.asked.as_ref().is_none_or(|asked| asked.wish != *wish || asked.is_old)
     }
 }
 
-impl fmt::Display for Wish {
+impl fmt::Display for NodeOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wish::Fence(fence) => fence.fmt(f),
-            Wish::Shrink { to, begun } => write!(f, "shrink:{to}:{begun}"),
-            Wish::Release => f.write_str("release"),
-            Wish::Look => f.write_str("look"),
+            NodeOperation::Fence(fence) => fence.fmt(f),
+            NodeOperation::Shrink { to, begun } => write!(f, "shrink:{to}:{begun}"),
+            NodeOperation::Release => f.write_str("release"),
+            NodeOperation::Look => f.write_str("look"),
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::cluster::claim::{
     self, Binding, ClaimSizes, HELD_BY_POPULATOR, HELD_BY_SWAP, KEPT_BY, RESIZER_WOKEN_FOR,
     UnreadableSize,
 };
-use crate::cluster::{Names, Record};
+use crate::cluster::{ObjectNames, Record};
 
 /// Maximum length of a tenant's text, in bytes. No object name is as long, so a truncated text names none.
 const LONGEST: usize = 254;
@@ -33,7 +33,7 @@ pub const LARGEST_POD: usize = 64 << 10;
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClaimSummary {
     /// Names and version of the claim.
-    pub names: Names,
+    pub names: ObjectNames,
     /// True if it is being deleted.
     pub is_ending: bool,
     /// Whose finalizers it has.
@@ -92,7 +92,7 @@ pub struct DataSource {
 
 impl Record for ClaimSummary {
     type Object = PersistentVolumeClaim;
-    type Identity = Names;
+    type ObjectIdentity = ObjectNames;
 
     fn of(claim: PersistentVolumeClaim) -> Self {
         let sizes = ClaimSizes::of(&claim).map_err(Box::new);
@@ -134,11 +134,11 @@ impl Record for ClaimSummary {
         }
     }
 
-    fn identity(&self) -> &Names {
+    fn identity(&self) -> &ObjectNames {
         &self.names
     }
 
-    fn identity_mut(&mut self) -> &mut Names {
+    fn identity_mut(&mut self) -> &mut ObjectNames {
         &mut self.names
     }
 }
@@ -147,25 +147,25 @@ impl Record for ClaimSummary {
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatefulSetVersion {
     /// Names and version of the StatefulSet.
-    pub names: Names,
+    pub names: ObjectNames,
     /// Number of replicas.
     pub replicas: Option<i32>,
 }
 
 impl Record for StatefulSetVersion {
     type Object = StatefulSet;
-    type Identity = Names;
+    type ObjectIdentity = ObjectNames;
 
     fn of(set: StatefulSet) -> Self {
         let replicas = set.spec.and_then(|spec| spec.replicas);
         StatefulSetVersion { names: set.metadata.into(), replicas }
     }
 
-    fn identity(&self) -> &Names {
+    fn identity(&self) -> &ObjectNames {
         &self.names
     }
 
-    fn identity_mut(&mut self) -> &mut Names {
+    fn identity_mut(&mut self) -> &mut ObjectNames {
         &mut self.names
     }
 }
@@ -174,22 +174,22 @@ impl Record for StatefulSetVersion {
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeploymentVersion {
     /// Names and version of the Deployment.
-    pub names: Names,
+    pub names: ObjectNames,
 }
 
 impl Record for DeploymentVersion {
     type Object = Deployment;
-    type Identity = Names;
+    type ObjectIdentity = ObjectNames;
 
     fn of(made: Deployment) -> Self {
         DeploymentVersion { names: made.metadata.into() }
     }
 
-    fn identity(&self) -> &Names {
+    fn identity(&self) -> &ObjectNames {
         &self.names
     }
 
-    fn identity_mut(&mut self) -> &mut Names {
+    fn identity_mut(&mut self) -> &mut ObjectNames {
         &mut self.names
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::api::VolumeRequest;
-use crate::cluster::{Changes, Timers, Turnover};
+use crate::cluster::{PendingChanges, Timers, Turnover};
 
 /// Time after which a node plugin with a pending request counts as not responding: longer than a restart
 /// takes.
@@ -14,8 +14,8 @@ const AWAY: Duration = Duration::from_secs(60);
 
 /// Pending requests with the time of their first observation: times in objects are from other clocks.
 #[derive(Debug)]
-pub struct Waiting {
-    changes: Changes<VolumeRequest>,
+pub struct UnprocessedRequests {
+    changes: PendingChanges<VolumeRequest>,
     /// The node of each, by the uid of the request.
     nodes: HashMap<String, String>,
     /// Requests that have not been pending for long.
@@ -24,11 +24,11 @@ pub struct Waiting {
     long: BTreeMap<String, BTreeSet<String>>,
 }
 
-impl Waiting {
+impl UnprocessedRequests {
     /// Creates an empty state.
-    pub fn new(changes: Changes<VolumeRequest>) -> Waiting {
+    pub fn new(changes: PendingChanges<VolumeRequest>) -> UnprocessedRequests {
         let (nodes, young, long) = (HashMap::new(), Timers::default(), BTreeMap::new());
-        Waiting { changes, nodes, young, long }
+        UnprocessedRequests { changes, nodes, young, long }
     }
 
     /// Takes the changes; returns the nodes that do not process requests, and the time until there will be more.

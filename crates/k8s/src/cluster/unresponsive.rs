@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use tokio::time::Instant;
 
 use crate::api::VolumeRequest;
-use crate::cluster::{Changed, Changes, Requests};
+use crate::cluster::{Changed, PendingChanges, Requests};
 
 /// Last observed nodes whose node plugins do not respond, and the time of the next check.
 #[derive(Debug)]
 pub struct AwaySeen {
-    requests: Changes<VolumeRequest>,
+    requests: PendingChanges<VolumeRequest>,
     nodes: BTreeSet<String>,
     /// Time at which the next one may be added.
     next: Option<Instant>,

@@ -6,7 +6,7 @@ use super::AskError;
 
 /// A type of object that an address can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AddressKind {
     Claim,
     Volume,
     StatefulSet,
@@ -17,19 +17,19 @@ pub(super) enum Kind {
 }
 
 /// Each type with the names by which kubectl knows it, the short one first.
-const NAMES: [(Kind, &[&str]); 7] = [
-    (Kind::Claim, &["pvc", "persistentvolumeclaim", "persistentvolumeclaims"]),
-    (Kind::Volume, &["pv", "persistentvolume", "persistentvolumes"]),
+const NAMES: [(AddressKind, &[&str]); 7] = [
+    (AddressKind::Claim, &["pvc", "persistentvolumeclaim", "persistentvolumeclaims"]),
+    (AddressKind::Volume, &["pv", "persistentvolume", "persistentvolumes"]),
     (
-        Kind::StatefulSet,
+        AddressKind::StatefulSet,
         &["sts", "statefulset", "statefulsets", "statefulset.apps", "statefulsets.apps"],
     ),
     (
-        Kind::Deployment,
+        AddressKind::Deployment,
         &["deploy", "deployment", "deployments", "deployment.apps", "deployments.apps"],
     ),
     (
-        Kind::Autoscaler,
+        AddressKind::Autoscaler,
         &[
             "pvcas",
             "pvcautoscaler",
@@ -38,9 +38,9 @@ const NAMES: [(Kind, &[&str]); 7] = [
             "pvcautoscalers.pliant.io",
         ],
     ),
-    (Kind::Node, &["node", "nodes", "no"]),
+    (AddressKind::Node, &["node", "nodes", "no"]),
     (
-        Kind::Pool,
+        AddressKind::Pool,
         &[
             "pool",
             "pools",
@@ -53,19 +53,19 @@ const NAMES: [(Kind, &[&str]); 7] = [
     ),
 ];
 
-impl Kind {
+impl AddressKind {
     fn short(self) -> &'static str {
         NAMES.iter().find(|(kind, _)| *kind == self).map_or("", |(_, names)| names[0])
     }
 
-    fn named(word: &str) -> Option<Kind> {
+    fn named(word: &str) -> Option<AddressKind> {
         let word = word.to_lowercase();
         NAMES.iter().find(|(_, names)| names.contains(&word.as_str())).map(|(kind, _)| *kind)
     }
 }
 
 /// Reads `TYPE/NAME` of one of these types, or `NAME` for the first of them.
-pub(super) fn address(text: &str, kinds: &[Kind]) -> Result<(Kind, String), String> {
+pub(super) fn address(text: &str, kinds: &[AddressKind]) -> Result<(AddressKind, String), String> {
     let choices: Vec<String> = kinds.iter().map(|kind| format!("{}/NAME", kind.short())).collect();
     let write = match choices.as_slice() {
         [only] => format!("write {only}"),
@@ -73,7 +73,7 @@ pub(super) fn address(text: &str, kinds: &[Kind]) -> Result<(Kind, String), Stri
         [] => String::new(),
     };
     let (kind, name) = match text.split_once('/') {
-        Some((word, name)) => (Kind::named(word), name),
+        Some((word, name)) => (AddressKind::named(word), name),
         None => (kinds.first().copied(), text),
     };
     if name.is_empty() || name.contains('/') {
@@ -104,12 +104,17 @@ impl FromStr for Whose {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let kinds = [Kind::Claim, Kind::StatefulSet, Kind::Deployment, Kind::Autoscaler];
+        let kinds = [
+            AddressKind::Claim,
+            AddressKind::StatefulSet,
+            AddressKind::Deployment,
+            AddressKind::Autoscaler,
+        ];
         let (kind, name) = address(text, &kinds)?;
         Ok(match kind {
-            Kind::StatefulSet => Whose::StatefulSet(name),
-            Kind::Deployment => Whose::Deployment(name),
-            Kind::Autoscaler => Whose::Autoscaler(name),
+            AddressKind::StatefulSet => Whose::StatefulSet(name),
+            AddressKind::Deployment => Whose::Deployment(name),
+            AddressKind::Autoscaler => Whose::Autoscaler(name),
             _ => Whose::Claim(name),
         })
     }
@@ -120,7 +125,7 @@ impl FromStr for Whose {
 /// # Errors
 /// What to write instead.
 pub fn node(text: &str) -> Result<String, String> {
-    address(text, &[Kind::Node]).map(|(_, name)| name)
+    address(text, &[AddressKind::Node]).map(|(_, name)| name)
 }
 
 /// The error for an object that does not exist, with the command that lists those that do.
@@ -139,16 +144,18 @@ mod tests {
 
     #[test]
     fn an_address_is_a_type_and_a_name_or_a_name_alone() {
-        let read = |text: &str| address(text, &[Kind::Claim, Kind::StatefulSet, Kind::Pool]);
+        let read = |text: &str| {
+            address(text, &[AddressKind::Claim, AddressKind::StatefulSet, AddressKind::Pool])
+        };
         let is = |kind, name: &str| Ok((kind, name.to_owned()));
-        assert_eq!(read("db"), is(Kind::Claim, "db"));
+        assert_eq!(read("db"), is(AddressKind::Claim, "db"));
         for text in ["pvc/db", "persistentvolumeclaims/db", "PersistentVolumeClaim/db"] {
-            assert_eq!(read(text), is(Kind::Claim, "db"), "{text}");
+            assert_eq!(read(text), is(AddressKind::Claim, "db"), "{text}");
         }
         for text in ["sts/db", "statefulset/db", "StatefulSet/db", "statefulset.apps/db"] {
-            assert_eq!(read(text), is(Kind::StatefulSet, "db"), "{text}");
+            assert_eq!(read(text), is(AddressKind::StatefulSet, "db"), "{text}");
         }
-        assert_eq!(read("spool/fast"), is(Kind::Pool, "fast"));
+        assert_eq!(read("spool/fast"), is(AddressKind::Pool, "fast"));
         let write = "write pvc/NAME, sts/NAME or pool/NAME";
         for text in ["", "pvc/", "sts/a/b", "a/"] {
             assert_eq!(read(text).unwrap_err(), write, "{text:?}");

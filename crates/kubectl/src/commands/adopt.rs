@@ -4,25 +4,25 @@ use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client};
 
-use crate::commands::read::Reader;
+use crate::commands::read::ListReader;
 use crate::commands::{AskError, EDITOR, asked};
 
 mod adoption;
 mod plan;
 
 pub use adoption::Adoption;
-use plan::Seen;
+use plan::ObservedClaim;
 pub(super) use plan::fitting;
-pub use plan::{Wish, all, plan};
+pub use plan::{RecoveryOptions, all, plan};
 
 /// Reads the objects on which a recovery depends.
 ///
 /// # Errors
 /// [`AskError::Api`], and [`AskError::Refused`] if the caller may not read all of them.
-pub async fn observe(client: &Client) -> Result<Seen, AskError> {
-    let mut ask = Reader::new(client);
+pub async fn observe(client: &Client) -> Result<ObservedClaim, AskError> {
+    let mut ask = ListReader::new(client);
     let every = ListParams::default;
-    let seen = Seen {
+    let seen = ObservedClaim {
         nodes: ask.storages().await?,
         volumes: ask.list(ask.all(), every(), "persistent volumes").await?,
         claims: ask.list(ask.all(), every(), "claims of all namespaces").await?,

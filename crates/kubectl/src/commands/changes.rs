@@ -15,29 +15,29 @@ use crate::cluster::{ClaimSummary, Record, Watched, every};
 /// Watches the objects behind an answer until this is dropped; an object that may not be watched reports no
 /// change.
 #[derive(Debug)]
-pub struct Changes {
+pub struct ChangeWatch {
     watched: Vec<watch::Receiver<()>>,
     _until: DropGuard,
 }
 
-impl Changes {
+impl ChangeWatch {
     /// Watches what [`crate::commands::status()`] shows: NodeStorages, and the PvcAutoscalers of one namespace or
     /// all.
-    pub fn of_status(client: &Client, namespace: Option<&str>) -> Changes {
+    pub fn of_status(client: &Client, namespace: Option<&str>) -> ChangeWatch {
         let stop = CancellationToken::new();
         let nodes = watch::<NodeStorage>(Api::all(client.clone()), &stop);
         let autoscalers =
             watch::<AutoscalerSummary>(within::<PvcAutoscaler>(client, namespace), &stop);
-        Changes { watched: vec![nodes, autoscalers], _until: stop.drop_guard() }
+        ChangeWatch { watched: vec![nodes, autoscalers], _until: stop.drop_guard() }
     }
 
     /// Watches what [`crate::commands::plan::plan`] shows: PvcAutoscalers and claims of one namespace or all.
-    pub fn of_plans(client: &Client, namespace: Option<&str>) -> Changes {
+    pub fn of_plans(client: &Client, namespace: Option<&str>) -> ChangeWatch {
         let stop = CancellationToken::new();
         let autoscalers =
             watch::<AutoscalerSummary>(within::<PvcAutoscaler>(client, namespace), &stop);
         let claims = watch::<ClaimSummary>(within(client, namespace), &stop);
-        Changes { watched: vec![autoscalers, claims], _until: stop.drop_guard() }
+        ChangeWatch { watched: vec![autoscalers, claims], _until: stop.drop_guard() }
     }
 
     /// Waits for the next change.

@@ -10,8 +10,8 @@ use kube::api::{ListParams, ObjectMeta};
 use kube::{Client, Resource};
 use serde::Deserialize;
 
-use crate::cluster::{Driver, NAMESPACE_TOO_LARGE, Pv, PvSpec, PvStatus};
-use crate::commands::read::Reader;
+use crate::cluster::{Driver, NAMESPACE_TOO_LARGE, PvSpec, PvStatus, PvSummary};
+use crate::commands::read::ListReader;
 use crate::commands::{AskError, DRIVER_PODS, NODES, STORAGES, VOLUMES, may_not_list};
 use crate::doctor::Finding;
 use crate::volume::DRIVER;
@@ -20,13 +20,13 @@ mod cluster;
 mod node;
 mod seen;
 
-pub use seen::Seen;
+pub use seen::ObservedCluster;
 use seen::{CLASSES, DEFINITIONS, DRIVERS, EVENTS, KUBELETS, PODS, POOLS, REQUESTS, Released};
 
 /// The fields of a PersistentVolume that name its volume and its reclaim policy.
 #[derive(Resource, Deserialize, Debug, Clone)]
 #[resource(inherit = PersistentVolume)]
-struct Volume {
+struct PvReclaim {
     metadata: ObjectMeta,
     #[serde(default)]
     spec: VolumeSpec,
@@ -42,9 +42,9 @@ struct VolumeSpec {
     capacity: BTreeMap<String, String>,
 }
 
-impl Volume {
-    fn named(self) -> Pv {
-        Pv { metadata: self.metadata, spec: self.spec.names, status: self.status }
+impl PvReclaim {
+    fn named(self) -> PvSummary {
+        PvSummary { metadata: self.metadata, spec: self.spec.names, status: self.status }
     }
 
     fn released(&self) -> Option<Released> {
@@ -67,12 +67,12 @@ impl Volume {
 ///
 /// # Errors
 /// [`AskError::Api`].
-pub async fn observe(client: &Client) -> Result<Seen, AskError> {
-    let mut ask = Reader::new(client);
+pub async fn observe(client: &Client) -> Result<ObservedCluster, AskError> {
+    let mut ask = ListReader::new(client);
     let all = ListParams::default;
-    let volumes: Vec<Volume> = ask.list(ask.all(), all(), VOLUMES).await?;
+    let volumes: Vec<PvReclaim> = ask.list(ask.all(), all(), VOLUMES).await?;
     let too_large = all().fields(&format!("reason={NAMESPACE_TOO_LARGE}"));
-    let mut seen = Seen {
+    let mut seen = ObservedCluster {
         definitions: ask.list(ask.all(), all(), DEFINITIONS).await?,
         driver: ask.get(ask.all(), DRIVER, DRIVERS).await?,
         classes: ask.list(ask.all(), all(), CLASSES).await?,
@@ -81,8 +81,8 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
         kubelets: ask.list(ask.all(), all(), KUBELETS).await?,
         storages: ask.storages().await?,
         pods: ask.list(ask.all(), all().labels(DRIVER_PODS), PODS).await?,
-        released: volumes.iter().filter_map(Volume::released).collect(),
-        volumes: volumes.into_iter().map(Volume::named).collect(),
+        released: volumes.iter().filter_map(PvReclaim::released).collect(),
+        volumes: volumes.into_iter().map(PvReclaim::named).collect(),
         requests: ask.list(ask.all(), all(), REQUESTS).await?,
         too_large: ask.list(ask.all(), too_large, EVENTS).await?,
         unseen: Vec::new(),
@@ -97,7 +97,11 @@ pub async fn observe(client: &Client) -> Result<Seen, AskError> {
 ///
 /// # Errors
 /// [`AskError::Refused`] if there is no such node, [`AskError::Forbidden`] if that may not be seen.
-pub fn judge(seen: &Seen, program: &str, node: Option<&str>) -> Result<Vec<Finding>, AskError> {
+pub fn judge(
+    seen: &ObservedCluster,
+    program: &str,
+    node: Option<&str>,
+) -> Result<Vec<Finding>, AskError> {
     let mut findings = Vec::new();
     if !seen.unseen.is_empty() {
         let what = format!("you may not read {}", seen.unseen.join(", "));
@@ -137,7 +141,11 @@ pub fn judge(seen: &Seen, program: &str, node: Option<&str>) -> Result<Vec<Findi
 ///
 /// # Errors
 /// [`AskError::Refused`] if there is no such pool, [`AskError::Forbidden`] if that may not be seen.
-pub fn judge_pool(seen: &Seen, program: &str, name: &str) -> Result<Vec<Finding>, AskError> {
+pub fn judge_pool(
+    seen: &ObservedCluster,
+    program: &str,
+    name: &str,
+) -> Result<Vec<Finding>, AskError> {
     let Some(pool) = seen.pools.iter().find(|one| one.metadata.name.as_deref() == Some(name))
     else {
         if seen.unseen.contains(&POOLS) {

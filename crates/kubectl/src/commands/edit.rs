@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::api::{PvcAutoscaler, Quantity, Rollback};
 use crate::bytes::Bytes;
 use crate::commands::plan::{Around, Plan};
-use crate::commands::read::Reader;
+use crate::commands::read::ListReader;
 use crate::commands::{AskError, CLAIMS, CLASSES, EDITOR, PODS, PVC_AUTOSCALERS, managed};
 
 mod abort;
@@ -30,7 +30,7 @@ pub use judge::judge;
 
 /// Change of claims that is requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wish {
+pub enum RequestedChange {
     /// Expand them to this size.
     Grow(Bytes),
     /// Shrink them to this size.
@@ -50,12 +50,12 @@ pub(super) struct Chosen {
     aborts: Aborts,
 }
 
-impl Wish {
+impl RequestedChange {
     /// Requested size.
     fn size(&self) -> Option<Bytes> {
         match self {
-            Wish::Grow(size) | Wish::Shrink(size) => Some(*size),
-            Wish::Move(_) | Wish::RollBack | Wish::Abort => None,
+            RequestedChange::Grow(size) | RequestedChange::Shrink(size) => Some(*size),
+            RequestedChange::Move(_) | RequestedChange::RollBack | RequestedChange::Abort => None,
         }
     }
 
@@ -63,12 +63,12 @@ impl Wish {
     fn patch(&self, chosen: &Chosen) -> Value {
         let of_template = |spec: Value| json!({"volumeClaimTemplate": {"spec": spec}});
         match self {
-            Wish::Grow(size) | Wish::Shrink(size) => {
+            RequestedChange::Grow(size) | RequestedChange::Shrink(size) => {
                 of_template(json!({"resources": {"requests": {"storage": Quantity(*size)}}}))
             }
-            Wish::Move(class) => of_template(json!({ "storageClassName": class })),
-            Wish::RollBack => json!({ "rollback": chosen.back }),
-            Wish::Abort => {
+            RequestedChange::Move(class) => of_template(json!({ "storageClassName": class })),
+            RequestedChange::RollBack => json!({ "rollback": chosen.back }),
+            RequestedChange::Abort => {
                 let Aborts { abort, roll_back } = &chosen.aborts;
                 json!({ "abort": abort, "rollback": roll_back })
             }
@@ -78,7 +78,7 @@ impl Wish {
 
 /// Decision about a requested change.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum EditDecision {
     /// This edit makes the change.
     Edit(Box<Edit>),
     /// No PvcAutoscaler manages the claim.
@@ -109,7 +109,7 @@ pub struct Unkept {
 
 /// Objects on which the decision depends.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct ObservedAutoscaler {
     pub(super) program: String,
     pub(super) around: Around,
     pub(super) pods: Vec<Pod>,
@@ -124,15 +124,15 @@ pub async fn observe(
     client: &Client,
     program: &str,
     namespace: Option<&str>,
-) -> Result<Seen, AskError> {
+) -> Result<ObservedAutoscaler, AskError> {
     let mut around = Around::observe(client, namespace).await?;
-    let mut ask = Reader::new(client);
+    let mut ask = ListReader::new(client);
     let pods = Api::namespaced(client.clone(), &around.namespace);
     let pods = ask.list(pods, ListParams::default(), PODS).await?;
     around.unseen.extend(ask.unseen);
     around.unreadable.extend(ask.unreadable);
     around.partial.extend(ask.partial);
-    Ok(Seen { program: program.to_owned(), around, pods })
+    Ok(ObservedAutoscaler { program: program.to_owned(), around, pods })
 }
 
 /// Applies an edit to the PvcAutoscaler as it was read; returns it as edited.
@@ -161,7 +161,7 @@ pub async fn apply(client: &Client, edit: &Edit) -> Result<PvcAutoscaler, AskErr
     })
 }
 
-impl Seen {
+impl ObservedAutoscaler {
     fn has_class(&self, class: &str) -> bool {
         self.around.sees(CLASSES).is_err()
             || self.around.classes.iter().any(|one| one.name_any() == class)
@@ -179,7 +179,7 @@ pub async fn is_kept(
     claim: &str,
 ) -> Result<bool, AskError> {
     let namespace = namespace.unwrap_or(client.default_namespace());
-    let mut ask = Reader::new(client);
+    let mut ask = ListReader::new(client);
     let claims = Api::namespaced(client.clone(), namespace);
     let found: Option<PersistentVolumeClaim> = ask.get(claims, claim, CLAIMS).await?;
     if let Some(unreadable) = ask.unreadable.first() {
@@ -200,6 +200,6 @@ pub async fn is_kept(
                  changed: ask an administrator to edit its template"
             ),
         }),
-        _ => Ok(managed::Kept::find(&all, &found).is_some()),
+        _ => Ok(managed::ManagedClaim::find(&all, &found).is_some()),
     }
 }

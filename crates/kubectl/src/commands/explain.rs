@@ -8,7 +8,7 @@ use kube::Client;
 use serde::Serialize;
 
 use crate::cluster::{ClaimSizes, UnreadableSize};
-use crate::commands::address::{Kind, Whose, address};
+use crate::commands::address::{AddressKind, Whose, address};
 use crate::commands::{AskError, checkup};
 use crate::doctor::Finding;
 
@@ -26,16 +26,16 @@ mod release;
 mod verdict;
 mod workload;
 
-pub use explanation::{About, Explanation, Remediation, State};
-use gather::Facts;
+pub use explanation::{ClaimOrVolume, ClaimState, Explanation, Remediation};
+use gather::ClaimFacts;
 pub use print::{print, print_answer};
-pub use verdict::{NodeSays, Verdict};
+pub use verdict::{NodeSays, NodeVerdict};
 
 /// Object that can be explained.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// One claim or PersistentVolume.
-    Volume(About),
+    Volume(ClaimOrVolume),
     /// The claims of a workload or of a PvcAutoscaler.
     Claims(Whose),
     /// A node, by its name.
@@ -51,23 +51,23 @@ impl FromStr for Subject {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let kinds = [
-            Kind::Claim,
-            Kind::Volume,
-            Kind::StatefulSet,
-            Kind::Deployment,
-            Kind::Autoscaler,
-            Kind::Node,
-            Kind::Pool,
+            AddressKind::Claim,
+            AddressKind::Volume,
+            AddressKind::StatefulSet,
+            AddressKind::Deployment,
+            AddressKind::Autoscaler,
+            AddressKind::Node,
+            AddressKind::Pool,
         ];
         let (kind, name) = address(text, &kinds)?;
         Ok(match kind {
-            Kind::Claim => Subject::Volume(About::Claim(name)),
-            Kind::Volume => Subject::Volume(About::Volume(name)),
-            Kind::StatefulSet => Subject::Claims(Whose::StatefulSet(name)),
-            Kind::Deployment => Subject::Claims(Whose::Deployment(name)),
-            Kind::Autoscaler => Subject::Claims(Whose::Autoscaler(name)),
-            Kind::Node => Subject::Node(name),
-            Kind::Pool => Subject::Pool(name),
+            AddressKind::Claim => Subject::Volume(ClaimOrVolume::Claim(name)),
+            AddressKind::Volume => Subject::Volume(ClaimOrVolume::Volume(name)),
+            AddressKind::StatefulSet => Subject::Claims(Whose::StatefulSet(name)),
+            AddressKind::Deployment => Subject::Claims(Whose::Deployment(name)),
+            AddressKind::Autoscaler => Subject::Claims(Whose::Autoscaler(name)),
+            AddressKind::Node => Subject::Node(name),
+            AddressKind::Pool => Subject::Pool(name),
         })
     }
 }
@@ -127,13 +127,13 @@ pub async fn explain(
     client: &Client,
     program: &str,
     namespace: Option<&str>,
-    about: &About,
+    about: &ClaimOrVolume,
 ) -> Result<Explanation, AskError> {
     Ok(judge(&gather::gather(client, program, namespace, about).await?))
 }
 
 /// Decide: pure.
-fn judge(facts: &Facts) -> Explanation {
+fn judge(facts: &ClaimFacts) -> Explanation {
     let Some(claim) = &facts.claim else { return release::released(facts) };
     if claim.metadata.deletion_timestamp.is_some() {
         return release::being_deleted(facts);
@@ -154,13 +154,13 @@ fn judge(facts: &Facts) -> Explanation {
 }
 
 /// Explains that a size of the claim is invalid; nothing is concluded from it.
-fn unreadable(facts: &Facts, why: &UnreadableSize) -> Explanation {
+fn unreadable(facts: &ClaimFacts, why: &UnreadableSize) -> Explanation {
     let place = facts.place();
     let todo = Remediation::command(
         "write a size that a volume can have, such as 10Gi; a claim without a volume has to be made again",
         format!("kubectl edit pvc {place}"),
     );
-    facts.explain(State::InvalidSize, format!("cannot be judged: {why}."), vec![todo])
+    facts.explain(ClaimState::InvalidSize, format!("cannot be judged: {why}."), vec![todo])
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ const LESS_THAN_IT_HAS: &str = "can not be less than";
 
 /// Result of an expansion, as the claim reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Told {
+enum ExpansionResult {
     /// It has the size.
     Grown,
     /// It cannot get the size; with the driver's message.
@@ -67,7 +67,8 @@ pub async fn await_growth(
     let namespace = namespace.unwrap_or(client.default_namespace());
     let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let begun = Instant::now();
-    let told = |claim: Option<&PersistentVolumeClaim>| claim.and_then(|claim| told(claim, size));
+    let told =
+        |claim: Option<&PersistentVolumeClaim>| claim.and_then(|claim| result_of(claim, size));
     let waited =
         await_condition(api, name, |claim: Option<&PersistentVolumeClaim>| told(claim).is_some());
     let claim = within(limit, waited).await.map_err(|limit| AskError::Refused {
@@ -78,7 +79,7 @@ pub async fn await_growth(
         ),
     })?;
     let claim = claim.map_err(|error| AskError::Refused { reason: in_full(&error) })?;
-    if let Some(Told::Refused(reason)) = told(claim.as_ref()) {
+    if let Some(ExpansionResult::Refused(reason)) = told(claim.as_ref()) {
         return Err(AskError::Refused { reason });
     }
     let took = begun.elapsed().as_secs_f64();
@@ -105,7 +106,7 @@ fn capacity(claim: Option<&PersistentVolumeClaim>) -> String {
     capacity.map(|size| size.0.clone()).unwrap_or_default()
 }
 
-fn told(claim: &PersistentVolumeClaim, size: Bytes) -> Option<Told> {
+fn result_of(claim: &PersistentVolumeClaim, size: Bytes) -> Option<ExpansionResult> {
     let status = claim.status.as_ref()?;
     status.capacity.as_ref()?.get("storage")?;
     let resize = status.allocated_resource_statuses.as_ref().and_then(|all| all.get("storage"));
@@ -117,13 +118,13 @@ fn told(claim: &PersistentVolumeClaim, size: Bytes) -> Option<Told> {
         let why = conditions.filter(|one| one.type_.ends_with("ResizeError"));
         let words: Vec<&str> =
             why.filter_map(|one| one.message.as_deref().map(own_words)).collect();
-        return Some(Told::Refused(words.join("; ")));
+        return Some(ExpansionResult::Refused(words.join("; ")));
     }
     let has = match cluster::capacity(claim) {
         Ok(has) => has.0,
-        Err(why) => return Some(Told::Refused(why.to_string())),
+        Err(why) => return Some(ExpansionResult::Refused(why.to_string())),
     };
-    (has >= size && resize.is_none()).then_some(Told::Grown)
+    (has >= size && resize.is_none()).then_some(ExpansionResult::Grown)
 }
 
 #[cfg(test)]
@@ -134,15 +135,18 @@ mod tests {
     fn a_claim_tells_how_far_its_growth_is() {
         let claim = |status| {
             let claim = json!({"metadata": {"name": "data"}, "status": status});
-            told(&serde_json::from_value(claim).unwrap(), Bytes::gib(2))
+            result_of(&serde_json::from_value(claim).unwrap(), Bytes::gib(2))
         };
         let resize = |word: &str| json!({"storage": word});
         assert_eq!(claim(json!({"capacity": {"storage": "1Gi"}})), None);
-        assert_eq!(claim(json!({"capacity": {"storage": "2Gi"}})), Some(Told::Grown));
-        assert_eq!(claim(json!({"capacity": {"storage": "3Gi"}})), Some(Told::Grown));
-        assert_eq!(claim(json!({"capacity": {"storage": "2147483647500m"}})), Some(Told::Grown));
+        assert_eq!(claim(json!({"capacity": {"storage": "2Gi"}})), Some(ExpansionResult::Grown));
+        assert_eq!(claim(json!({"capacity": {"storage": "3Gi"}})), Some(ExpansionResult::Grown));
+        assert_eq!(
+            claim(json!({"capacity": {"storage": "2147483647500m"}})),
+            Some(ExpansionResult::Grown)
+        );
         let refused = claim(json!({"capacity": {"storage": "1e50"}}));
-        let Some(Told::Refused(why)) = refused else { panic!("{refused:?}") };
+        let Some(ExpansionResult::Refused(why)) = refused else { panic!("{refused:?}") };
         assert!(why.starts_with("status.capacity.storage of claim data is invalid"), "{why}");
         let under_way = resize("ControllerResizeInProgress");
         let status =
@@ -157,14 +161,14 @@ mod tests {
             "conditions": [{"type": "ControllerResizeError", "status": "True",
                             "message": "rpc error: code = OutOfRange desc = no room"}],
         });
-        assert_eq!(claim(status.clone()), Some(Told::Refused("no room".to_owned())));
+        assert_eq!(claim(status.clone()), Some(ExpansionResult::Refused("no room".to_owned())));
         let tried = |size: &str| {
             let mut status = status.clone();
             status["allocatedResources"] = json!({ "storage": size });
             claim(status)
         };
-        assert_eq!(tried("2Gi"), Some(Told::Refused("no room".to_owned())));
-        assert_eq!(tried("2147483647500m"), Some(Told::Refused("no room".to_owned())));
+        assert_eq!(tried("2Gi"), Some(ExpansionResult::Refused("no room".to_owned())));
+        assert_eq!(tried("2147483647500m"), Some(ExpansionResult::Refused("no room".to_owned())));
         assert_eq!((tried("100Gi"), tried("1e50")), (None, None), "it was refused before");
     }
 

@@ -8,19 +8,19 @@ use kube::ResourceExt;
 use crate::api::{OrdinalStatus, PvcAutoscaler, Retained, Swap};
 use crate::claims::ORDINAL;
 use crate::cluster::KEPT_BY;
-use crate::cluster::{ClaimRef, Pv};
+use crate::cluster::{ClaimRef, PvSummary};
 
 /// A claim that a PvcAutoscaler manages.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kept<'a> {
+pub(super) struct ManagedClaim<'a> {
     pub by: &'a PvcAutoscaler,
     pub ordinal: i32,
-    pub part: Part<'a>,
+    pub part: ClaimRole<'a>,
 }
 
 /// Role of a claim for its pod.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Part<'a> {
+pub(super) enum ClaimRole<'a> {
     /// The active claim of the pod.
     Active,
     /// It is being populated to replace the active one.
@@ -31,22 +31,29 @@ pub(super) enum Part<'a> {
     Untold,
 }
 
-impl<'a> Kept<'a> {
+impl<'a> ManagedClaim<'a> {
     /// Finds the PvcAutoscaler that manages a claim: by the status, or by the label if there is no status
     /// yet.
-    pub fn find(all: &'a [PvcAutoscaler], claim: &PersistentVolumeClaim) -> Option<Kept<'a>> {
+    pub fn find(
+        all: &'a [PvcAutoscaler],
+        claim: &PersistentVolumeClaim,
+    ) -> Option<ManagedClaim<'a>> {
         let name = claim.name_any();
         let of_its = |one: &&PvcAutoscaler| one.namespace() == claim.namespace();
         let told = all.iter().filter(of_its).find_map(|by| {
             let ordinals = &by.status.as_ref()?.ordinals;
             let entry = |one: &'a OrdinalStatus| Some((one.ordinal, part(one, &name)?));
-            ordinals.iter().find_map(entry).map(|(ordinal, part)| Kept { by, ordinal, part })
+            ordinals.iter().find_map(entry).map(|(ordinal, part)| ManagedClaim {
+                by,
+                ordinal,
+                part,
+            })
         });
         told.or_else(|| {
             let by = label(claim)?;
             let by = all.iter().filter(of_its).find(|one| one.name_any() == by)?;
             let ordinal = claim.labels().get(ORDINAL)?.parse().ok()?;
-            Some(Kept { by, ordinal, part: Part::Untold })
+            Some(ManagedClaim { by, ordinal, part: ClaimRole::Untold })
         })
     }
 
@@ -56,13 +63,13 @@ impl<'a> Kept<'a> {
     }
 }
 
-fn part<'a>(entry: &'a OrdinalStatus, claim: &str) -> Option<Part<'a>> {
+fn part<'a>(entry: &'a OrdinalStatus, claim: &str) -> Option<ClaimRole<'a>> {
     if entry.active_claim == claim {
-        return Some(Part::Active);
+        return Some(ClaimRole::Active);
     }
     let swap = entry.swap.as_ref().filter(|swap| swap.claim == claim);
     let before = || entry.retained_claims.iter().find(|old| old.name == claim);
-    swap.map(Part::Next).or_else(|| before().map(|old| Part::Before(old, entry)))
+    swap.map(ClaimRole::Next).or_else(|| before().map(|old| ClaimRole::Before(old, entry)))
 }
 
 /// Name of the PvcAutoscaler in the label of a claim.
@@ -80,8 +87,8 @@ pub(super) fn until(by: &PvcAutoscaler, old: &Retained) -> String {
 }
 
 /// Descriptions of volumes that swaps retain, by the ID of the volume.
-pub(super) fn retained(by: &[PvcAutoscaler], volumes: &[Pv]) -> BTreeMap<String, String> {
-    let of_its = |pv: &Pv| {
+pub(super) fn retained(by: &[PvcAutoscaler], volumes: &[PvSummary]) -> BTreeMap<String, String> {
+    let of_its = |pv: &PvSummary| {
         let (volume, claim) = (pv.handle()?, pv.spec.claim_ref.as_ref()?);
         let words = by.iter().filter(|one| one.namespace().as_ref() == Some(&claim.namespace));
         let words = words.flat_map(|by| {

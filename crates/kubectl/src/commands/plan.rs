@@ -17,10 +17,10 @@ use crate::autoscaler::wanted;
 use crate::claims::{
     Drift, Shrinking, can_be_aborted, is_aborted, is_rolled_back, is_wanted_aborted, is_wanted_back,
 };
-use crate::cluster::{ClaimSizes, Pv, Unreadable, class_of, volume_name};
-use crate::commands::address::{Kind, Whose, address, not_found};
-use crate::commands::managed::Kept;
-use crate::commands::read::Reader;
+use crate::cluster::{ClaimSizes, PvSummary, Unreadable, class_of, volume_name};
+use crate::commands::address::{AddressKind, Whose, address, not_found};
+use crate::commands::managed::ManagedClaim;
+use crate::commands::read::ListReader;
 use crate::commands::{AskError, CLAIMS, CLASSES, PVC_AUTOSCALERS, in_namespace, may_not_list};
 use crate::volume::{FsKind, Shrinks};
 
@@ -70,7 +70,7 @@ pub struct Plan {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Plan of each pod.
-    pub pods: Vec<PodPlan>,
+    pub pods: Vec<PodRow>,
     /// Kinds that the caller may not read, so the plan may be incomplete.
     #[serde(rename = "forbidden")]
     pub unseen: Vec<String>,
@@ -82,7 +82,7 @@ pub struct Plan {
 /// Plan of the claim of one pod.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PodPlan {
+pub struct PodRow {
     /// Name of the pod.
     pub pod: String,
     /// Active claim of the pod.
@@ -173,7 +173,7 @@ pub(super) struct Around {
 impl Around {
     pub async fn observe(client: &Client, namespace: Option<&str>) -> Result<Around, AskError> {
         let namespace = namespace.unwrap_or(client.default_namespace()).to_owned();
-        let mut ask = Reader::new(client);
+        let mut ask = ListReader::new(client);
         let all = ListParams::default;
         let ours = Api::namespaced(client.clone(), &namespace);
         let mut autoscalers: Vec<PvcAutoscaler> = ask.list(ours, all(), PVC_AUTOSCALERS).await?;
@@ -182,7 +182,7 @@ impl Around {
         let classes = ask.list(ask.all(), all(), CLASSES).await?;
         let storages = ask.storages().await?;
         let ids = volumes_of(client, &autoscalers, &claims).await;
-        let Reader { unseen, unreadable, partial, .. } = ask;
+        let ListReader { unseen, unreadable, partial, .. } = ask;
         Ok(Around {
             namespace,
             autoscalers,
@@ -256,7 +256,7 @@ async fn volumes_of(
     autoscalers: &[PvcAutoscaler],
     claims: &[PersistentVolumeClaim],
 ) -> BTreeMap<String, String> {
-    let api: Api<Pv> = Api::all(client.clone());
+    let api: Api<PvSummary> = Api::all(client.clone());
     let entries = autoscalers.iter().filter_map(|one| one.status.as_ref());
     let active = entries.flat_map(|status| &status.ordinals).map(|one| &one.active_claim);
     let mut ids = BTreeMap::new();
@@ -274,25 +274,30 @@ async fn volumes_of(
 
 /// Address whose plan is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Subject(Whose);
+pub struct PlanSubject(Whose);
 
 /// Reads `pvcas/NAME` or `NAME` for a PvcAutoscaler, `sts/NAME`, `deploy/NAME` or `pvc/NAME`.
-impl FromStr for Subject {
+impl FromStr for PlanSubject {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let kinds = [Kind::Autoscaler, Kind::StatefulSet, Kind::Deployment, Kind::Claim];
+        let kinds = [
+            AddressKind::Autoscaler,
+            AddressKind::StatefulSet,
+            AddressKind::Deployment,
+            AddressKind::Claim,
+        ];
         let (kind, name) = address(text, &kinds)?;
-        Ok(Subject(match kind {
-            Kind::StatefulSet => Whose::StatefulSet(name),
-            Kind::Deployment => Whose::Deployment(name),
-            Kind::Claim => Whose::Claim(name),
+        Ok(PlanSubject(match kind {
+            AddressKind::StatefulSet => Whose::StatefulSet(name),
+            AddressKind::Deployment => Whose::Deployment(name),
+            AddressKind::Claim => Whose::Claim(name),
             _ => Whose::Autoscaler(name),
         }))
     }
 }
 
-impl Subject {
+impl PlanSubject {
     fn is_of(&self, around: &Around, autoscaler: &PvcAutoscaler) -> bool {
         let workload = autoscaler.spec.workload();
         match &self.0 {
@@ -301,7 +306,7 @@ impl Subject {
             Whose::Deployment(name) => workload == Workload::Deployment(name),
             Whose::Claim(name) => {
                 let claim = around.claim(name);
-                let kept = claim.and_then(|claim| Kept::find(&around.autoscalers, claim));
+                let kept = claim.and_then(|claim| ManagedClaim::find(&around.autoscalers, claim));
                 kept.is_some_and(|kept| kept.by.name_any() == autoscaler.name_any())
             }
         }
@@ -332,7 +337,7 @@ impl Subject {
 pub async fn plan(
     client: &Client,
     namespace: Option<&str>,
-    subject: Option<&Subject>,
+    subject: Option<&PlanSubject>,
 ) -> Result<Vec<Plan>, AskError> {
     let around = Around::observe(client, namespace).await?;
     around.may_see(PVC_AUTOSCALERS)?;
@@ -353,7 +358,7 @@ pub async fn plan(
 /// # Errors
 /// [`AskError::Forbidden`] if that may not be seen.
 pub async fn plan_of_all(client: &Client) -> Result<Vec<Plan>, AskError> {
-    let mut ask = Reader::new(client);
+    let mut ask = ListReader::new(client);
     let mut autoscalers: Vec<PvcAutoscaler> =
         ask.list(ask.all(), ListParams::default(), PVC_AUTOSCALERS).await?;
     autoscalers.sort_by_key(|one| (one.namespace(), one.name_any()));
@@ -361,7 +366,7 @@ pub async fn plan_of_all(client: &Client) -> Result<Vec<Plan>, AskError> {
         ask.list(ask.all(), ListParams::default(), CLAIMS).await?;
     let classes = ask.list(ask.all(), ListParams::default(), CLASSES).await?;
     let storages = ask.storages().await?;
-    let Reader { unseen, unreadable, partial, .. } = ask;
+    let ListReader { unseen, unreadable, partial, .. } = ask;
     if unseen.contains(&PVC_AUTOSCALERS) {
         return Err(may_not_list(PVC_AUTOSCALERS, "in all namespaces"));
     }
@@ -409,7 +414,7 @@ pub(super) fn plan_of(around: &Around, autoscaler: &PvcAutoscaler) -> Plan {
     }
 }
 
-fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) -> PodPlan {
+fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) -> PodRow {
     let spec = &autoscaler.spec;
     let template = &spec.volume_claim_template.spec;
     let size = wanted(spec, entry.autoscaled_size.as_ref());
@@ -447,7 +452,7 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
     let given_up = is_aborted(spec, entry)
         .then(|| "its PVC swap was aborted, and the template was not edited since".to_owned());
     let waits = is_change && entry.swap.is_none() && !entry.is_shrinking();
-    PodPlan {
+    PodRow {
         pod: autoscaler.pod_called(entry.ordinal),
         claim: entry.active_claim.clone(),
         has,

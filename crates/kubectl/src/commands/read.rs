@@ -11,7 +11,7 @@ use crate::cluster::{self, Guarded, Unreadable, believe, guarded};
 use crate::commands::{AskError, STORAGES, asked};
 
 /// Reads lists, and collects the kinds that the caller may not read, so the rest can be answered.
-pub(super) struct Reader<'a> {
+pub(super) struct ListReader<'a> {
     pub client: &'a Client,
     /// Kinds that the caller may not read.
     pub unseen: Vec<&'static str>,
@@ -21,9 +21,9 @@ pub(super) struct Reader<'a> {
     pub partial: Vec<&'static str>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ListReader<'a> {
     pub fn new(client: &'a Client) -> Self {
-        Reader { client, unseen: Vec::new(), unreadable: Vec::new(), partial: Vec::new() }
+        ListReader { client, unseen: Vec::new(), unreadable: Vec::new(), partial: Vec::new() }
     }
 
     /// The objects of a kind in the whole cluster.

@@ -9,15 +9,15 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::api::{PvcAutoscaler, PvcSourcePopulator};
-use crate::commands::checkup::{self, Seen};
-use crate::commands::read::Reader;
+use crate::commands::checkup::{self, ObservedCluster};
+use crate::commands::read::ListReader;
 use crate::commands::{AskError, PVC_AUTOSCALERS, STORAGES, table};
 use crate::error_chain::in_full;
 use crate::volume::DRIVER;
 
 /// One section of a report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Part {
+pub struct ReportSection {
     /// Name of the section.
     #[serde(rename = "section")]
     pub what: String,
@@ -26,10 +26,13 @@ pub struct Part {
     pub found: Value,
 }
 
-impl Part {
-    fn new(what: impl Into<String>, found: impl Serialize) -> Part {
+impl ReportSection {
+    fn new(what: impl Into<String>, found: impl Serialize) -> ReportSection {
         let found = serde_json::to_value(found);
-        Part { what: what.into(), found: found.unwrap_or_else(|error| json!(error.to_string())) }
+        ReportSection {
+            what: what.into(),
+            found: found.unwrap_or_else(|error| json!(error.to_string())),
+        }
     }
 }
 
@@ -37,25 +40,29 @@ impl Part {
 ///
 /// # Errors
 /// [`AskError::Api`]. The report lists the kinds that the caller may not read.
-pub async fn report(client: &Client, program: &str, lines: u32) -> Result<Vec<Part>, AskError> {
+pub async fn report(
+    client: &Client,
+    program: &str,
+    lines: u32,
+) -> Result<Vec<ReportSection>, AskError> {
     let seen = checkup::observe(client).await?;
-    let mut ask = Reader::new(client);
+    let mut ask = ListReader::new(client);
     let events = ask.list(ask.all(), ListParams::default(), "events").await?;
     let autoscalers = ask.list(ask.all(), ListParams::default(), PVC_AUTOSCALERS).await?;
     let sources = ask.list(ask.all(), ListParams::default(), "pvcsourcepopulators").await?;
     let findings = checkup::judge(&seen, program, None)?;
     let mut parts = vec![
-        Part::new("status", pools(&seen)),
-        Part::new("doctor", findings),
-        Part::new("nodestorages", bare(&seen.storages)),
-        Part::new("storagepools", bare(&seen.pools)),
-        Part::new("volumerequests", bare(&seen.requests)),
-        Part::new("pvcautoscalers", bare(&without_annotations(autoscalers))),
-        Part::new("pvcsourcepopulators", bare::<PvcSourcePopulator>(&sources)),
-        Part::new("storage classes of the driver", bare(&classes(&seen))),
-        Part::new("csidriver", bare(seen.driver.as_slice())),
-        Part::new("events", bare(&events.into_iter().filter(is_ours).collect::<Vec<_>>())),
-        Part::new("pods", seen.pods.iter().map(summary).collect::<Vec<_>>()),
+        ReportSection::new("status", pools(&seen)),
+        ReportSection::new("doctor", findings),
+        ReportSection::new("nodestorages", bare(&seen.storages)),
+        ReportSection::new("storagepools", bare(&seen.pools)),
+        ReportSection::new("volumerequests", bare(&seen.requests)),
+        ReportSection::new("pvcautoscalers", bare(&without_annotations(autoscalers))),
+        ReportSection::new("pvcsourcepopulators", bare::<PvcSourcePopulator>(&sources)),
+        ReportSection::new("storage classes of the driver", bare(&classes(&seen))),
+        ReportSection::new("csidriver", bare(seen.driver.as_slice())),
+        ReportSection::new("events", bare(&events.into_iter().filter(is_ours).collect::<Vec<_>>())),
+        ReportSection::new("pods", seen.pods.iter().map(summary).collect::<Vec<_>>()),
     ];
     for pod in &seen.pods {
         parts.extend(logs(client, pod, lines).await);
@@ -65,13 +72,13 @@ pub async fn report(client: &Client, program: &str, lines: u32) -> Result<Vec<Pa
     let unreadable = seen.unreadable.into_iter().chain(ask.unreadable);
     let unreadable: Vec<String> = unreadable.map(|one| one.to_string()).collect();
     if !unreadable.is_empty() {
-        parts.push(Part::new("objects that cannot be decoded", unreadable));
+        parts.push(ReportSection::new("objects that cannot be decoded", unreadable));
     }
     parts.insert(0, contents(&parts, &unseen));
     Ok(parts)
 }
 
-fn pools(seen: &Seen) -> String {
+fn pools(seen: &ObservedCluster) -> String {
     if seen.unseen.contains(&STORAGES) {
         return format!("you may not read {STORAGES}");
     }
@@ -82,7 +89,7 @@ fn pools(seen: &Seen) -> String {
 }
 
 /// The first section: contents and a note for the sender.
-fn contents(parts: &[Part], unseen: &[&str]) -> Part {
+fn contents(parts: &[ReportSection], unseen: &[&str]) -> ReportSection {
     let what: Vec<&str> = parts.iter().map(|part| part.what.as_str()).collect();
     let found = json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -92,10 +99,10 @@ fn contents(parts: &[Part], unseen: &[&str]) -> Part {
         "note": "Names of nodes, disks, volumes, namespaces and claims are in here, and no secrets: \
                  none are read. Annotations and environments are left out. Read it before you send it.",
     });
-    Part { what: "report".to_owned(), found }
+    ReportSection { what: "report".to_owned(), found }
 }
 
-fn classes(seen: &Seen) -> Vec<k8s_openapi::api::storage::v1::StorageClass> {
+fn classes(seen: &ObservedCluster) -> Vec<k8s_openapi::api::storage::v1::StorageClass> {
     seen.classes.iter().filter(|class| class.provisioner == DRIVER).cloned().collect()
 }
 
@@ -169,7 +176,7 @@ fn state(state: &ContainerState) -> Value {
 }
 
 /// Last log lines of each container, and of its predecessor if it was restarted.
-async fn logs(client: &Client, pod: &Pod, lines: u32) -> Vec<Part> {
+async fn logs(client: &Client, pod: &Pod, lines: u32) -> Vec<ReportSection> {
     let api: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     let mut parts = Vec::new();
@@ -188,7 +195,7 @@ async fn logs(client: &Client, pod: &Pod, lines: u32) -> Vec<Part> {
             let what = format!("log of {} in {}{before}", container.name, pod.name_any());
             // A container that has not started has no log; the report goes on.
             let text = api.logs(&pod.name_any(), &params).await;
-            parts.push(Part::new(what, text.unwrap_or_else(|error| in_full(&error))));
+            parts.push(ReportSection::new(what, text.unwrap_or_else(|error| in_full(&error))));
         }
     }
     parts

@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use crate::api::{FenceState, Health, LayoutRoom, NodeStorage, PoolOnNode, PvcAutoscaler};
 use crate::bytes::Bytes;
-use crate::cluster::{Pv, Unreadable, list};
+use crate::cluster::{PvSummary, Unreadable, list};
 use crate::commands::columns::{TableOptions, columns};
 use crate::commands::managed::retained;
-use crate::commands::read::{Reader, believed};
+use crate::commands::read::{ListReader, believed};
 use crate::commands::{
     AskError, NODES, PVC_AUTOSCALERS, STORAGES, VOLUMES, asked, cannot_decode, may_not_read, plan,
     resource_name,
@@ -47,7 +47,7 @@ pub struct Status {
 /// An object of the status, as the API server returns it.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-pub enum Record<'a> {
+pub enum StatusObject<'a> {
     /// Storage of a node.
     Node(&'a NodeStorage),
     /// A PvcAutoscaler.
@@ -56,9 +56,9 @@ pub enum Record<'a> {
 
 impl Status {
     /// All objects for programs, the nodes first.
-    pub fn records(&self) -> Vec<Record<'_>> {
-        let claims = self.autoscalers.iter().map(Record::Claims);
-        self.nodes.iter().map(Record::Node).chain(claims).collect()
+    pub fn records(&self) -> Vec<StatusObject<'_>> {
+        let claims = self.autoscalers.iter().map(StatusObject::Claims);
+        self.nodes.iter().map(StatusObject::Node).chain(claims).collect()
     }
 
     /// Lists the objects that the tables omit.
@@ -96,7 +96,7 @@ impl Status {
 pub async fn status(client: &Client, namespace: Option<&str>) -> Result<Status, AskError> {
     let api: Api<NodeStorage> = Api::all(client.clone());
     let listed = list(&api, &ListParams::default()).await.map_err(asked(STORAGES));
-    let mut ask = Reader::new(client);
+    let mut ask = ListReader::new(client);
     let ours = namespace.map_or_else(|| ask.all(), |name| Api::namespaced(client.clone(), name));
     let autoscalers = ask.list(ours, ListParams::default(), PVC_AUTOSCALERS).await?;
     let nodes = match listed {
@@ -114,7 +114,7 @@ pub async fn status(client: &Client, namespace: Option<&str>) -> Result<Status, 
     let there: Vec<Node> = ask.list(ask.all(), ListParams::default(), NODES).await?;
     let sees_nodes = !ask.unseen.contains(&NODES) && !ask.partial.contains(&NODES);
     let there = sees_nodes.then(|| names(&there));
-    let volumes: Vec<Pv> = if nodes.iter().any(has_superseded) {
+    let volumes: Vec<PvSummary> = if nodes.iter().any(has_superseded) {
         ask.list(ask.all(), ListParams::default(), VOLUMES).await?
     } else {
         Vec::new()

@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use serde::Serialize;
 
 use crate::api::NodeStorage;
-use crate::commands::read::Reader;
+use crate::commands::read::ListReader;
 use crate::commands::{AskError, STORAGES, may_not_list};
 
 /// Versions of this program and of the cluster.
@@ -55,7 +55,7 @@ impl Versions {
 /// # Errors
 /// [`AskError::Api`], and [`AskError::Forbidden`] if the caller may not list NodeStorages.
 pub async fn versions(client: &Client) -> Result<Versions, AskError> {
-    let mut ask = Reader::new(client);
+    let mut ask = ListReader::new(client);
     let api: Api<NodeStorage> = ask.all();
     let nodes = ask.list(api, ListParams::default(), STORAGES).await?;
     if ask.unseen.contains(&STORAGES) {

@@ -46,34 +46,34 @@ async fn run(host: &dyn Host, device: &Path, kind: FsKind, cmd: Cmd) -> Result<(
     let command = cmd.to_string();
     let output = host.run(cmd).await?;
     match verdict(kind, &output) {
-        Verdict::Sound => Ok(()),
-        Verdict::Damaged(meaning) => Err(FsError::Damaged {
+        FsckVerdict::Sound => Ok(()),
+        FsckVerdict::Damaged(meaning) => Err(FsError::Damaged {
             device: device.to_owned(),
             meaning,
             repair: tools::repair_by_hand(kind, device),
         }),
-        Verdict::Unknown => Err(failed(command, &output)),
+        FsckVerdict::Unknown => Err(failed(command, &output)),
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Verdict {
+enum FsckVerdict {
     Sound,
     Damaged(String),
     Unknown,
 }
 
-fn verdict(kind: FsKind, output: &Output) -> Verdict {
-    let damaged = |meaning: &str| Verdict::Damaged(meaning.to_owned());
+fn verdict(kind: FsKind, output: &Output) -> FsckVerdict {
+    let damaged = |meaning: &str| FsckVerdict::Damaged(meaning.to_owned());
     match (kind.is_ext(), output.code) {
         // 1: errors were corrected. 2: so were some that a running kernel may still have in memory,
         // which an unmounted file system has not.
-        (_, 0) | (true, 1..=3) => Verdict::Sound,
+        (_, 0) | (true, 1..=3) => FsckVerdict::Sound,
         // Bits: 4 uncorrected, 8 operational error, 16 usage, 32 cancelled, 128 library.
         (true, 4..=7) => damaged("errors were found that must be repaired manually"),
         (false, 1) => damaged("the check found corruption"),
         (false, 2) if kind == FsKind::Xfs => damaged("its log is dirty and was not replayed"),
-        _ => Verdict::Unknown,
+        _ => FsckVerdict::Unknown,
     }
 }
 
@@ -87,17 +87,17 @@ mod tests {
             verdict(kind, &Output { code, stdout: String::new(), stderr: String::new() })
         };
         for code in [0, 1, 2, 3] {
-            assert_eq!(of(FsKind::Ext4, code), Verdict::Sound, "{code}");
+            assert_eq!(of(FsKind::Ext4, code), FsckVerdict::Sound, "{code}");
         }
         for code in [4, 5, 6] {
-            assert!(matches!(of(FsKind::Ext3, code), Verdict::Damaged(_)), "{code}");
+            assert!(matches!(of(FsKind::Ext3, code), FsckVerdict::Damaged(_)), "{code}");
         }
         for code in [8, 12, 16, 32, 128, 137] {
-            assert_eq!(of(FsKind::Ext4, code), Verdict::Unknown, "{code}");
+            assert_eq!(of(FsKind::Ext4, code), FsckVerdict::Unknown, "{code}");
         }
-        assert_eq!(of(FsKind::Xfs, 0), Verdict::Sound);
-        assert!(matches!(of(FsKind::Xfs, 1), Verdict::Damaged(_)));
-        assert!(matches!(of(FsKind::Btrfs, 1), Verdict::Damaged(_)));
-        assert_eq!(of(FsKind::Btrfs, 2), Verdict::Unknown);
+        assert_eq!(of(FsKind::Xfs, 0), FsckVerdict::Sound);
+        assert!(matches!(of(FsKind::Xfs, 1), FsckVerdict::Damaged(_)));
+        assert!(matches!(of(FsKind::Btrfs, 1), FsckVerdict::Damaged(_)));
+        assert_eq!(of(FsKind::Btrfs, 2), FsckVerdict::Unknown);
     }
 }

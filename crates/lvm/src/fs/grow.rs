@@ -8,7 +8,7 @@ use crate::bytes::Bytes;
 use crate::fs::read::known;
 use crate::fs::run::run_to_success;
 use crate::fs::{
-    Check, Facts, FsError, Superblock, check, grows_online, stale_signatures, superblock, tools,
+    Check, FsError, FsFacts, Superblock, check, grows_online, stale_signatures, superblock, tools,
 };
 use crate::host::{Host, HostError, NewMount};
 use crate::volume::FsKind;
@@ -184,7 +184,7 @@ async fn copies_lag(
     device: &Path,
     superblock: &Superblock,
 ) -> Result<bool, HostError> {
-    let Facts::Xfs { group, .. } = superblock.facts else { return Ok(false) };
+    let FsFacts::Xfs { group, .. } = superblock.facts else { return Ok(false) };
     let last = superblock.covers.get().saturating_sub(1) / group.get().max(1);
     if last > MOST_COPIES {
         return Ok(true);

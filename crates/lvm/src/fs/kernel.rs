@@ -9,20 +9,20 @@ use crate::volume::{FsKind, MkfsOptions};
 
 /// A version of Linux.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Version(u32, u32);
+struct KernelVersion(u32, u32);
 
-impl Version {
+impl KernelVersion {
     /// The version in a release such as `6.1.0-30-amd64`.
-    fn of(release: &str) -> Option<Version> {
+    fn of(release: &str) -> Option<KernelVersion> {
         let mut parts = release.splitn(3, '.');
         let major = parts.next()?.parse().ok()?;
         let minor = parts.next()?;
         let digits = minor.bytes().take_while(u8::is_ascii_digit).count();
-        Some(Version(major, minor[..digits].parse().ok()?))
+        Some(KernelVersion(major, minor[..digits].parse().ok()?))
     }
 }
 
-impl std::fmt::Display for Version {
+impl std::fmt::Display for KernelVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.0, self.1)
     }
@@ -35,7 +35,7 @@ struct Feature {
     /// The option of mkfs, and the word in it that names the feature.
     option: &'static str,
     name: &'static str,
-    since: Version,
+    since: KernelVersion,
     /// Whether a mkfs makes it without being asked to.
     is_default: bool,
 }
@@ -47,7 +47,7 @@ const fn feature(
     since: (u32, u32),
     is_default: bool,
 ) -> Feature {
-    Feature { of, option, name, since: Version(since.0, since.1), is_default }
+    Feature { of, option, name, since: KernelVersion(since.0, since.1), is_default }
 }
 
 const XFS: &[FsKind] = &[FsKind::Xfs];
@@ -80,7 +80,7 @@ const FEATURES: [Feature; 16] = [
 ];
 
 /// The first Linux that mounts an xfs whose blocks are larger than its pages.
-const LARGE_BLOCKS: Version = Version(6, 12);
+const LARGE_BLOCKS: KernelVersion = KernelVersion(6, 12);
 
 impl Feature {
     /// What switches it off, as the value of its option.
@@ -117,7 +117,7 @@ pub struct Switch {
 
 /// What the kernel of this release lacks of this kind.
 fn lacking(kind: FsKind, release: &str) -> impl Iterator<Item = &'static Feature> {
-    let version = Version::of(release);
+    let version = KernelVersion::of(release);
     let lacks = move |one: &&Feature| {
         one.of.contains(&kind) && version.is_some_and(|version| version < one.since)
     };
@@ -157,7 +157,7 @@ pub fn refusal(kind: FsKind, options: &MkfsOptions, kernel: &Kernel) -> Option<S
             one.option, one.name, one.since
         ));
     }
-    let is_old = Version::of(release).is_none_or(|version| version < LARGE_BLOCKS);
+    let is_old = KernelVersion::of(release).is_none_or(|version| version < LARGE_BLOCKS);
     let block = block_size(kind, options).filter(|block| block > page_size)?;
     match kind {
         FsKind::Xfs if is_old => Some(format!(

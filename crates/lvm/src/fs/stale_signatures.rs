@@ -67,7 +67,7 @@ async fn confirm_size(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::superblock::Facts;
+    use crate::fs::superblock::FsFacts;
 
     #[test]
     fn the_end_behind_is_none_of_the_file_systems_bytes() {
@@ -84,7 +84,7 @@ mod tests {
                 covers: Bytes::new(covers),
                 slack: Bytes::new(block),
                 uuid: String::new(),
-                facts: Facts::Xfs { in_progress: false, log_used: true, group: Bytes::gib(1) },
+                facts: FsFacts::Xfs { in_progress: false, log_used: true, group: Bytes::gib(1) },
             };
             assert_eq!(end_behind(&superblock, Bytes::new(size)), end, "{covers} of {size}");
         }

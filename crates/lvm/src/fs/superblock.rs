@@ -9,7 +9,7 @@ mod facts;
 mod fields;
 mod xfs;
 
-pub use facts::{ExtFacts, Facts, Superblock};
+pub use facts::{ExtFacts, FsFacts, Superblock};
 pub use fields::uuid_text;
 
 /// Number of bytes at the start of a device that hold every known superblock.

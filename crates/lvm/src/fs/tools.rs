@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::bytes::Bytes;
 use crate::fs::Switch;
 use crate::fs::kernel::not_named;
-use crate::fs::superblock::{Facts, Superblock};
+use crate::fs::superblock::{FsFacts, Superblock};
 use crate::host::Cmd;
 use crate::volume::{FsKind, MkfsOptions};
 
@@ -41,7 +41,7 @@ pub const fn always_mounted_with(_kind: FsKind) -> &'static [&'static str] {
 
 /// Returns whether this file system can grow while it is mounted with its [`driver`].
 pub fn grows_online(superblock: &Superblock) -> bool {
-    !matches!(superblock.facts, Facts::Ext(ext) if ext.sparse_super2)
+    !matches!(superblock.facts, FsFacts::Ext(ext) if ext.sparse_super2)
 }
 
 /// The command that makes a file system of this uuid, without the device; it discards nothing, because the device has just

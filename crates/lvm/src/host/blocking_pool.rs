@@ -21,7 +21,7 @@ const CALLS: usize = 8;
 
 /// The calls under way, by the object that they may hang on.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct BlockedCalls {
     objects: Mutex<HashMap<PathBuf, Arc<Object>>>,
 }
 
@@ -37,7 +37,7 @@ struct Running {
     deadlines: BTreeMap<u64, Instant>,
 }
 
-impl Waiting {
+impl BlockedCalls {
     /// Runs a blocking call on a thread of its own and waits for it at most `limit`.
     ///
     /// Beyond eight calls on one object the next waits in line, without a thread. While one of them
@@ -131,7 +131,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_comes_back_and_an_errno_is_kept() {
-        let waiting = Waiting::default();
+        let waiting = BlockedCalls::default();
         let disk = Path::new("/dev/a");
         let answer = waiting.call("read".into(), disk, LONG, || Ok(7)).await;
         assert_eq!(answer.ok(), Some(7));
@@ -142,7 +142,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_hung_disk_takes_one_thread_and_the_healthy_one_none() {
-        let waiting = Waiting::default();
+        let waiting = BlockedCalls::default();
         let hung = Path::new("/dev/hung");
         let object = waiting.object(hung);
         let (open, gate) = mpsc::channel::<()>();

@@ -26,15 +26,15 @@ const NAMES: [&str; 17] = [
 
 /// Counters since the start.
 #[derive(Debug)]
-pub(super) struct Counts(BTreeMap<&'static str, AtomicU64>);
+pub(super) struct CallCounters(BTreeMap<&'static str, AtomicU64>);
 
-impl Default for Counts {
+impl Default for CallCounters {
     fn default() -> Self {
-        Counts(NAMES.iter().map(|name| (*name, AtomicU64::new(0))).collect())
+        CallCounters(NAMES.iter().map(|name| (*name, AtomicU64::new(0))).collect())
     }
 }
 
-impl Counts {
+impl CallCounters {
     /// Counts one call.
     pub(super) fn add(&self, name: &'static str) {
         let counter = self.0.get(name);
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn what_was_never_called_is_zero() {
-        let counts = Counts::default();
+        let counts = CallCounters::default();
         counts.add("fsyncs");
         counts.add("fsyncs");
         let read = counts.read();

@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 
-use super::dm::{Buffer, Command, Key, STATUS_TABLE, WITH_UUIDS};
+use super::dm::{Buffer, DeviceKey, DmCommand, STATUS_TABLE, WITH_UUIDS};
 use super::{DmDevice, DmInfo, DmTarget, ioctl};
 
 /// The node that device-mapper is asked through.
@@ -22,14 +22,14 @@ pub(super) fn list() -> io::Result<Vec<DmDevice>> {
     let Some(control) = control()? else {
         return Ok(Vec::new());
     };
-    let Some(reply) = ask(&control, Command::List, Key::None, WITH_UUIDS, ROOM)? else {
+    let Some(reply) = ask(&control, DmCommand::List, DeviceKey::None, WITH_UUIDS, ROOM)? else {
         return Ok(Vec::new());
     };
     let mut devices = Vec::new();
     for listed in reply.devices()? {
         let uuid = match &listed.uuid {
             Some(uuid) => Some(uuid.clone()),
-            None => ask(&control, Command::Status, Key::Name(&listed.name), 0, 0)?
+            None => ask(&control, DmCommand::Status, DeviceKey::Name(&listed.name), 0, 0)?
                 .map(|reply| reply.uuid()),
         };
         if let Some(uuid) = uuid {
@@ -41,28 +41,28 @@ pub(super) fn list() -> io::Result<Vec<DmDevice>> {
 
 /// Finds a device.
 pub(super) fn info(uuid: &str) -> io::Result<Option<DmInfo>> {
-    Ok(about(uuid, Command::Status, 0, 0)?.map(|reply| reply.info()))
+    Ok(about(uuid, DmCommand::Status, 0, 0)?.map(|reply| reply.info()))
 }
 
 /// Finds a device with its live table, in one call.
 pub(super) fn table(uuid: &str) -> io::Result<Option<(DmInfo, Vec<DmTarget>)>> {
-    let reply = about(uuid, Command::Table, STATUS_TABLE, ROOM)?;
+    let reply = about(uuid, DmCommand::Table, STATUS_TABLE, ROOM)?;
     reply.map(|reply| Ok((reply.info(), reply.targets()?))).transpose()
 }
 
 /// Drops the table that waits.
 pub(super) fn clear(uuid: &str) -> io::Result<()> {
-    there(about(uuid, Command::Clear, 0, 0)?.as_ref())
+    there(about(uuid, DmCommand::Clear, 0, 0)?.as_ref())
 }
 
 /// Lets I/O go on.
 pub(super) fn resume(uuid: &str) -> io::Result<()> {
-    there(about(uuid, Command::Resume, 0, 0)?.as_ref())
+    there(about(uuid, DmCommand::Resume, 0, 0)?.as_ref())
 }
 
 /// Removes a device that is not open.
 pub(super) fn remove(uuid: &str) -> io::Result<()> {
-    about(uuid, Command::Remove, 0, 0).map(drop)
+    about(uuid, DmCommand::Remove, 0, 0).map(drop)
 }
 
 fn there(reply: Option<&Buffer>) -> io::Result<()> {
@@ -70,9 +70,9 @@ fn there(reply: Option<&Buffer>) -> io::Result<()> {
 }
 
 /// Asks about one device; `None` if it, or device-mapper, is not there.
-fn about(uuid: &str, command: Command, flags: u32, room: usize) -> io::Result<Option<Buffer>> {
+fn about(uuid: &str, command: DmCommand, flags: u32, room: usize) -> io::Result<Option<Buffer>> {
     match control()? {
-        Some(control) => ask(&control, command, Key::Uuid(uuid), flags, room),
+        Some(control) => ask(&control, command, DeviceKey::Uuid(uuid), flags, room),
         None => Ok(None),
     }
 }
@@ -80,8 +80,8 @@ fn about(uuid: &str, command: Command, flags: u32, room: usize) -> io::Result<Op
 /// Asks with more room until the reply fits; `None` for a device that is not there.
 fn ask(
     control: &File,
-    command: Command,
-    key: Key<'_>,
+    command: DmCommand,
+    key: DeviceKey<'_>,
     flags: u32,
     mut room: usize,
 ) -> io::Result<Option<Buffer>> {

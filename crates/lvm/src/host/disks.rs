@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::{DeviceNumber, Disk, Mount, Source, ioctl, mounts};
+use super::{DeviceNumber, Disk, DiskBacking, Mount, ioctl, mounts};
 use crate::bytes::Bytes;
 
 /// Directory in which the kernel lists its block devices.
@@ -179,7 +179,7 @@ pub(super) fn list(sys_block: &Path, backings: &Backings) -> io::Result<Vec<Disk
         }
         let source = sys.source(&whole)?;
         let mut partitions = partitions(&whole)?;
-        let queue = Queue::of(&whole);
+        let queue = QueueLimits::of(&whole);
         if let Some(disk) = disk(&whole, &entry, source, !partitions.is_empty(), queue) {
             disks.push(disk);
         }
@@ -241,7 +241,7 @@ impl Sys<'_> {
     }
 
     /// Where the bytes of a device are; the farthest of those below it.
-    fn source(&self, device: &Path) -> io::Result<Source> {
+    fn source(&self, device: &Path) -> io::Result<DiskBacking> {
         let mut source = own_source(device)?;
         for below in self.below(device)? {
             source = source.max(self.source(&below)?);
@@ -266,9 +266,9 @@ impl Sys<'_> {
 }
 
 /// Where the bytes of a device are, without those below it.
-fn own_source(device: &Path) -> io::Result<Source> {
+fn own_source(device: &Path) -> io::Result<DiskBacking> {
     if device.join("loop").is_dir() {
-        return Ok(Source::File);
+        return Ok(DiskBacking::File);
     }
     let name = device.file_name().unwrap_or_default().to_string_lossy();
     let numbered = |driver: &&str| {
@@ -278,7 +278,7 @@ fn own_source(device: &Path) -> io::Result<Source> {
         || is_in_a_cloud(device)
         || is_behind_a_session(device)
         || is_behind_a_fabric(device)?;
-    Ok(if foreign { Source::Foreign } else { Source::Local })
+    Ok(if foreign { DiskBacking::Foreign } else { DiskBacking::Local })
 }
 
 /// Returns whether it is a disk of the block storage of a cloud.
@@ -336,15 +336,15 @@ fn partitions(whole: &Path) -> io::Result<Vec<String>> {
 
 /// What the kernel says of how a disk is read and written, for its partitions too.
 #[derive(Clone, Copy)]
-struct Queue {
+struct QueueLimits {
     logical_block: Bytes,
     optimal_io: Bytes,
 }
 
-impl Queue {
-    fn of(whole: &Path) -> Queue {
+impl QueueLimits {
+    fn of(whole: &Path) -> QueueLimits {
         let number = |name| attribute(whole, name).and_then(|text| text.parse::<u32>().ok());
-        Queue {
+        QueueLimits {
             logical_block: number("queue/logical_block_size").map_or(Bytes::new(SECTOR), bytes),
             optimal_io: number("queue/optimal_io_size").map_or(Bytes::ZERO, bytes),
         }
@@ -359,9 +359,9 @@ fn bytes(count: u32) -> Bytes {
 fn disk(
     device: &Path,
     name: &str,
-    source: Source,
+    source: DiskBacking,
     partitioned: bool,
-    queue: Queue,
+    queue: QueueLimits,
 ) -> Option<Disk> {
     let sectors: u64 = attribute(device, "size")?.parse().ok()?;
     let number = DeviceNumber::parse(&attribute(device, "dev")?)?;
@@ -419,7 +419,7 @@ mod tests {
             path: path.into(),
             number: DeviceNumber { major, minor },
             size: Bytes::new(sectors * 512),
-            source: Source::Local,
+            source: DiskBacking::Local,
             read_only: false,
             partitioned,
             logical_block: Bytes::new(512),
@@ -464,7 +464,7 @@ mod tests {
         let mut array = expected("/dev/cciss/c0d0", 104, 0, 64, false);
         array.read_only = true;
         let mut in_a_file = expected("/dev/loop0", 7, 0, 2048, false);
-        in_a_file.source = Source::File;
+        in_a_file.source = DiskBacking::File;
         assert_eq!(
             list(root, &on_files(&["loop0"])).unwrap(),
             [
@@ -523,7 +523,7 @@ mod tests {
         loops.iter().map(|name| (node(name), file)).collect()
     }
 
-    fn paths(root: &Path, backings: &Backings) -> Vec<(String, Source)> {
+    fn paths(root: &Path, backings: &Backings) -> Vec<(String, DiskBacking)> {
         let disks = list(root, backings).unwrap().into_iter();
         disks.map(|disk| (disk.path.display().to_string(), disk.source)).collect()
     }
@@ -553,7 +553,7 @@ mod tests {
         backings.insert(node("loop0"), Backing::Device);
         backings.insert(node("loop1"), Backing::Volume);
         backings.insert(node("loop3"), Backing::File(DeviceNumber { major: 254, minor: 0 }));
-        assert_eq!(paths(root, &backings), [("/dev/loop4".to_owned(), Source::File)]);
+        assert_eq!(paths(root, &backings), [("/dev/loop4".to_owned(), DiskBacking::File)]);
     }
 
     /// A machine with a btrfs on a volume and one on a disk, and where they are mounted.
@@ -628,7 +628,7 @@ mod tests {
         }
         let far: Vec<String> = paths(root, &Backings::new())
             .into_iter()
-            .filter(|(_, source)| *source == Source::Foreign)
+            .filter(|(_, source)| *source == DiskBacking::Foreign)
             .map(|(path, _)| path)
             .collect();
         let mut expected = foreign.to_vec();

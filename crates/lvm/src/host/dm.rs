@@ -37,7 +37,7 @@ const UUIDS_SINCE: u32 = 45;
 
 /// The commands in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum DmCommand {
     /// `DM_LIST_DEVICES`.
     List = 2,
     /// `DM_DEV_REMOVE`.
@@ -58,7 +58,7 @@ pub(super) struct Buffer(Vec<u8>);
 
 /// How a request identifies its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Key<'a> {
+pub(super) enum DeviceKey<'a> {
     /// No device.
     None,
     /// By uuid.
@@ -72,7 +72,7 @@ impl Buffer {
     ///
     /// # Errors
     /// `InvalidInput` for a name or uuid that does not fit or holds a zero byte.
-    pub(super) fn request(key: Key<'_>, flags: u32, room: usize) -> io::Result<Self> {
+    pub(super) fn request(key: DeviceKey<'_>, flags: u32, room: usize) -> io::Result<Self> {
         let mut bytes = vec![0; HEADER + room];
         let size = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
         put(&mut bytes, 0, 4);
@@ -80,9 +80,9 @@ impl Buffer {
         put(&mut bytes, 16, 312);
         put(&mut bytes, 28, flags);
         let (field, text) = match key {
-            Key::None => (UUID, ""),
-            Key::Uuid(uuid) => (UUID, uuid),
-            Key::Name(name) => (NAME, name),
+            DeviceKey::None => (UUID, ""),
+            DeviceKey::Uuid(uuid) => (UUID, uuid),
+            DeviceKey::Name(name) => (NAME, name),
         };
         if text.len() >= field.len() || text.contains('\0') {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -120,7 +120,7 @@ impl Buffer {
     }
 
     /// Returns the devices of a list, each with its uuid where the kernel's interface has it.
-    pub(super) fn devices(&self) -> io::Result<Vec<Listed>> {
+    pub(super) fn devices(&self) -> io::Result<Vec<ListedDevice>> {
         let tells = word(&self.0, 4).ok_or_else(malformed)? >= UUIDS_SINCE;
         let mut devices = Vec::new();
         let mut rest = self.data()?;
@@ -170,7 +170,7 @@ impl Buffer {
 
 /// A device of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct ListedDevice {
     /// The dm name.
     pub(super) name: String,
     /// Number of the device.
@@ -179,7 +179,7 @@ pub(super) struct Listed {
     pub(super) uuid: Option<String>,
 }
 
-impl Listed {
+impl ListedDevice {
     /// The same with a uuid that is known from elsewhere.
     pub(super) fn with(self, uuid: String) -> DmDevice {
         DmDevice { name: self.name, uuid, number: self.number }
@@ -188,7 +188,7 @@ impl Listed {
 
 /// One `struct dm_name_list`: number, offset of the next, name; aligned behind it the event number
 /// and flags, and aligned behind those the uuid.
-fn listed(record: &[u8], device: u64, tells: bool) -> io::Result<Listed> {
+fn listed(record: &[u8], device: u64, tells: bool) -> io::Result<ListedDevice> {
     let name = record.get(12..).and_then(terminated).ok_or_else(malformed)?;
     let behind = (12 + name.len() + 1).next_multiple_of(8);
     let flags = if tells { word(record, behind + 4).ok_or_else(malformed)? } else { 0 };
@@ -198,7 +198,7 @@ fn listed(record: &[u8], device: u64, tells: bool) -> io::Result<Listed> {
     } else {
         (flags & HAS_NO_UUID != 0).then(String::new)
     };
-    Ok(Listed { name: text(name), number: device_number(device), uuid })
+    Ok(ListedDevice { name: text(name), number: device_number(device), uuid })
 }
 
 /// One `struct dm_target_spec` and the text behind it.

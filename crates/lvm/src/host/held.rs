@@ -13,8 +13,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use nix::sys::stat::{major, minor};
 
-use super::blocking_pool::Waiting;
-use super::counters::Counts;
+use super::blocking_pool::BlockedCalls;
+use super::counters::CallCounters;
 use super::{DeviceNumber, HeldDevice, HeldFor, HostError, block};
 
 /// Opens the device node, if it is that of the device with this number.
@@ -55,15 +55,15 @@ impl AllHeld {
 
 /// An open device, and what its calls are counted and waited for with.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct OpenDevice {
     pub(super) file: Arc<File>,
     pub(super) path: PathBuf,
     pub(super) limit: Duration,
-    pub(super) waiting: Arc<Waiting>,
-    pub(super) counts: Arc<Counts>,
+    pub(super) waiting: Arc<BlockedCalls>,
+    pub(super) counts: Arc<CallCounters>,
 }
 
-impl Held {
+impl OpenDevice {
     async fn call(
         &self,
         count: &'static str,
@@ -78,7 +78,7 @@ impl Held {
 }
 
 #[async_trait]
-impl HeldDevice for Held {
+impl HeldDevice for OpenDevice {
     async fn write_zeroes(&self, range: Range<u64>) -> Result<(), HostError> {
         let write = move |file: &File| block::write_zeroes_to(file, &range);
         self.call("zero_writes", "BLKZEROOUT", write).await

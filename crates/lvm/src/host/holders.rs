@@ -29,19 +29,19 @@ pub(super) fn behind(device: &Path) -> io::Result<Option<DeviceNumber>> {
 
 /// Lists what is stacked on a device, the topmost first: in this order it can be stopped.
 pub(super) fn above(sys: &Path, device: DeviceNumber, loops: Loops) -> io::Result<Vec<Holder>> {
-    let mut found = Stack { sys, loops, met: BTreeSet::new(), holders: Vec::new() };
+    let mut found = HolderStack { sys, loops, met: BTreeSet::new(), holders: Vec::new() };
     found.climb(device)?;
     Ok(found.holders)
 }
 
-struct Stack<'a> {
+struct HolderStack<'a> {
     sys: &'a Path,
     loops: Loops,
     met: BTreeSet<String>,
     holders: Vec<Holder>,
 }
 
-impl Stack<'_> {
+impl HolderStack<'_> {
     fn climb(&mut self, device: DeviceNumber) -> io::Result<()> {
         let linked = self.sys.join(format!("dev/block/{device}/holders"));
         let loops = self.loops.iter().filter(|(_, below)| *below == device);

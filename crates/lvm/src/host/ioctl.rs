@@ -127,7 +127,7 @@ pub(super) fn btrfs_info(mounted: &File) -> io::Result<BtrfsInfo> {
 /// A device-mapper ioctl: the request goes out and the reply comes back in one buffer.
 pub(super) fn device_mapper(
     control: &File,
-    command: dm::Command,
+    command: dm::DmCommand,
     buffer: &mut dm::Buffer,
 ) -> io::Result<()> {
     let code = nix::request_code_readwrite!(0xfd, command as u8, dm::HEADER);

@@ -12,14 +12,14 @@ pub(super) const LOCK_DIR: &str = "/run/lock/lvm";
 
 /// The lock, held: dropped, the file is unlinked and released, as LVM does.
 #[derive(Debug)]
-struct Held {
+struct HeldLock {
     path: PathBuf,
     _file: File,
 }
 
-impl GroupLock for Held {}
+impl GroupLock for HeldLock {}
 
-impl Drop for Held {
+impl Drop for HeldLock {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -41,7 +41,7 @@ pub(super) fn try_lock(lock_dir: &Path, group: &str) -> io::Result<Option<Box<dy
         }
         // Its last holder may have unlinked it while we opened it: then it locks nothing.
         if is_at(&file, &path)? {
-            return Ok(Some(Box::new(Held { path, _file: file })));
+            return Ok(Some(Box::new(HeldLock { path, _file: file })));
         }
     }
 }

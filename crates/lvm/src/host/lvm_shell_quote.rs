@@ -13,7 +13,7 @@ const MAX_BYTES: usize = 60_000;
 
 /// Reason why a command cannot be written on a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unsayable {
+pub(super) enum QuoteError {
     /// No command.
     #[error("a line without a command")]
     Empty,
@@ -29,37 +29,37 @@ pub(super) enum Unsayable {
 }
 
 /// Returns the line for this command, with its newline.
-pub(super) fn line(cmd: &Cmd) -> Result<String, Unsayable> {
+pub(super) fn line(cmd: &Cmd) -> Result<String, QuoteError> {
     if cmd.program.is_empty() {
-        return Err(Unsayable::Empty);
+        return Err(QuoteError::Empty);
     }
     if cmd.args.len() + 1 > MAX_WORDS {
-        return Err(Unsayable::TooManyWords);
+        return Err(QuoteError::TooManyWords);
     }
     let mut line = word(cmd.program)?;
     for arg in &cmd.args {
         line.push(' ');
-        line.push_str(&word(arg.to_str().ok_or(Unsayable::Word)?)?);
+        line.push_str(&word(arg.to_str().ok_or(QuoteError::Word)?)?);
     }
     line.push('\n');
     if line.len() > MAX_BYTES {
-        return Err(Unsayable::TooLong);
+        return Err(QuoteError::TooLong);
     }
     Ok(line)
 }
 
 /// One word, quoted if it must be. Only printable ASCII: the shell's line editor gives other bytes a
 /// meaning of their own.
-fn word(word: &str) -> Result<String, Unsayable> {
+fn word(word: &str) -> Result<String, QuoteError> {
     let printable = word.chars().all(|c| c == ' ' || c.is_ascii_graphic());
     if word.is_empty() || word.starts_with('#') || !printable {
-        return Err(Unsayable::Word);
+        return Err(QuoteError::Word);
     }
     if !word.contains(' ') && !word.starts_with(['"', '\'']) {
         return Ok(word.to_owned());
     }
     let quote = ['"', '\''].into_iter().find(|quote| !word.contains(*quote));
-    quote.map(|quote| format!("{quote}{word}{quote}")).ok_or(Unsayable::Word)
+    quote.map(|quote| format!("{quote}{word}{quote}")).ok_or(QuoteError::Word)
 }
 
 #[cfg(test)]
@@ -74,14 +74,14 @@ mod tests {
 
     #[test]
     fn what_would_get_no_report_is_refused() {
-        assert_eq!(line(&Cmd::new("")), Err(Unsayable::Empty));
+        assert_eq!(line(&Cmd::new("")), Err(QuoteError::Empty));
         for bad in ["", "#x", "a\nb", "a\tb", "\u{e4}", "it's \"so\"", "'\"", "\0"] {
-            assert_eq!(line(&Cmd::new("lvs").arg(bad)), Err(Unsayable::Word), "{bad:?}");
+            assert_eq!(line(&Cmd::new("lvs").arg(bad)), Err(QuoteError::Word), "{bad:?}");
         }
         let many = |count| line(&Cmd::new("lvs").args(vec!["a"; count]));
         assert!(many(62).is_ok());
-        assert_eq!(many(63), Err(Unsayable::TooManyWords));
+        assert_eq!(many(63), Err(QuoteError::TooManyWords));
         let long = Cmd::new("lvs").arg("a".repeat(MAX_BYTES));
-        assert_eq!(line(&long), Err(Unsayable::TooLong));
+        assert_eq!(line(&long), Err(QuoteError::TooLong));
     }
 }

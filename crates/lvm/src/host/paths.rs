@@ -14,7 +14,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::{DeviceNumber, PathKind};
 use crate::bytes::Bytes;
-use crate::volume::Usage;
+use crate::volume::FsUsage;
 
 /// Directories that the driver makes: for root, readable by its group, as kubelet makes its own.
 const DIRECTORY_MODE: Mode = Mode::from_bits_truncate(0o750);
@@ -132,10 +132,10 @@ fn refuse_content(above: &OwnedFd, name: &Path) -> io::Result<()> {
 }
 
 /// Reads the usage of the file system at a path.
-pub(super) fn usage(path: &Path) -> io::Result<Usage> {
+pub(super) fn usage(path: &Path) -> io::Result<FsUsage> {
     let stat = fstatvfs(File::from(hold(path)?))?;
     let bytes = |blocks: u64| Bytes::new(blocks.saturating_mul(stat.fragment_size()));
-    Ok(Usage {
+    Ok(FsUsage {
         total: bytes(stat.blocks()),
         used: bytes(stat.blocks().saturating_sub(stat.blocks_free())),
         available: bytes(stat.blocks_available()),

@@ -10,20 +10,20 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::join_all;
 
-use super::blocking_pool::Waiting;
-use super::counters::Counts;
+use super::blocking_pool::BlockedCalls;
+use super::counters::CallCounters;
 use super::disks::Backings;
 use super::exec::{self, Environment};
-use super::held::{self, AllHeld, Held};
+use super::held::{self, AllHeld, OpenDevice};
 use super::shell::Shells;
-use super::state::{self, State};
+use super::state::{self, StateDirectory};
 use super::{
     Cmd, DeviceNumber, Disk, DmDevice, DmInfo, DmTarget, GroupLock, HeldDevice, HeldFor, Holder,
     Host, HostError, Kernel, Mount, NewMount, Output, PathKind, XfsGeometry,
 };
 use super::{block, devmapper, disks, holders, image, lock, mounts, paths, resize};
 use crate::bytes::Bytes;
-use crate::volume::Usage;
+use crate::volume::FsUsage;
 
 /// How long a system call may take whose answer is in memory, or else not needed.
 const SHORT: Duration = Duration::from_secs(3);
@@ -43,12 +43,12 @@ const OWN_LANE: &str = "-";
 /// threads that hang in the kernel unless it is shut down in the background.
 #[derive(Debug)]
 pub struct RealHost {
-    state: State,
+    state: StateDirectory,
     lock_dir: PathBuf,
     env: Environment,
     shells: Shells,
-    waiting: Arc<Waiting>,
-    counts: Arc<Counts>,
+    waiting: Arc<BlockedCalls>,
+    counts: Arc<CallCounters>,
     held: AllHeld,
 }
 
@@ -64,7 +64,7 @@ impl RealHost {
     pub fn new(state_dir: impl AsRef<Path>) -> Result<Self, HostError> {
         let state_dir = state_dir.as_ref();
         let lock_dir = PathBuf::from(lock::LOCK_DIR);
-        let state = State::make(state_dir, &lock_dir).and_then(|state| {
+        let state = StateDirectory::make(state_dir, &lock_dir).and_then(|state| {
             let own = state.make_lane(OWN_LANE)?;
             Ok((state, own))
         });
@@ -73,7 +73,7 @@ impl RealHost {
             source,
         })?;
         let env = Environment { lvm_dir: own.lvm_dir };
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(CallCounters::default());
         Ok(RealHost {
             shells: Shells::new(state.clone(), Arc::clone(&counts)),
             waiting: Arc::default(),
@@ -223,7 +223,7 @@ impl Host for RealHost {
         let open = move |device: &Path| held::open(device, number, held_for);
         let file = Arc::new(self.call("device_reads", "open", device, SMALL, open).await?);
         self.held.add(device, &file);
-        Ok(Box::new(Held {
+        Ok(Box::new(OpenDevice {
             file,
             path: device.to_owned(),
             limit: LARGE,
@@ -334,7 +334,7 @@ impl Host for RealHost {
         self.call("path_calls", "remove", path, SMALL, paths::remove).await
     }
 
-    async fn usage(&self, path: &Path) -> Result<Usage, HostError> {
+    async fn usage(&self, path: &Path) -> Result<FsUsage, HostError> {
         self.call("fs_reads", "statfs", path, SMALL, paths::usage).await
     }
 

@@ -14,11 +14,11 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, ChildStdin};
 use tokio::time::{Instant, timeout_at};
 
-use super::counters::Counts;
+use super::counters::CallCounters;
 use super::exec::{Environment, OUTPUT_LIMIT, receiver, run_reporting, start, system, within};
 use super::json_stream::ObjectEnd;
 use super::lvm_shell_quote::line;
-use super::state::State;
+use super::state::StateDirectory;
 use super::{Cmd, HostError};
 
 /// After this many deaths without a success between them a lane does without its shell.
@@ -27,8 +27,8 @@ const DEATHS: u32 = 2;
 /// The shells of all lanes.
 #[derive(Debug)]
 pub(super) struct Shells {
-    state: State,
-    counts: Arc<Counts>,
+    state: StateDirectory,
+    counts: Arc<CallCounters>,
     lanes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Lane>>>>,
 }
 
@@ -41,7 +41,7 @@ struct Lane {
 
 impl Shells {
     /// No shell runs yet; each starts with its lane's first command.
-    pub(super) fn new(state: State, counts: Arc<Counts>) -> Self {
+    pub(super) fn new(state: StateDirectory, counts: Arc<CallCounters>) -> Self {
         Shells { state, counts, lanes: Mutex::default() }
     }
 
@@ -81,7 +81,7 @@ impl Lane {
     async fn run(
         &mut self,
         env: &Environment,
-        counts: &Counts,
+        counts: &CallCounters,
         cmd: Cmd,
     ) -> Result<String, HostError> {
         if let Ok(line) = line(&cmd) {
@@ -114,7 +114,7 @@ impl Lane {
     fn living_shell(
         &mut self,
         env: &Environment,
-        counts: &Counts,
+        counts: &CallCounters,
         cmd: &Cmd,
     ) -> Result<Shell, HostError> {
         if let Some(shell) = self.shell.take()

@@ -13,7 +13,7 @@ use super::{Cmd, HostError};
 
 /// The state directory with LVM's directories in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct State {
+pub(super) struct StateDirectory {
     root: PathBuf,
     lock_dir: PathBuf,
 }
@@ -28,11 +28,11 @@ pub(super) struct LaneDirs {
     pub(super) pv_dir: PathBuf,
 }
 
-impl State {
+impl StateDirectory {
     /// Creates the state directory.
-    pub(super) fn make(root: &Path, lock_dir: &Path) -> io::Result<State> {
+    pub(super) fn make(root: &Path, lock_dir: &Path) -> io::Result<StateDirectory> {
         make_private_dir(root)?;
-        Ok(State { root: root.to_owned(), lock_dir: lock_dir.to_owned() })
+        Ok(StateDirectory { root: root.to_owned(), lock_dir: lock_dir.to_owned() })
     }
 
     /// The directories of a lane, whether they are there or not.
@@ -252,7 +252,7 @@ mod tests {
     fn the_configuration_is_written_once_and_again_when_it_differs() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("state");
-        let state = State::make(&root, Path::new("/run/lock/lvm")).unwrap();
+        let state = StateDirectory::make(&root, Path::new("/run/lock/lvm")).unwrap();
         let made = state.make_lane("vg0").unwrap();
         let conf = made.lvm_dir.join("lvm.conf");
         let first = fs::metadata(&conf).unwrap();

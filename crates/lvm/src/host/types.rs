@@ -30,7 +30,7 @@ impl fmt::Display for DeviceNumber {
 
 /// Location of the bytes of a disk, which determines what may have written them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum DiskBacking {
     /// In this host, as far as the kernel shows.
     Local,
     /// In a file, through a loop device.
@@ -55,7 +55,7 @@ pub struct Disk {
     /// Size of the disk.
     pub size: Bytes,
     /// Location of its bytes.
-    pub source: Source,
+    pub source: DiskBacking,
     /// True if the kernel refuses writes.
     pub read_only: bool,
     /// True if it has partitions.

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use crate::bytes::Bytes;
 use crate::host::{Cmd, at_least, version_in};
 use crate::lvm::command_stats::code_of;
-use crate::lvm::group::{Group, Lv, Piece};
-use crate::lvm::report::{self, Outcome, Refusal};
-use crate::lvm::volume_group::Turn;
+use crate::lvm::group::{ExtentRun, Group, Lv};
+use crate::lvm::report::{self, CommandFailure, CommandOutcome};
+use crate::lvm::volume_group::VgGuard;
 use crate::lvm::{LvmError, layout};
 use crate::volume::Layout;
 
@@ -56,7 +56,7 @@ pub struct NewLv {
     pub tags: Vec<String>,
 }
 
-impl Turn {
+impl VgGuard {
     /// Reads the group as its disks have it now.
     pub async fn read(&self) -> Result<Arc<Group>, LvmError> {
         let group = self.group.read().await?;
@@ -106,7 +106,12 @@ impl Turn {
     }
 
     /// Grows a logical volume to `extents` extents in all, onto `pieces` if any are named.
-    pub async fn extend(&self, lv: &str, extents: u64, pieces: &[Piece]) -> Result<Lv, LvmError> {
+    pub async fn extend(
+        &self,
+        lv: &str,
+        extents: u64,
+        pieces: &[ExtentRun],
+    ) -> Result<Lv, LvmError> {
         self.heal_before(lv).await?;
         let on = match pieces {
             [] => Vec::new(),
@@ -277,13 +282,13 @@ impl Turn {
     async fn must(&self, cmd: Cmd) -> Result<(), LvmError> {
         let said = self.command(cmd).await?;
         match said.outcome {
-            Outcome::Success => Ok(()),
-            Outcome::Failure(_) => Err(self.refused(said).await),
+            CommandOutcome::Success => Ok(()),
+            CommandOutcome::Failure(_) => Err(self.refused(said).await),
         }
     }
 
     /// What a refusal means: where the disks explain it, it will pass with their trouble.
-    async fn refused(&self, said: Said) -> LvmError {
+    async fn refused(&self, said: CommandResult) -> LvmError {
         let error = said.into_error();
         match self.group.impediment().await {
             Some(reason) => LvmError::Unusable {
@@ -295,7 +300,7 @@ impl Turn {
     }
 
     /// Runs a command in the group's shell.
-    pub(super) async fn command(&self, cmd: Cmd) -> Result<Said, LvmError> {
+    pub(super) async fn command(&self, cmd: Cmd) -> Result<CommandResult, LvmError> {
         let command = cmd.to_string();
         tracing::debug!(group = self.group.name(), command);
         self.group.pin(None).await?;
@@ -305,25 +310,25 @@ impl Turn {
         let outcome = json.map(|json| {
             report::parse(&json).unwrap_or_else(|error| {
                 let words = format!("failed to parse its report: {error}");
-                Outcome::Failure(Refusal { code: "unread", words })
+                CommandOutcome::Failure(CommandFailure { code: "unread", words })
             })
         });
         let code = match &outcome {
-            Ok(Outcome::Success) => None,
-            Ok(Outcome::Failure(refusal)) => Some(refusal.code),
+            Ok(CommandOutcome::Success) => None,
+            Ok(CommandOutcome::Failure(refusal)) => Some(refusal.code),
             Err(error) => Some(code_of(error)),
         };
         self.group.count_spent(program, took, code);
         self.group.count_change(); // After it: a flush that ran meanwhile may have missed it.
         let outcome = outcome.map_err(|error| self.group.failed(error))?;
-        Ok(Said { command, outcome })
+        Ok(CommandResult { command, outcome })
     }
 
     /// The logical volume as it is now, if it is as it should be; else what the command said.
     async fn expect(
         &self,
         lv: &str,
-        said: Said,
+        said: CommandResult,
         as_it_should_be: impl Fn(&Lv) -> bool,
     ) -> Result<Lv, LvmError> {
         match self.read_changed().await?.lvs.get(lv) {
@@ -334,8 +339,8 @@ impl Turn {
 }
 
 /// Pieces of disks as LVM's command line names them.
-fn places(group: &Group, pieces: &[Piece]) -> Vec<String> {
-    let place = |piece: &Piece| {
+fn places(group: &Group, pieces: &[ExtentRun]) -> Vec<String> {
+    let place = |piece: &ExtentRun| {
         let device = group.pvs.get(&piece.pv)?.device.as_ref()?;
         Some(format!("{}:{}-{}", device.display(), piece.range.start, piece.range.end - 1))
     };
@@ -343,18 +348,20 @@ fn places(group: &Group, pieces: &[Piece]) -> Vec<String> {
 }
 
 /// The result that a command reported.
-pub(super) struct Said {
+pub(super) struct CommandResult {
     command: String,
-    outcome: Outcome,
+    outcome: CommandOutcome,
 }
 
-impl Said {
+impl CommandResult {
     fn into_error(self) -> LvmError {
         let words = match self.outcome {
-            Outcome::Success => "it reported success, but the volume group does not show the \
+            CommandOutcome::Success => {
+                "it reported success, but the volume group does not show the \
                                  change"
-                .into(),
-            Outcome::Failure(refusal) => refusal.words,
+                    .into()
+            }
+            CommandOutcome::Failure(refusal) => refusal.words,
         };
         LvmError::Refused { command: self.command, words }
     }

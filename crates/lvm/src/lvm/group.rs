@@ -36,14 +36,14 @@ pub struct Group {
     /// reader, not by the text.
     pub metadata_full: bool,
     /// Physical volumes by the name that the text gives them (`pv0`).
-    pub pvs: BTreeMap<String, Pv>,
+    pub pvs: BTreeMap<String, PhysicalVolume>,
     /// Logical volumes by name, including hidden ones.
     pub lvs: BTreeMap<String, Lv>,
 }
 
 /// A physical volume of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pv {
+pub struct PhysicalVolume {
     /// Uuid of the physical volume, with dashes.
     pub uuid: String,
     /// The device that carries it now; `None` while it is missing. Set by the reader, not by the
@@ -86,14 +86,14 @@ pub struct Segment {
     /// The type: `striped` (one stripe is linear), `snapshot`, `thin`, `raid1`, …
     pub kind: String,
     /// The physical extents that it takes: one entry a stripe.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<ExtentRun>,
     /// Other logical volumes that it names: origin, cow store, images, pool.
     pub volumes: BTreeMap<String, String>,
 }
 
 /// Consecutive extents of one physical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Piece {
+pub struct ExtentRun {
     /// The text's name of the physical volume.
     pub pv: String,
     /// The extents.
@@ -109,7 +109,7 @@ impl Lv {
 
 impl Group {
     /// Extents free on usable physical volumes, as ranges in the order of the disks.
-    pub fn free(&self) -> Vec<Piece> {
+    pub fn free(&self) -> Vec<ExtentRun> {
         let mut used: BTreeMap<&str, Vec<Range<u64>>> = BTreeMap::new();
         let segments = self.lvs.values().flat_map(|lv| &lv.segments);
         for piece in segments.flat_map(|segment| &segment.pieces) {
@@ -125,7 +125,7 @@ impl Group {
             let mut next = 0;
             for range in used.into_iter().chain(std::iter::once(pv.pe_count..pv.pe_count)) {
                 if range.start > next {
-                    free.push(Piece { pv: name.clone(), range: next..range.start });
+                    free.push(ExtentRun { pv: name.clone(), range: next..range.start });
                 }
                 next = next.max(range.end);
             }
@@ -170,7 +170,7 @@ impl Group {
     }
 
     /// The physical volumes that no device carries now.
-    pub fn missing(&self) -> impl Iterator<Item = &Pv> {
+    pub fn missing(&self) -> impl Iterator<Item = &PhysicalVolume> {
         self.pvs.values().filter(|pv| pv.device.is_none() || pv.flags.contains("MISSING"))
     }
 
@@ -314,7 +314,7 @@ mod tests {
         group
     }
 
-    fn pv(group: &mut Group) -> &mut Pv {
+    fn pv(group: &mut Group) -> &mut PhysicalVolume {
         group.pvs.get_mut("pv1").unwrap()
     }
 

@@ -1,7 +1,7 @@
 //! The arithmetic of each layout: how large a volume a volume group can still hold. Pure.
 //!
 //! A new layout is a variant of [`Layout`], an arm in each of these functions, and a change in
-//! three places that handle linear extents only: `heal.rs` compares live tables, `Turn::extend`
+//! three places that handle linear extents only: `recovery.rs` compares live tables, `VgGuard::extend`
 //! names the disks that a growth uses, and `node/grow.rs` wipes extents apart from the volume that
 //! they join. The free space of a thin pool comes from device-mapper's status, which no [`Group`]
 //! has: its arithmetic needs that as one more argument.

@@ -16,7 +16,7 @@ mod ring;
 mod text;
 
 pub use group::parse_group;
-pub use ring::{Candidate, Earlier, before_torn_commit, candidates};
+pub use ring::{Earlier, TextCandidate, before_torn_commit, candidates};
 
 /// Bytes in the sectors that LVM counts.
 pub const SECTOR: usize = 512;

@@ -12,11 +12,11 @@ use crate::host::{DeviceNumber, DmDevice, DmInfo, DmTarget, GroupLock, HostError
 use crate::lvm::LvmError;
 use crate::lvm::group::{Group, Lv};
 use crate::lvm::stack::{Disks, LiveDevice, Stack};
-use crate::lvm::volume_group::{Turn, VolumeGroup};
+use crate::lvm::volume_group::{VgGuard, VolumeGroup};
 
 const SECTOR: u64 = 512;
 
-impl Turn {
+impl VgGuard {
     /// Brings the live devices of these logical volumes in line with the metadata, and removes
     /// devices of this driver that belong to no logical volume.
     ///

@@ -6,7 +6,7 @@ use serde::Deserialize;
 const PROCESSED: &str = "1";
 
 #[derive(Deserialize)]
-struct Report {
+struct CommandReport {
     #[serde(default)]
     log: Vec<Row>,
 }
@@ -23,16 +23,16 @@ struct Row {
 
 /// Outcome of a command, as it reports it. Its effect is determined by reading the volume group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CommandOutcome {
     /// It reports success.
     Success,
     /// It reports a failure.
-    Failure(Refusal),
+    Failure(CommandFailure),
 }
 
 /// Failure that a command reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct CommandFailure {
     /// The number that it ended with, as a word: all that its cause can be counted by.
     pub code: &'static str,
     /// Cause; for people only.
@@ -55,11 +55,11 @@ fn word(code: Option<&str>) -> &'static str {
 ///
 /// # Errors
 /// The parser's words if this is not such an object.
-pub fn parse(json: &str) -> Result<Outcome, serde_json::Error> {
-    let report: Report = serde_json::from_str(json)?;
+pub fn parse(json: &str) -> Result<CommandOutcome, serde_json::Error> {
+    let report: CommandReport = serde_json::from_str(json)?;
     let last = report.log.iter().rev().find(|row| row.kind == "status");
     if last.is_some_and(|row| row.code == PROCESSED) {
-        return Ok(Outcome::Success);
+        return Ok(CommandOutcome::Success);
     }
     let words: Vec<&str> = report
         .log
@@ -70,7 +70,7 @@ pub fn parse(json: &str) -> Result<Outcome, serde_json::Error> {
         .collect();
     let code = word(last.map(|row| row.code.as_str()));
     let words = if words.is_empty() { "it gave no reason".to_owned() } else { words.join("; ") };
-    Ok(Outcome::Failure(Refusal { code, words }))
+    Ok(CommandOutcome::Failure(CommandFailure { code, words }))
 }
 
 #[cfg(test)]
@@ -78,8 +78,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn failure(code: &'static str, words: &str) -> Outcome {
-        Outcome::Failure(Refusal { code, words: words.to_owned() })
+    fn failure(code: &'static str, words: &str) -> CommandOutcome {
+        CommandOutcome::Failure(CommandFailure { code, words: words.to_owned() })
     }
 
     #[test]
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!(parse(json).unwrap(), failure("failed", "Insufficient free space"));
         let json = r#"{"report":[{"lv":[]}],"log":[
             {"log_type":"status","log_context":"shell","log_message":"success","log_ret_code":"1"}]}"#;
-        assert_eq!(parse(json).unwrap(), Outcome::Success);
+        assert_eq!(parse(json).unwrap(), CommandOutcome::Success);
     }
 
     #[test]

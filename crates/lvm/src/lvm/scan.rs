@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::bytes::Bytes;
-use crate::host::{Disk, Host, HostError, Source};
+use crate::host::{Disk, DiskBacking, Host, HostError};
 use crate::lvm::group::Group;
 use crate::lvm::metadata::{self, Area, Label, MetadataError};
 use crate::lvm::read;
@@ -43,13 +43,13 @@ impl Member {
 }
 
 /// The disks that a plan names, by the kernel's names.
-pub type Named = Arc<BTreeSet<PathBuf>>;
+pub type NamedDisks = Arc<BTreeSet<PathBuf>>;
 
 /// Content of the disks of the host.
 #[derive(Debug, Default)]
 pub struct Scan {
     /// The disks that a plan names: they are read wherever their bytes are.
-    pub named: Named,
+    pub named: NamedDisks,
     /// The disks that were not read, since their bytes are in another storage system and no plan names
     /// them: a workload may have written what is on them.
     pub unread: Vec<PathBuf>,
@@ -78,7 +78,7 @@ impl Scan {
     /// Returns whether this member takes precedence over others: it is on a disk in the host
     /// itself, or a plan names its disk.
     pub fn is_trusted(&self, member: &Member) -> bool {
-        member.disk.source == Source::Local || self.named.contains(&member.disk.path)
+        member.disk.source == DiskBacking::Local || self.named.contains(&member.disk.path)
     }
 
     /// The member on this disk.
@@ -108,14 +108,15 @@ impl Scan {
 ///
 /// # Errors
 /// [`HostError`] if the disks cannot be listed; a disk that cannot be read is part of the result.
-pub async fn scan(host: &Arc<dyn Host>, named: &Named) -> Result<Scan, HostError> {
+pub async fn scan(host: &Arc<dyn Host>, named: &NamedDisks) -> Result<Scan, HostError> {
     Ok(scan_disks(host, host.disks().await?, named).await)
 }
 
 /// Reads the labels and metadata of these disks as [`scan()`] does, each with its own time limit, side by
 /// side.
-pub async fn scan_disks(host: &Arc<dyn Host>, disks: Vec<Disk>, named: &Named) -> Scan {
-    let may_be_read = |disk: &Disk| disk.source != Source::Foreign || named.contains(&disk.path);
+pub async fn scan_disks(host: &Arc<dyn Host>, disks: Vec<Disk>, named: &NamedDisks) -> Scan {
+    let may_be_read =
+        |disk: &Disk| disk.source != DiskBacking::Foreign || named.contains(&disk.path);
     let (disks, unread): (Vec<_>, Vec<_>) = disks.into_iter().partition(may_be_read);
     let (mut reads, mut paths) = (JoinSet::new(), HashMap::new());
     for disk in disks {

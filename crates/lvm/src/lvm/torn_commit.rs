@@ -25,35 +25,35 @@ pub const SEARCH_LIMIT: Duration = Duration::from_secs(5);
 
 /// The volume groups to search for on a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum SearchedGroups {
     /// Whatever group was made on it.
     Any,
     /// Those with these names.
     Named(BTreeSet<String>),
 }
 
-impl Wanted {
+impl SearchedGroups {
     fn has(&self, group: &str) -> bool {
         match self {
-            Wanted::Any => true,
-            Wanted::Named(names) => names.contains(group),
+            SearchedGroups::Any => true,
+            SearchedGroups::Named(names) => names.contains(group),
         }
     }
 
     /// Without those that another disk describes: LVM reads that one.
-    pub fn undescribed(self, scan: &Scan) -> Wanted {
+    pub fn undescribed(self, scan: &Scan) -> SearchedGroups {
         match self {
-            Wanted::Any => Wanted::Any,
-            Wanted::Named(mut names) => {
+            SearchedGroups::Any => SearchedGroups::Any,
+            SearchedGroups::Named(mut names) => {
                 names.retain(|name| scan.of(name).next().is_none());
-                Wanted::Named(names)
+                SearchedGroups::Named(names)
             }
         }
     }
 
     /// Returns true if no group is searched for.
     pub fn is_nothing(&self) -> bool {
-        matches!(self, Wanted::Named(names) if names.is_empty())
+        matches!(self, SearchedGroups::Named(names) if names.is_empty())
     }
 }
 
@@ -69,7 +69,7 @@ pub async fn undo_torn_commits(
     host: &Arc<dyn Host>,
     scan_before: Scan,
     dir: &Path,
-    wanted: impl Fn(&Path) -> Wanted,
+    wanted: impl Fn(&Path) -> SearchedGroups,
     ours: impl Fn(&Group, &Path) -> bool,
 ) -> Result<Scan, HostError> {
     let mut undone = false;
@@ -112,7 +112,7 @@ pub async fn undo_torn_commits(
 async fn find(
     host: &dyn Host,
     member: &Member,
-    wanted: Wanted,
+    wanted: SearchedGroups,
 ) -> Result<Option<Earlier>, HostError> {
     for area in member.label.areas.iter().filter(|area| area.size <= LARGEST_AREA) {
         let bytes = read(host, &member.disk.path, *area).await?;

@@ -17,7 +17,7 @@ use crate::host::{Cmd, DeviceNumber, Disk, Host, HostError};
 use crate::lvm::LvmError;
 use crate::lvm::command_stats::Spent;
 use crate::lvm::group::Group;
-use crate::lvm::scan::{Member, Named};
+use crate::lvm::scan::{Member, NamedDisks};
 
 /// A volume group of this host.
 ///
@@ -43,7 +43,7 @@ struct Known {
     /// The disks that carry the group, with the change checks of the last reading.
     carriers: Vec<Member>,
     /// The disks that plans named at the last reading.
-    named: Named,
+    named: NamedDisks,
     /// The last reading.
     seen: Option<Arc<Group>>,
     /// Which disks described the group at the last reading and were not believed.
@@ -69,7 +69,7 @@ const TURN: Duration = Duration::from_secs(60);
 
 /// The right to change a group; the next one in line gets it when this is dropped.
 #[derive(Debug)]
-pub struct Turn {
+pub struct VgGuard {
     pub(super) group: Arc<VolumeGroup>,
     /// Whether the group was read since the turn began.
     looked: AtomicBool,
@@ -121,7 +121,7 @@ impl VolumeGroup {
     }
 
     /// Lets the disks be read that plans name, also before the group was read first.
-    pub fn let_read(&self, named: &Named) {
+    pub fn let_read(&self, named: &NamedDisks) {
         self.known().named = named.clone();
     }
 
@@ -186,12 +186,12 @@ impl VolumeGroup {
     /// # Errors
     /// [`LvmError::Hung`] at once while an earlier call has not come back, [`LvmError::Occupied`] while
     /// another change takes long.
-    pub async fn turn(self: &Arc<Self>) -> Result<Turn, LvmError> {
+    pub async fn turn(self: &Arc<Self>) -> Result<VgGuard, LvmError> {
         self.refuse_if_hung()?;
         let order = tokio::time::timeout(TURN, self.order.clone().lock_owned()).await;
         let order = order.map_err(|_| LvmError::Occupied { group: self.name.clone() })?;
         self.refuse_if_hung()?;
-        Ok(Turn { group: self.clone(), looked: AtomicBool::new(false), _order: order })
+        Ok(VgGuard { group: self.clone(), looked: AtomicBool::new(false), _order: order })
     }
 
     /// Makes every change of the group so far durable: a cache flush on each of its disks.
@@ -315,7 +315,7 @@ impl VolumeGroup {
     }
 }
 
-impl Turn {
+impl VgGuard {
     /// The group whose turn this is.
     pub fn group(&self) -> &Arc<VolumeGroup> {
         &self.group

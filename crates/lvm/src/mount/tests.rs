@@ -62,7 +62,7 @@ fn the_innermost_mount_below_a_directory_comes_first() {
 #[test]
 fn the_wanted_is_told_from_all_else() {
     let table = table();
-    let wanted = |device, read_only| Wanted {
+    let wanted = |device, read_only| ExpectedMount {
         target: Path::new("/target"),
         device: number(device),
         root: Path::new("/"),

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::host::{Host, HostError};
-use crate::lvm::{Group, Named, scan};
+use crate::lvm::{Group, NamedDisks, scan};
 use crate::volume::error_chain;
 
 /// A disk that carries a physical volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundDisk {
     /// The disk.
     pub disk: PathBuf,
     /// The physical volume's uuid; `None` if its label is damaged.
@@ -32,9 +32,9 @@ pub enum Fault {
 }
 
 /// Finds the disks that carry a physical volume, and reads their metadata.
-pub(super) async fn find(host: &Arc<dyn Host>) -> Result<Vec<Found>, HostError> {
-    let scan = scan(host, &Named::default()).await?;
-    let members = scan.members.into_iter().map(|member| Found {
+pub(super) async fn find(host: &Arc<dyn Host>) -> Result<Vec<FoundDisk>, HostError> {
+    let scan = scan(host, &NamedDisks::default()).await?;
+    let members = scan.members.into_iter().map(|member| FoundDisk {
         disk: member.disk.path,
         pv_uuid: Some(member.label.pv_uuid),
         area_size: member.label.areas.last().map_or(0, |area| area.size),
@@ -46,13 +46,13 @@ pub(super) async fn find(host: &Arc<dyn Host>) -> Result<Vec<Found>, HostError> 
     let unreadable = scan.unreadable.into_iter();
     let unreadable = unreadable
         .map(|(disk, error)| unknown(disk, Fault::Unreadable(error_chain::in_full(&error))));
-    let mut found: Vec<Found> = members.chain(damaged).chain(unreadable).collect();
+    let mut found: Vec<FoundDisk> = members.chain(damaged).chain(unreadable).collect();
     found.sort_by(|a, b| a.disk.cmp(&b.disk));
     Ok(found)
 }
 
-fn unknown(disk: PathBuf, fault: Fault) -> Found {
-    Found { disk, pv_uuid: None, area_size: 0, group: None, fault: Some(fault) }
+fn unknown(disk: PathBuf, fault: Fault) -> FoundDisk {
+    FoundDisk { disk, pv_uuid: None, area_size: 0, group: None, fault: Some(fault) }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::look::MODULES;
-use super::{Fault, Finding, Found, Seen, Udev};
+use super::{Fault, Finding, FoundDisk, ObservedHost, Udev};
 use crate::fs;
 use crate::host::{TOOLS, UDEV_RULES, UDEV_RULES_FILE, at_least};
 use crate::lvm::Group;
@@ -12,12 +12,12 @@ use crate::lvm::Group;
 const LVM_AT_LEAST: [u32; 3] = [2, 3, 12];
 
 /// Derives findings, in the order in which to fix them.
-pub fn judge(seen: &Seen) -> Vec<Finding> {
+pub fn judge(seen: &ObservedHost) -> Vec<Finding> {
     [judge_machine(seen), disks(seen)].concat()
 }
 
 /// Derives the findings about everything but the disks.
-pub fn judge_machine(seen: &Seen) -> Vec<Finding> {
+pub fn judge_machine(seen: &ObservedHost) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.push(privileges(seen));
     findings.push(device_mapper(seen));
@@ -35,7 +35,7 @@ const CAPABILITIES: [(u32, &str, &str); 2] = [
     (24, "CAP_SYS_RESOURCE", "expanding mounted ext4"),
 ];
 
-fn privileges(seen: &Seen) -> Finding {
+fn privileges(seen: &ObservedHost) -> Finding {
     let Some(bits) = seen.capabilities else {
         return Finding::warning(
             "capabilities of this process could not be read",
@@ -54,7 +54,7 @@ fn privileges(seen: &Seen) -> Finding {
     Finding::error(what, "run as root: sudo pliant doctor; in a container, grant it there")
 }
 
-fn device_mapper(seen: &Seen) -> Finding {
+fn device_mapper(seen: &ObservedHost) -> Finding {
     match seen.device_mapper {
         Some(true) => Finding::ok("kernel: device-mapper is loaded"),
         Some(false) => Finding::error("kernel: device-mapper is not loaded", "modprobe dm_mod"),
@@ -65,7 +65,7 @@ fn device_mapper(seen: &Seen) -> Finding {
     }
 }
 
-fn modules(seen: &Seen) -> impl Iterator<Item = Finding> {
+fn modules(seen: &ObservedHost) -> impl Iterator<Item = Finding> {
     MODULES.into_iter().map(|module| {
         if seen.file_systems.iter().any(|name| name == module) {
             return Finding::ok(format!("kernel: {module} is loaded"));
@@ -86,7 +86,7 @@ fn modules(seen: &Seen) -> impl Iterator<Item = Finding> {
 }
 
 /// File system features that this kernel does not mount, so mkfs omits them; `None` if there are none.
-fn features(seen: &Seen) -> Option<Finding> {
+fn features(seen: &ObservedHost) -> Option<Finding> {
     let release = seen.kernel.as_deref()?;
     let without = fs::made_without(release);
     (!without.is_empty()).then(|| {
@@ -109,7 +109,7 @@ fn lost(module: &str) -> String {
     }
 }
 
-fn programs(seen: &Seen) -> Vec<Finding> {
+fn programs(seen: &ObservedHost) -> Vec<Finding> {
     TOOLS
         .iter()
         .map(|tool| {
@@ -138,7 +138,7 @@ fn or_unknown(version: &str) -> &str {
     if version.is_empty() { "of an unknown version" } else { version }
 }
 
-fn configuration(seen: &Seen) -> Vec<Finding> {
+fn configuration(seen: &ObservedHost) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.push(if seen.lock_directory {
         Finding::ok("/run/lock/lvm exists: LVM of the host and of the driver share their locks")
@@ -197,7 +197,7 @@ fn udev(udev: &Udev) -> Option<Finding> {
 /// `CAP_DAC_OVERRIDE` or `CAP_DAC_READ_SEARCH`: root has them in a container too.
 const READS_ANY_FILE: u64 = 1 << 1 | 1 << 2;
 
-fn disks(seen: &Seen) -> Vec<Finding> {
+fn disks(seen: &ObservedHost) -> Vec<Finding> {
     if seen.capabilities.is_some_and(|bits| bits & READS_ANY_FILE == 0) {
         let what = "this process is not root, and cannot read the disks";
         return vec![Finding::error(what, "sudo pliant doctor")];
@@ -235,22 +235,25 @@ fn disks(seen: &Seen) -> Vec<Finding> {
 }
 
 /// A volume group with the disks that have its metadata.
-struct Whole<'a> {
+struct GroupOnDisks<'a> {
     /// Metadata with the highest sequence number.
     group: &'a Group,
-    disks: Vec<&'a Found>,
-    all: &'a [Found],
+    disks: Vec<&'a FoundDisk>,
+    all: &'a [FoundDisk],
 }
 
 /// Volume groups by uuid.
-fn groups(disks: &[Found]) -> BTreeMap<&str, Whole<'_>> {
-    let mut groups: BTreeMap<&str, Whole<'_>> = BTreeMap::new();
+fn groups(disks: &[FoundDisk]) -> BTreeMap<&str, GroupOnDisks<'_>> {
+    let mut groups: BTreeMap<&str, GroupOnDisks<'_>> = BTreeMap::new();
     for found in disks {
         let Some(group) = &found.group else {
             continue;
         };
-        let whole =
-            groups.entry(&group.uuid).or_insert(Whole { group, disks: Vec::new(), all: disks });
+        let whole = groups.entry(&group.uuid).or_insert(GroupOnDisks {
+            group,
+            disks: Vec::new(),
+            all: disks,
+        });
         whole.disks.push(found);
         if group.seqno > whole.group.seqno {
             whole.group = group;
@@ -259,7 +262,7 @@ fn groups(disks: &[Found]) -> BTreeMap<&str, Whole<'_>> {
     groups
 }
 
-fn double_disks(disks: &[Found]) -> Vec<Finding> {
+fn double_disks(disks: &[FoundDisk]) -> Vec<Finding> {
     let mut by_uuid: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for found in disks {
         if let Some(uuid) = &found.pv_uuid {
@@ -282,7 +285,7 @@ fn double_disks(disks: &[Found]) -> Vec<Finding> {
         .collect()
 }
 
-fn double_names(groups: &BTreeMap<&str, Whole<'_>>) -> Vec<Finding> {
+fn double_names(groups: &BTreeMap<&str, GroupOnDisks<'_>>) -> Vec<Finding> {
     let mut by_name: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (uuid, whole) in groups {
         by_name.entry(&whole.group.name).or_default().push(uuid);
@@ -304,7 +307,7 @@ fn double_names(groups: &BTreeMap<&str, Whole<'_>>) -> Vec<Finding> {
 /// LVM's default size of a metadata area. It holds about 1,600 volumes and can never be enlarged.
 const DEFAULT_AREA: u64 = 1 << 20;
 
-fn group(whole: &Whole<'_>) -> Vec<Finding> {
+fn group(whole: &GroupOnDisks<'_>) -> Vec<Finding> {
     let (group, name) = (whole.group, &whole.group.name);
     let here: BTreeSet<&str> =
         whole.all.iter().filter_map(|found| found.pv_uuid.as_deref()).collect();

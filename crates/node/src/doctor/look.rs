@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::groups::{self, Found};
+use super::groups::{self, FoundDisk};
 use crate::host::{Cmd, Host, HostError, PathKind, TOOLS, UDEV_RULES_FILE, version_in};
 use crate::volume::error_chain;
 
 /// Facts about a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // They are what was seen, not modes.
-pub struct Seen {
+pub struct ObservedHost {
     /// Versions of the installed programs; empty if a program does not report its version.
     pub tools: BTreeMap<&'static str, String>,
     /// The release of the kernel; `None` if it could not be read.
@@ -35,7 +35,7 @@ pub struct Seen {
     /// What udev of the host does with volumes.
     pub udev: Udev,
     /// Physical volumes with their metadata, or why it could not be read.
-    pub disks: Vec<Found>,
+    pub disks: Vec<FoundDisk>,
     /// Reason why the disks could not be listed.
     pub no_disks: Option<String>,
 }
@@ -66,17 +66,17 @@ const RULES_DIRS: [&str; 4] =
 pub(super) const MODULES: [&str; 4] = ["ext4", "xfs", "btrfs", "dm_snapshot"];
 
 /// Collects all facts.
-pub async fn look(host: &Arc<dyn Host>) -> Seen {
+pub async fn look(host: &Arc<dyn Host>) -> ObservedHost {
     let (disks, no_disks) = match groups::find(host).await {
         Ok(disks) => (disks, None),
         Err(error) => (Vec::new(), Some(error_chain::in_full(&error))),
     };
-    Seen { disks, no_disks, ..look_at_machine(host.as_ref()).await }
+    ObservedHost { disks, no_disks, ..look_at_machine(host.as_ref()).await }
 }
 
 /// Collects all facts except those about disks; no disk is read.
-pub async fn look_at_machine(host: &dyn Host) -> Seen {
-    Seen {
+pub async fn look_at_machine(host: &dyn Host) -> ObservedHost {
+    ObservedHost {
         tools: tools(host).await,
         kernel: Some(host.kernel().release).filter(|release| !release.is_empty()),
         device_mapper: read(host, "/proc/misc")
@@ -91,7 +91,7 @@ pub async fn look_at_machine(host: &dyn Host) -> Seen {
         lvmetad: kind(host, "/run/lvm/lvmetad.socket").await.is_some(),
         devices_file: kind(host, "/etc/lvm/devices/system.devices").await.is_some(),
         udev: udev(host).await,
-        ..Seen::default()
+        ..ObservedHost::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Finding, Severity};
+use super::{Finding, FindingSeverity};
 
 /// Width of the output in characters.
 pub const WIDTH: usize = 80;
@@ -12,9 +12,9 @@ pub fn print(findings: &[Finding], styled: bool) -> String {
     let mut text = String::new();
     for finding in findings {
         let (sign, colour) = match finding.severity {
-            Severity::Ok => ("✓", 32),
-            Severity::Warning => ("!", 33),
-            Severity::Error => ("✗", 31),
+            FindingSeverity::Ok => ("✓", 32),
+            FindingSeverity::Warning => ("!", 33),
+            FindingSeverity::Error => ("✗", 31),
         };
         let sign = if styled { format!("\x1b[{colour}m{sign}\x1b[0m") } else { sign.to_owned() };
         let found = wrapped(&finding.message, "  ", WIDTH);
@@ -28,9 +28,9 @@ pub fn print(findings: &[Finding], styled: bool) -> String {
     let _ = writeln!(
         text,
         "{} passed, {}, {}",
-        count(Severity::Ok),
-        counted(count(Severity::Warning), "warning"),
-        counted(count(Severity::Error), "error")
+        count(FindingSeverity::Ok),
+        counted(count(FindingSeverity::Warning), "warning"),
+        counted(count(FindingSeverity::Error), "error")
     );
     text
 }

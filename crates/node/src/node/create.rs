@@ -5,15 +5,15 @@ use std::sync::Arc;
 use crate::bytes::Bytes;
 use crate::lvm::NewLv;
 use crate::node::free_space::{by_room, place, room_for_new};
-use crate::node::lv_tags::{Life, Record};
+use crate::node::lv_tags::{StoredState, VolumeTags};
 use crate::node::pools::{self, Pool};
 use crate::node::wipe::Task;
-use crate::node::{Found, Node};
-use crate::volume::{Mode, NewVolume, VolumeError, Wanted};
+use crate::node::{FoundVolume, Node};
+use crate::volume::{Mode, NewVolume, RequestedSize, VolumeError};
 
 impl Node {
     /// Creates the volume, durably. It is new: its extents are wiped after this call, and before it is published.
-    pub(super) async fn ensure_volume(&self, want: &NewVolume) -> Result<Found, VolumeError> {
+    pub(super) async fn ensure_volume(&self, want: &NewVolume) -> Result<FoundVolume, VolumeError> {
         // An earlier call for it asked for the same pool: the trouble of another stops nothing here.
         // Nor does a group that was never read. Should it hide a volume of this name that was never
         // acknowledged, both are refused when it comes back.
@@ -24,7 +24,7 @@ impl Node {
             (None, _) => self.make_volume(want).await?,
         };
         same_as_wanted(&found, want, &self.settings.name)?;
-        if found.record.life == Life::Deleting {
+        if found.record.life == StoredState::Deleting {
             return Err(VolumeError::InProgress {
                 what: format!("deleting the earlier volume {:?}", want.name),
                 progress: "it is being wiped".to_owned(),
@@ -39,14 +39,14 @@ impl Node {
 
     /// Begins to wipe a new volume where that takes long; one whose wipe is under way goes on. That of a file
     /// system is 2 MiB, and is wiped where it is made: before, it would be made active for that alone.
-    pub(super) fn start_first_wipe(&self, found: &Found) {
+    pub(super) fn start_first_wipe(&self, found: &FoundVolume) {
         if found.record.mode == Mode::Block {
             self.wipes.start(Task::before_first_use(found));
         }
     }
 
     /// Takes the extents, tagged as new.
-    async fn make_volume(&self, want: &NewVolume) -> Result<Found, VolumeError> {
+    async fn make_volume(&self, want: &NewVolume) -> Result<FoundVolume, VolumeError> {
         if !want.nodes.is_empty() && !want.nodes.contains(&self.settings.name) {
             let (asked, here) = (want.nodes.clone(), self.settings.name.clone());
             return Err(VolumeError::TopologyMismatch { asked, here });
@@ -100,7 +100,7 @@ impl Node {
         pool: &Arc<Pool>,
         want: &NewVolume,
         size: Bytes,
-    ) -> Result<Option<Found>, VolumeError> {
+    ) -> Result<Option<FoundVolume>, VolumeError> {
         let seen = pool.see().await;
         let Some(index) = place(&seen.candidates(want.class.layout), size) else {
             return Ok(None);
@@ -119,7 +119,7 @@ impl Node {
             return Ok(None); // Another volume took the room while we waited for our turn.
         }
         keeps_limit(read.size_of(extents), want.size)?;
-        let record = Record::new(&self.settings.key, want);
+        let record = VolumeTags::new(&self.settings.key, want);
         let new = NewLv {
             name: record.lv_name(),
             layout: want.class.layout,
@@ -128,7 +128,7 @@ impl Node {
         };
         let lv = turn.create(&new).await?;
         let seen = turn.seen().await?;
-        Ok(Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record }))
+        Ok(Some(FoundVolume { pool: pool.clone(), group: group.clone(), seen, lv, record }))
     }
 }
 
@@ -153,7 +153,7 @@ fn wanted_size(want: &NewVolume) -> Result<Bytes, VolumeError> {
 
 /// # Errors
 /// [`VolumeError::SizeOutOfRange`] if a real size is above the limit of the request.
-pub(super) fn keeps_limit(size: Bytes, wanted: Wanted) -> Result<(), VolumeError> {
+pub(super) fn keeps_limit(size: Bytes, wanted: RequestedSize) -> Result<(), VolumeError> {
     match wanted.at_most {
         Some(limit) if size > limit => Err(VolumeError::SizeOutOfRange {
             reason: format!(
@@ -168,7 +168,7 @@ pub(super) fn keeps_limit(size: Bytes, wanted: Wanted) -> Result<(), VolumeError
 
 /// # Errors
 /// [`VolumeError::AlreadyExists`] if the volume of that name is not what is asked for now.
-fn same_as_wanted(found: &Found, want: &NewVolume, node: &str) -> Result<(), VolumeError> {
+fn same_as_wanted(found: &FoundVolume, want: &NewVolume, node: &str) -> Result<(), VolumeError> {
     let elsewhere = !want.nodes.is_empty() && !want.nodes.iter().any(|may| may == node);
     let place = || {
         let words = format!("it is on node {node}, which is not in the requested topology");
@@ -181,7 +181,7 @@ fn same_as_wanted(found: &Found, want: &NewVolume, node: &str) -> Result<(), Vol
     }
 }
 
-fn class_difference(found: &Found, want: &NewVolume) -> Option<String> {
+fn class_difference(found: &FoundVolume, want: &NewVolume) -> Option<String> {
     let (record, class) = (&found.record, &want.class);
     let differs = |what: &str, has: &str, asked: &str| {
         (has != asked).then(|| format!("its {what} is {has}, {asked} was requested"))
@@ -195,7 +195,7 @@ fn class_difference(found: &Found, want: &NewVolume) -> Option<String> {
         .or_else(|| differs("resizeSnapshot", record.safety.as_str(), class.safety.as_str()))
 }
 
-fn size_difference(found: &Found, want: &NewVolume) -> Option<String> {
+fn size_difference(found: &FoundVolume, want: &NewVolume) -> Option<String> {
     let (has, asked) = (found.size(), want.size);
     (!asked.admits(has)).then(|| format!("it has {} bytes, {asked} were requested", has.get()))
 }

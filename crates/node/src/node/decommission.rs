@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::lvm::{Turn, VolumeGroup, tags};
+use crate::lvm::{VgGuard, VolumeGroup, tags};
 use crate::node::pool_plan::PoolPlan;
 use crate::node::pools::{Pool, served};
 use crate::node::survey::Survey;
@@ -13,7 +13,7 @@ use crate::volume::PoolName;
 impl Node {
     /// Releases the groups that no plan names and that hold no volume; takes no new volumes into the
     /// others.
-    pub(super) async fn let_go(&self, plans: &[PoolPlan], survey: &Survey) {
+    pub(super) async fn decommission(&self, plans: &[PoolPlan], survey: &Survey) {
         let before = self.pools();
         // Kept until the pools are replaced: meanwhile no one makes a volume in them.
         let mut turns = Vec::new();
@@ -21,7 +21,7 @@ impl Node {
             turns.extend(self.turn_of_empty(group, survey).await);
         }
         let gone =
-            |group: &VolumeGroup| turns.iter().any(|t: &Turn| t.group().name() == group.name());
+            |group: &VolumeGroup| turns.iter().any(|t: &VgGuard| t.group().name() == group.name());
         let mut pools = Vec::new();
         for pool in before.iter() {
             let mut pool = Pool::clone(pool);
@@ -46,7 +46,7 @@ impl Node {
     }
 
     /// The turn of a group that holds no volume, durably; `None` if it holds one or may.
-    async fn turn_of_empty(&self, group: &Arc<VolumeGroup>, survey: &Survey) -> Option<Turn> {
+    async fn turn_of_empty(&self, group: &Arc<VolumeGroup>, survey: &Survey) -> Option<VgGuard> {
         if may_hold_volumes(group, survey).await {
             return None; // Without waiting for the work on it.
         }

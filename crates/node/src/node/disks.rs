@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bytes::Bytes;
 use crate::fs::{self, FsError, Probe};
-use crate::host::{Cmd, Disk, Host, HostError, PathKind, Source};
+use crate::host::{Cmd, Disk, DiskBacking, Host, HostError, PathKind};
 use crate::lvm::{EXTENT, Group, LvmError, Scan, before_extents, without_label};
 use crate::mount::MountTable;
 use crate::node::lv_tags::{self, OtherNode};
@@ -434,7 +434,7 @@ async fn blank_disks(host: &dyn Host, scan: &Scan) -> Result<String, SetupError>
     let mut blank = Vec::new();
     for disk in host.disks().await? {
         let readable = scan.unreadable.iter().all(|(path, _)| *path != disk.path);
-        let local = disk.source == Source::Local;
+        let local = disk.source == DiskBacking::Local;
         let candidate = readable && local && !disk.partitioned && !disk.read_only;
         if candidate && matches!(fs::probe(host, &disk.path).await, Ok(Probe::Blank)) {
             blank.push(disk.path.display().to_string());

@@ -1,6 +1,6 @@
 //! Protects workloads from copies of a volume that must not be used.
 
-use crate::node::{Found, Node, lv_tags};
+use crate::node::{FoundVolume, Node, lv_tags};
 use crate::volume::{Fence, Standing, Use, VolumeError, VolumeId};
 
 impl Node {
@@ -33,14 +33,14 @@ impl Node {
 ///
 /// # Errors
 /// [`VolumeError::PreconditionFailed`] if no use is allowed.
-pub(super) fn admit(found: &Found) -> Result<Use, VolumeError> {
+pub(super) fn admit(found: &FoundVolume) -> Result<Use, VolumeError> {
     match found.record.fence.lets() {
         Use::None => Err(VolumeError::PreconditionFailed { reason: fenced_off(found) }),
         admitted @ (Use::Any | Use::Read) => Ok(admitted),
     }
 }
 
-fn fenced_off(found: &Found) -> String {
+fn fenced_off(found: &FoundVolume) -> String {
     let (id, fence) = (&found.record.id, found.record.fence);
     let why = match fence.standing {
         Standing::HalfCopied => "is incomplete: the copy to it has not finished",

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use crate::host::DmInfo;
 use crate::lvm::{Group, VolumeGroup};
 use crate::node::Node;
-use crate::node::found::Found;
-use crate::node::lv_tags::{self, Record};
+use crate::node::found::FoundVolume;
+use crate::node::lv_tags::{self, VolumeTags};
 use crate::node::pools::{self, Pool, served};
 use crate::volume::{VolumeError, VolumeId, VolumeKey};
 
@@ -24,7 +24,7 @@ impl Node {
         &self,
         key: &VolumeKey,
         may_hold_it: impl Fn(&Pool) -> bool + Send,
-    ) -> Result<(Option<Found>, Option<VolumeError>), VolumeError> {
+    ) -> Result<(Option<FoundVolume>, Option<VolumeError>), VolumeError> {
         self.heal_what_died().await;
         let name = lv_tags::lv_name(key);
         let pools = self.pools();
@@ -32,7 +32,7 @@ impl Node {
             group.remembered().is_some_and(|seen| seen.lvs.contains_key(&name))
         });
         let mut unread = self.hidden(&may_hold_it);
-        let mut found = None::<Found>;
+        let mut found = None::<FoundVolume>;
         for (at, (pool, group)) in first.iter().chain(&rest).enumerate() {
             let was_elsewhere = at >= first.len();
             if was_elsewhere && (found.is_some() || !may_hold_it(pool)) {
@@ -66,7 +66,10 @@ impl Node {
     /// # Errors
     /// [`VolumeError::Unavailable`] if its group cannot be read now, or if it was not seen and a group
     /// was never read: it may be there.
-    pub(super) async fn find_key(&self, key: &VolumeKey) -> Result<Option<Found>, VolumeError> {
+    pub(super) async fn find_key(
+        &self,
+        key: &VolumeKey,
+    ) -> Result<Option<FoundVolume>, VolumeError> {
         match self.search(key, |_| true).await? {
             (None, Some(unread)) => Err(unread),
             (Some(found), _) => found.reachable().map(Some),
@@ -78,7 +81,7 @@ impl Node {
     ///
     /// # Errors
     /// [`VolumeError::NotFound`] only if all volume groups were read.
-    pub(super) async fn must_find(&self, id: &VolumeId) -> Result<Found, VolumeError> {
+    pub(super) async fn must_find(&self, id: &VolumeId) -> Result<FoundVolume, VolumeError> {
         let (found, unread) = self.search(id.key(), |_| true).await?;
         let not_found = || unread.unwrap_or_else(|| VolumeError::NotFound { id: id.to_string() });
         found.filter(|found| found.record.id == *id).ok_or_else(not_found)
@@ -88,11 +91,11 @@ impl Node {
     ///
     /// # Errors
     /// [`VolumeError::NotFound`], or [`VolumeError::InProgress`] while it is being removed.
-    pub(super) async fn usable(&self, id: &VolumeId) -> Result<Found, VolumeError> {
+    pub(super) async fn usable(&self, id: &VolumeId) -> Result<FoundVolume, VolumeError> {
         let found = self.must_find(id).await?.reachable()?;
         match found.record.life {
-            lv_tags::Life::New | lv_tags::Life::Shown => Ok(found),
-            lv_tags::Life::Deleting => Err(VolumeError::InProgress {
+            lv_tags::StoredState::New | lv_tags::StoredState::Shown => Ok(found),
+            lv_tags::StoredState::Deleting => Err(VolumeError::InProgress {
                 what: format!("volume {id}"),
                 progress: format!("it is {}", self.state(&found)),
             }),
@@ -100,7 +103,7 @@ impl Node {
     }
 
     /// Finds a volume by the last reading of its group, so that no disk is touched; else by a new one.
-    pub(super) async fn recall(&self, id: &VolumeId) -> Result<Found, VolumeError> {
+    pub(super) async fn recall(&self, id: &VolumeId) -> Result<FoundVolume, VolumeError> {
         for (pool, group) in served(&self.pools()) {
             let Some(seen) = group.remembered() else { continue };
             if let Some(found) = find_in(pool, group, seen, id.key())?
@@ -115,13 +118,16 @@ impl Node {
     /// The live device of a volume; `None` while it is inactive.
     pub(super) async fn live_device(
         &self,
-        found: &Found,
+        found: &FoundVolume,
     ) -> Result<Option<(PathBuf, DmInfo)>, VolumeError> {
         found.live_device(self.host.as_ref()).await
     }
 
     /// As [`Found::activate`].
-    pub(super) async fn activate(&self, found: &Found) -> Result<(PathBuf, DmInfo), VolumeError> {
+    pub(super) async fn activate(
+        &self,
+        found: &FoundVolume,
+    ) -> Result<(PathBuf, DmInfo), VolumeError> {
         found.activate(self.host.as_ref()).await
     }
 }
@@ -134,18 +140,18 @@ fn find_in(
     group: &Arc<VolumeGroup>,
     seen: Arc<Group>,
     key: &VolumeKey,
-) -> Result<Option<Found>, VolumeError> {
+) -> Result<Option<FoundVolume>, VolumeError> {
     let named = seen.lvs.get(&lv_tags::lv_name(key));
     let Some(lv) = named.filter(|lv| lv_tags::is_marked(lv)).cloned() else {
         return Ok(None);
     };
-    let record = Record::read(&lv).ok_or_else(|| VolumeError::PreconditionFailed {
+    let record = VolumeTags::read(&lv).ok_or_else(|| VolumeError::PreconditionFailed {
         reason: lv_tags::says_nothing(group.name(), &lv),
     })?;
-    Ok(Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record }))
+    Ok(Some(FoundVolume { pool: pool.clone(), group: group.clone(), seen, lv, record }))
 }
 
-fn twins(one: &Found, other: &Found) -> VolumeError {
+fn twins(one: &FoundVolume, other: &FoundVolume) -> VolumeError {
     VolumeError::PreconditionFailed {
         reason: format!(
             "logical volume {} exists in volume groups {} and {}; check both, and remove or rename \

@@ -10,21 +10,21 @@ use crate::fs::superblock;
 use crate::host::{DeviceNumber, DmInfo, Host};
 use crate::lvm::{Group, Lv, VolumeGroup};
 use crate::node::error::failed;
-use crate::node::lv_tags::{self, Record};
+use crate::node::lv_tags::{self, VolumeTags};
 use crate::node::pools::Pool;
 use crate::volume::VolumeError;
 
 /// A volume that was found, as its group had it then.
 #[derive(Debug, Clone)]
-pub(super) struct Found {
+pub(super) struct FoundVolume {
     pub pool: Arc<Pool>,
     pub group: Arc<VolumeGroup>,
     pub seen: Arc<Group>,
     pub lv: Lv,
-    pub record: Record,
+    pub record: VolumeTags,
 }
 
-impl Found {
+impl FoundVolume {
     /// The real size.
     pub fn size(&self) -> Bytes {
         self.seen.size_of(self.lv.extents())
@@ -34,7 +34,7 @@ impl Found {
     ///
     /// # Errors
     /// [`VolumeError::Unavailable`] with the reason.
-    pub fn reachable(self) -> Result<Found, VolumeError> {
+    pub fn reachable(self) -> Result<FoundVolume, VolumeError> {
         match self.group.trouble() {
             None => Ok(self),
             Some(reason) => Err(VolumeError::Unavailable { reason }),

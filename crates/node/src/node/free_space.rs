@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::bytes::Bytes;
 use crate::lvm::{Group, VolumeGroup, layout};
 use crate::node::Node;
-use crate::node::pools::Seen;
+use crate::node::pools::ObservedPool;
 use crate::volume::{Capacity, CapacityQuery, Layout, Mode, VolumeError};
 
 /// The facts about a volume group that placement needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
+pub struct GroupCandidate {
     /// Size of an extent.
     pub extent_size: Bytes,
     /// The most extents that one volume could have.
@@ -22,18 +22,19 @@ pub struct Candidate {
 /// of equals.
 ///
 /// The most free space, because volumes here grow, and a volume cannot leave its volume group.
-pub fn place(candidates: &[Candidate], size: Bytes) -> Option<usize> {
-    let fits = |candidate: &Candidate| size.div_ceil(candidate.extent_size) <= candidate.largest;
+pub fn place(candidates: &[GroupCandidate], size: Bytes) -> Option<usize> {
+    let fits =
+        |candidate: &GroupCandidate| size.div_ceil(candidate.extent_size) <= candidate.largest;
     let room =
-        |candidate: &Candidate| candidate.largest.saturating_mul(candidate.extent_size.get());
+        |candidate: &GroupCandidate| candidate.largest.saturating_mul(candidate.extent_size.get());
     let fitting = candidates.iter().enumerate().filter(|(_, candidate)| fits(candidate));
     // The last of equals wins `max_by_key`, so look from the end.
     fitting.rev().max_by_key(|(_, candidate)| room(candidate)).map(|(index, _)| index)
 }
 
-impl Seen<'_> {
-    pub fn candidates(&self, layout: Layout) -> Vec<Candidate> {
-        let candidate = |(_, group): &(_, Arc<Group>)| Candidate {
+impl ObservedPool<'_> {
+    pub fn candidates(&self, layout: Layout) -> Vec<GroupCandidate> {
+        let candidate = |(_, group): &(_, Arc<Group>)| GroupCandidate {
             extent_size: group.extent_size,
             largest: self.room_in(group, layout),
         };
@@ -111,7 +112,7 @@ pub(super) fn room_for_new(group: &Group, layout: Layout, reserve: Bytes) -> u64
 }
 
 /// The groups that a new disk helps, the one with the most free space first: it helps that most.
-pub(super) fn by_room<'a>(seen: &'a Seen<'_>) -> Vec<&'a (Arc<VolumeGroup>, Arc<Group>)> {
+pub(super) fn by_room<'a>(seen: &'a ObservedPool<'_>) -> Vec<&'a (Arc<VolumeGroup>, Arc<Group>)> {
     let open = seen.groups.iter().filter(|(_, g)| g.changeable() && g.hindrance().is_none());
     let mut open: Vec<_> = open.collect();
     let room = |group: &Group| group.free_extents() * group.extent_size.get();
@@ -120,7 +121,9 @@ pub(super) fn by_room<'a>(seen: &'a Seen<'_>) -> Vec<&'a (Arc<VolumeGroup>, Arc<
 }
 
 /// The group that a new disk helps most.
-pub(super) fn roomiest<'a>(seen: &'a Seen<'_>) -> Option<&'a (Arc<VolumeGroup>, Arc<Group>)> {
+pub(super) fn roomiest<'a>(
+    seen: &'a ObservedPool<'_>,
+) -> Option<&'a (Arc<VolumeGroup>, Arc<Group>)> {
     by_room(seen).into_iter().next()
 }
 
@@ -128,8 +131,8 @@ pub(super) fn roomiest<'a>(seen: &'a Seen<'_>) -> Option<&'a (Arc<VolumeGroup>, 
 mod tests {
     use super::*;
 
-    fn candidate(extent_mib: u64, largest: u64) -> Candidate {
-        Candidate { extent_size: Bytes::mib(extent_mib), largest }
+    fn candidate(extent_mib: u64, largest: u64) -> GroupCandidate {
+        GroupCandidate { extent_size: Bytes::mib(extent_mib), largest }
     }
 
     #[test]

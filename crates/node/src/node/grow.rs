@@ -5,15 +5,15 @@ use std::path::PathBuf;
 
 use crate::fs;
 use crate::host::Mount;
-use crate::lvm::{NewLv, Piece, layout};
+use crate::lvm::{ExtentRun, NewLv, layout};
 use crate::mount::MountTable;
 use crate::node::create::keeps_limit;
 use crate::node::error::{failed, fs_failed};
-use crate::node::lv_tags::{self, Life};
+use crate::node::lv_tags::{self, StoredState};
 use crate::node::pools;
 use crate::node::shrink::keeps_below_limit;
 use crate::node::wipe::Task;
-use crate::node::{Found, LastGrowth, Node};
+use crate::node::{FoundVolume, LastGrowth, Node};
 use crate::volume::error_chain;
 use crate::volume::{FsKind, Grown, Growth, Layout, Mode, VolumeError, VolumeId};
 
@@ -65,9 +65,9 @@ impl Node {
     /// Grows the logical volume; at or beyond the wanted size already changes nothing.
     pub(super) async fn grow_device(
         &self,
-        found: Found,
+        found: FoundVolume,
         growth: Growth,
-    ) -> Result<Found, VolumeError> {
+    ) -> Result<FoundVolume, VolumeError> {
         let wanted = growth.size.at_least.div_ceil(found.seen.extent_size);
         let now = found.lv.extents();
         keeps_below_limit(&found, growth.size.at_least)?;
@@ -97,7 +97,12 @@ impl Node {
     /// # Errors
     /// [`VolumeError::ExpansionOutOfRange`] with what is possible, [`VolumeError::Unavailable`] while the
     /// group cannot be changed.
-    async fn make_room(&self, found: &Found, more: u64, takes: Takes) -> Result<(), VolumeError> {
+    async fn make_room(
+        &self,
+        found: &FoundVolume,
+        more: u64,
+        takes: Takes,
+    ) -> Result<(), VolumeError> {
         let turn = found.group.turn().await?;
         let not_taken = self.add_standby_disks(&found.pool, &turn, Layout::Linear, more).await?;
         let group = turn.read().await?;
@@ -122,49 +127,54 @@ impl Node {
     }
 
     /// Lets the logical volume take more extents, whatever they hold.
-    async fn extend(&self, found: Found, wanted: u64) -> Result<Found, VolumeError> {
+    async fn extend(&self, found: FoundVolume, wanted: u64) -> Result<FoundVolume, VolumeError> {
         self.make_room(&found, wanted - found.lv.extents(), Takes::Itself).await?;
         let turn = found.group.turn().await?;
         let lv = turn.extend(&found.lv.name, wanted, &[]).await?;
         let seen = turn.seen().await?;
-        Ok(Found { seen, lv, ..found })
+        Ok(FoundVolume { seen, lv, ..found })
     }
 
     /// Grows a raw volume, which shows its bytes to its tenant as soon as they join. So they are wiped
     /// before, in a logical volume of their own, and then joined exactly as they are placed on the disks.
-    async fn grow_raw(&self, found: Found, wanted: u64) -> Result<Found, VolumeError> {
+    async fn grow_raw(&self, found: FoundVolume, wanted: u64) -> Result<FoundVolume, VolumeError> {
         let more = self.take_more(&found, wanted - found.lv.extents()).await?;
         let all = Task { is_written_down: false, ..Task::before_first_use(&more) };
         self.wipes.wipe(all).await?;
-        let pieces: Vec<Piece> = more.lv.segments.iter().flat_map(|s| s.pieces.clone()).collect();
+        let pieces: Vec<ExtentRun> =
+            more.lv.segments.iter().flat_map(|s| s.pieces.clone()).collect();
         let turn = found.group.turn().await?;
         turn.remove(&more.lv.name).await?;
         let lv = turn.extend(&found.lv.name, wanted, &pieces).await?;
         let seen = turn.seen().await?;
-        Ok(Found { seen, lv, ..found })
+        Ok(FoundVolume { seen, lv, ..found })
     }
 
     /// Takes the extents that are to join, or find them taken by an earlier call.
-    async fn take_more(&self, found: &Found, extents: u64) -> Result<Found, VolumeError> {
+    async fn take_more(
+        &self,
+        found: &FoundVolume,
+        extents: u64,
+    ) -> Result<FoundVolume, VolumeError> {
         let name = lv_tags::more_name(found.record.id.key());
         let taken = found.seen.lvs.get(&name);
         if let Some(lv) = taken.filter(|lv| lv.extents() == extents) {
-            return Ok(Found { lv: lv.clone(), ..found.clone() });
+            return Ok(FoundVolume { lv: lv.clone(), ..found.clone() });
         }
         self.wipes.settle(found.record.id.key()).await?;
         self.remove_helpers(found).await?;
         self.make_room(found, extents, Takes::OneMore).await?;
-        let tags = vec![Life::New.tag()];
+        let tags = vec![StoredState::New.tag()];
         let turn = found.group.turn().await?;
         let lv = turn.create(&NewLv { name, layout: Layout::Linear, extents, tags }).await;
         let lv = lv?;
         let seen = turn.seen().await?;
-        Ok(Found { seen, lv, ..found.clone() })
+        Ok(FoundVolume { seen, lv, ..found.clone() })
     }
 
     /// Grows the file system if this host can do it now, without a workload noticing; says whether
     /// it fills the device. A failure is no failure of the growth: the node step will say it.
-    async fn grow_file_system_here(&self, found: &Found, kind: FsKind) -> bool {
+    async fn grow_file_system_here(&self, found: &FoundVolume, kind: FsKind) -> bool {
         match self.try_to_grow_file_system(found, kind).await {
             Ok(filled) => filled,
             Err(error) => {
@@ -177,7 +187,7 @@ impl Node {
 
     async fn try_to_grow_file_system(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
     ) -> Result<bool, VolumeError> {
         let table = MountTable::read(self.host.as_ref())
@@ -205,7 +215,10 @@ impl Node {
 
     /// Deactivates a volume that was activated for a moment. One that is published keeps its
     /// device, even while it is not open.
-    pub(super) async fn deactivate_unless_held(&self, found: &Found) -> Result<(), VolumeError> {
+    pub(super) async fn deactivate_unless_held(
+        &self,
+        found: &FoundVolume,
+    ) -> Result<(), VolumeError> {
         if self.live_device(found).await?.is_none() {
             return Ok(());
         }
@@ -223,7 +236,7 @@ impl Node {
     /// that is larger than its device.
     pub(super) async fn grow_mounted(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
         device: &std::path::Path,
         mounted: &std::path::Path,
@@ -246,7 +259,7 @@ impl Node {
     }
 
     /// Returns the private mount point of an unmounted file system.
-    pub(super) fn private_mount_point(&self, found: &Found) -> PathBuf {
+    pub(super) fn private_mount_point(&self, found: &FoundVolume) -> PathBuf {
         self.settings.private_mounts().join(found.record.id.key().as_str())
     }
 }

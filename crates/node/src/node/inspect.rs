@@ -6,8 +6,8 @@ use crate::bytes::Bytes;
 use crate::fs;
 use crate::host::DmInfo;
 use crate::mount::MountTable;
-use crate::node::{Found, Node};
-use crate::volume::{FsKind, Inspection, Mode, Usage, VolumeError, VolumeId, VolumeStatus};
+use crate::node::{FoundVolume, Node};
+use crate::volume::{FsKind, FsUsage, Inspection, Mode, VolumeError, VolumeId, VolumeStatus};
 
 impl Node {
     /// Looks at the volume now; `None` only if all groups were looked at and it is not there.
@@ -40,14 +40,14 @@ impl Node {
         table: &MountTable,
         info: &DmInfo,
         status: &mut VolumeStatus,
-    ) -> Result<Option<Usage>, VolumeError> {
+    ) -> Result<Option<FsUsage>, VolumeError> {
         let shown = self.shown(table, info.number);
         let Some(mount) = shown.first() else { return Ok(None) };
         self.usage_unless_suspended(&mount.target, info, &mut status.ailments).await
     }
 
     /// What the file system cannot become smaller than, where its superblock alone tells.
-    async fn smallest(&self, found: &Found, device: &Path) -> Option<Bytes> {
+    async fn smallest(&self, found: &FoundVolume, device: &Path) -> Option<Bytes> {
         if found.record.mode != Mode::Filesystem(FsKind::Xfs) || found.record.is_new() {
             return None;
         }

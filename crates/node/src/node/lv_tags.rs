@@ -22,7 +22,7 @@ pub const WIPED: &str = "wiped-bytes";
 
 /// State of a volume; the part of [`crate::volume::State`] that LVM stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Life {
+pub enum StoredState {
     /// Never shown to a workload, so that whatever its extents hold is worth nothing. It is wiped, and formatted,
     /// before it is.
     New,
@@ -32,21 +32,21 @@ pub enum Life {
     Deleting,
 }
 
-impl Life {
-    const ALL: [Life; 3] = [Life::New, Life::Shown, Life::Deleting];
+impl StoredState {
+    const ALL: [StoredState; 3] = [StoredState::New, StoredState::Shown, StoredState::Deleting];
 
     fn as_str(self) -> &'static str {
         match self {
-            Life::New => "new",
-            Life::Shown => "shown",
-            Life::Deleting => "deleting",
+            StoredState::New => "new",
+            StoredState::Shown => "shown",
+            StoredState::Deleting => "deleting",
         }
     }
 }
 
 /// A volume as its tags describe it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct VolumeTags {
     /// Id of the volume.
     pub id: VolumeId,
     /// The caller's name for it.
@@ -54,7 +54,7 @@ pub struct Record {
     /// Volume mode, and file system type.
     pub mode: Mode,
     /// State of the volume.
-    pub life: Life,
+    pub life: StoredState,
     /// The size that its creator asked for; `None` if its tag cannot be read.
     pub requested: Option<Bytes>,
     /// Method of the wipe when it is deleted.
@@ -87,15 +87,15 @@ pub fn more_name(key: &VolumeKey) -> String {
     format!("{PREFIX}{}.extend", key.as_str())
 }
 
-impl Record {
+impl VolumeTags {
     /// Returns the record of a volume about to be created on this node.
     pub fn new(node: &NodeKey, want: &NewVolume) -> Self {
         let Class { wipe, safety, ref mkfs_options, .. } = want.class;
-        Record {
+        VolumeTags {
             id: VolumeId::new(node.clone(), want.key()),
             name: want.name.clone(),
             mode: want.mode,
-            life: Life::New,
+            life: StoredState::New,
             requested: Some(want.size.at_least),
             wipe,
             safety,
@@ -107,7 +107,7 @@ impl Record {
     }
 
     /// Reads the record of a logical volume; `None` if it is not a volume of this driver.
-    pub fn read(lv: &Lv) -> Option<Record> {
+    pub fn read(lv: &Lv) -> Option<VolumeTags> {
         let value = |key| tags::value(&lv.tags, key);
         let id: VolumeId = value("id")?.parse().ok()?;
         if lv.name != lv_name(id.key()) {
@@ -142,10 +142,10 @@ impl Record {
             Some(_) => bytes(value(WIPED)),
             None => Some(Bytes::ZERO),
         };
-        Some(Record {
+        Some(VolumeTags {
             name: value("name")?,
             mode,
-            life: Life::ALL[word(STATE, &Life::ALL.map(Life::as_str))?],
+            life: StoredState::ALL[word(STATE, &StoredState::ALL.map(StoredState::as_str))?],
             requested: bytes(value("requested-bytes")),
             wipe: word("wipe", &Wipe::ALL.map(Wipe::tag_value))
                 .map_or(Wipe::Zero, |at| Wipe::ALL[at]),
@@ -184,11 +184,11 @@ impl Record {
 
     /// Returns whether it was never published to a workload.
     pub fn is_new(&self) -> bool {
-        self.life == Life::New
+        self.life == StoredState::New
     }
 }
 
-impl Life {
+impl StoredState {
     /// Returns its tag.
     pub fn tag(self) -> String {
         tags::tag(STATE, self.as_str())
@@ -226,8 +226,8 @@ fn bytes(text: Option<String>) -> Option<Bytes> {
 }
 
 /// The volumes of ours in a group.
-pub fn volumes(group: &Group) -> impl Iterator<Item = (&Lv, Record)> {
-    group.lvs.values().filter_map(|lv| Record::read(lv).map(|record| (lv, record)))
+pub fn volumes(group: &Group) -> impl Iterator<Item = (&Lv, VolumeTags)> {
+    group.lvs.values().filter_map(|lv| VolumeTags::read(lv).map(|record| (lv, record)))
 }
 
 /// A node other than this one, as far as a volume group identifies it.
@@ -271,7 +271,7 @@ pub fn other_node(group: &Group, here: &NodeSettings) -> Option<OtherNode> {
 }
 
 /// Returns whether a volume in a volume group belongs to this node.
-pub fn is_here(group: &Group, record: &Record, here: &NodeSettings) -> bool {
+pub fn is_here(group: &Group, record: &VolumeTags, here: &NodeSettings) -> bool {
     *record.id.node() == here.key
         || tags::value(&group.tags, NODE).is_some_and(|name| name == here.name)
 }
@@ -280,7 +280,7 @@ pub fn is_here(group: &Group, record: &Record, here: &NodeSettings) -> bool {
 /// changed by hand. What a growth creates for itself is not among them.
 pub fn unreadable(group: &Group) -> impl Iterator<Item = &Lv> {
     let volumes = group.lvs.values().filter(|lv| lv.name.starts_with(PREFIX) && is_marked(lv));
-    volumes.filter(|lv| !lv.name.contains('.') && Record::read(lv).is_none())
+    volumes.filter(|lv| !lv.name.contains('.') && VolumeTags::read(lv).is_none())
 }
 
 /// Returns whether a volume of this driver is in a volume group, or may be: one whose tags cannot
@@ -316,18 +316,18 @@ mod tests {
     use super::*;
     use crate::lvm::Words;
     use crate::volume::FsKind;
-    use crate::volume::Wanted;
+    use crate::volume::RequestedSize;
 
     #[test]
     fn a_record_comes_back_from_its_tags() {
         let want = NewVolume {
             name: "pvc-1 with, any “name”".to_owned(),
-            size: Wanted { at_least: Bytes::gib(3), at_most: None },
+            size: RequestedSize { at_least: Bytes::gib(3), at_most: None },
             mode: Mode::Filesystem(FsKind::Xfs),
             class: Class { wipe: Wipe::Discard, safety: Safety::Required, ..Class::default() },
             nodes: Vec::new(),
         };
-        let record = Record::new(&NodeKey::of("alpha"), &want);
+        let record = VolumeTags::new(&NodeKey::of("alpha"), &want);
         let lv = Lv {
             name: record.lv_name(),
             uuid: String::new(),
@@ -335,12 +335,12 @@ mod tests {
             tags: record.tags().into_iter().collect(),
             segments: Vec::new(),
         };
-        assert_eq!(Record::read(&lv), Some(record.clone()));
+        assert_eq!(VolumeTags::read(&lv), Some(record.clone()));
 
         let by_hand = |tag: &str| {
             let mut lv = lv.clone();
             lv.tags.extend([tag]);
-            Record::read(&lv)
+            VolumeTags::read(&lv)
         };
         for doubt in [
             "state=shown",
@@ -369,7 +369,7 @@ mod tests {
 
         let foreign = Lv { name: "data".to_owned(), ..lv };
         assert_eq!(
-            Record::read(&foreign),
+            VolumeTags::read(&foreign),
             None,
             "the tags of a renamed volume do not make it ours"
         );

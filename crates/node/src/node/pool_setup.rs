@@ -7,14 +7,14 @@ use crate::lvm::{VolumeGroup, tags};
 use crate::node::disks::{Located, NewDisk, SetupError};
 use crate::node::pool_plan::{GroupSource, PoolPlan};
 use crate::node::pools::{PlannedDisk, Pool, served};
-use crate::node::storage::DiskState;
+use crate::node::storage::DiskUse;
 use crate::node::survey::{Survey, group_name};
 use crate::node::{Node, lv_tags};
 use crate::panics::caught_now;
 use crate::volume::error_chain;
 
 /// What was found out about a disk.
-enum Verdict {
+enum DiskVerdict {
     /// It is in this group.
     In(Arc<VolumeGroup>),
     /// It is free, or becomes so when this is wiped.
@@ -52,13 +52,13 @@ impl Node {
         pool: &mut Pool,
     ) {
         let verdict = match survey.group_of(self, plan, source) {
-            Some(name) => self.adopt_alone(&name, plan, survey).map(Verdict::In),
+            Some(name) => self.adopt_alone(&name, plan, survey).map(DiskVerdict::In),
             None => disk.alone(self.make_group(disk, plan, survey, pool)).await,
         };
         pool.note_disk(disk, &verdict, survey);
         match verdict {
-            Ok(Verdict::In(group)) => pool.add(group),
-            Ok(Verdict::Free(_)) => {}
+            Ok(DiskVerdict::In(group)) => pool.add(group),
+            Ok(DiskVerdict::Free(_)) => {}
             Err(error) => self.note_trouble(pool, &error),
         }
     }
@@ -145,14 +145,14 @@ impl Node {
         plan: &PoolPlan,
         survey: &Survey,
         pool: &mut Pool,
-    ) -> Result<Verdict, SetupError> {
+    ) -> Result<DiskVerdict, SetupError> {
         let located = disk.locate(self.host.as_ref(), &survey.scan).await?;
         located.must_be_of_use(survey.disk(&located.device))?;
         let found = self.may_take(&located, survey).await?;
         let name = group_name(&self.settings, &plan.name, &disk.path);
         if !plan.create {
             pool.plan.push(step(&name, &located, found.as_deref(), survey));
-            return Ok(Verdict::Free(found));
+            return Ok(DiskVerdict::Free(found));
         }
         if let Some(found) = found {
             located.wipe(self.host.as_ref(), &found).await?;
@@ -165,7 +165,7 @@ impl Node {
             [tags::tag("pool", plan.name.as_str()), tags::tag(lv_tags::NODE, &self.settings.name)];
         group.turn().await?.create_group(device, &tags).await?;
         group.flush().await?;
-        Ok(Verdict::In(group))
+        Ok(DiskVerdict::In(group))
     }
 
     /// What must be wiped before a disk can be taken; `None` if nothing.
@@ -190,10 +190,10 @@ impl Node {
         let verdict = standby.alone(self.judge_standby_disk(standby, survey, pool)).await;
         pool.note_disk(standby, &verdict, survey);
         match &verdict {
-            Ok(Verdict::Free(found)) if !plan.create => {
+            Ok(DiskVerdict::Free(found)) if !plan.create => {
                 pool.plan.push(wait(standby, found.as_deref(), survey));
             }
-            Ok(Verdict::In(_) | Verdict::Free(_)) => {}
+            Ok(DiskVerdict::In(_) | DiskVerdict::Free(_)) => {}
             Err(error) => pool.refused.push(error_chain::in_full(error)),
         }
         // One that is refused for what is on it may be free when it is needed.
@@ -208,15 +208,15 @@ impl Node {
         standby: &NewDisk,
         survey: &Survey,
         pool: &Pool,
-    ) -> Result<Verdict, SetupError> {
+    ) -> Result<DiskVerdict, SetupError> {
         let located = standby.locate(self.host.as_ref(), &survey.scan).await?;
         if let Some(group) = pool.group_on(&survey.scan, &located.device) {
-            return Ok(Verdict::In(group.clone()));
+            return Ok(DiskVerdict::In(group.clone()));
         }
         let found = self.may_take(&located, survey).await?;
         match self.refused_disks.why(&located.device) {
             Some(why) => Err(SetupError::NotTaken { disk: standby.path.clone(), why }),
-            None => Ok(Verdict::Free(found)),
+            None => Ok(DiskVerdict::Free(found)),
         }
     }
 }
@@ -231,7 +231,7 @@ impl Pool {
     fn note_disk(
         &mut self,
         disk: &NewDisk,
-        verdict: &Result<Verdict, SetupError>,
+        verdict: &Result<DiskVerdict, SetupError>,
         survey: &Survey,
     ) {
         let device = survey.device(disk);
@@ -239,27 +239,27 @@ impl Pool {
             _ if device.is_none() => {
                 let why = verdict.as_ref().err().map(|error| error_chain::in_full(error));
                 let away = || format!("{} is missing; see the kernel log", disk.path.display());
-                (DiskState::Missing, Some(why.unwrap_or_else(away)))
+                (DiskUse::Missing, Some(why.unwrap_or_else(away)))
             }
-            Ok(Verdict::In(_)) => (DiskState::Used, None),
-            Ok(Verdict::Free(found)) => {
+            Ok(DiskVerdict::In(_)) => (DiskUse::Used, None),
+            Ok(DiskVerdict::Free(found)) => {
                 let goes = |found: &String| {
                     format!(
                         "it carries {found}, which is wiped when the disk is \
                                               used"
                     )
                 };
-                (DiskState::Standby, found.as_ref().map(goes))
+                (DiskUse::Standby, found.as_ref().map(goes))
             }
-            Err(error) => (DiskState::Refused, Some(error_chain::in_full(error))),
+            Err(error) => (DiskUse::Refused, Some(error_chain::in_full(error))),
         };
         self.disks.push(PlannedDisk {
             path: disk.path.clone(),
             device: device.map(PathBuf::from),
             disk: device.and_then(|device| survey.disk(device)).cloned(),
             group: match verdict {
-                Ok(Verdict::In(group)) => Some(group.name().to_owned()),
-                Ok(Verdict::Free(_)) | Err(_) => None,
+                Ok(DiskVerdict::In(group)) => Some(group.name().to_owned()),
+                Ok(DiskVerdict::Free(_)) | Err(_) => None,
             },
             state,
             message,

@@ -8,9 +8,9 @@ use crate::host::Disk;
 use crate::lvm::{Group, Scan, VolumeGroup};
 use crate::node::disks::NewDisk;
 use crate::node::lv_tags;
-use crate::node::storage::DiskState;
+use crate::node::storage::DiskUse;
 use crate::volume::error_chain;
-use crate::volume::{Ailment, PoolName, Severity};
+use crate::volume::{PoolName, Severity, VolumeCondition};
 
 /// A named set of volume groups, as its plan was when it was set up; a new plan makes a new one.
 #[derive(Debug, Clone)]
@@ -50,13 +50,13 @@ pub(super) struct PlannedDisk {
     /// The pool's group that it is in.
     pub group: Option<String>,
     /// State of the disk in the pool.
-    pub state: DiskState,
+    pub state: DiskUse,
     /// Why it is rejected or missing, and what is wiped when it is used.
     pub message: Option<String>,
 }
 
 /// A pool as its disks have it now.
-pub(super) struct Seen<'a> {
+pub(super) struct ObservedPool<'a> {
     pub pool: &'a Pool,
     /// The groups for new volumes that can be read.
     pub groups: Vec<(Arc<VolumeGroup>, Arc<Group>)>,
@@ -83,8 +83,8 @@ impl Pool {
         }
     }
 
-    pub(super) async fn see(&self) -> Seen<'_> {
-        let mut seen = Seen::nothing(self);
+    pub(super) async fn see(&self) -> ObservedPool<'_> {
+        let mut seen = ObservedPool::nothing(self);
         for group in self.all_groups() {
             let read = group.read().await.map_err(|error| error_chain::in_full(&error));
             seen.add(group, read);
@@ -93,8 +93,8 @@ impl Pool {
     }
 
     /// Like [`Pool::see`], from the last readings.
-    pub(super) fn recall(&self) -> Seen<'_> {
-        let mut seen = Seen::nothing(self);
+    pub(super) fn recall(&self) -> ObservedPool<'_> {
+        let mut seen = ObservedPool::nothing(self);
         for group in self.all_groups() {
             let unread = || format!("volume group {} was never read", group.name());
             let read = match group.hung().or_else(|| group.trouble()) {
@@ -132,9 +132,9 @@ impl Pool {
     }
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ObservedPool<'a> {
     fn nothing(pool: &'a Pool) -> Self {
-        Seen { pool, groups: Vec::new(), leaving: Vec::new(), failures: Vec::new() }
+        ObservedPool { pool, groups: Vec::new(), leaving: Vec::new(), failures: Vec::new() }
     }
 
     fn add(&mut self, group: &Arc<VolumeGroup>, read: Result<Arc<Group>, String>) {
@@ -147,7 +147,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-impl Seen<'_> {
+impl ObservedPool<'_> {
     /// Returns whether a volume could be created in one of its volume groups, given enough space.
     pub fn changeable(&self) -> bool {
         self.groups.iter().any(|(_, group)| group.changeable())
@@ -187,7 +187,7 @@ impl Seen<'_> {
 
     /// Returns the unhealthy conditions of the pool, including those of a volume that no list can
     /// name.
-    pub fn ailments(&self) -> impl Iterator<Item = Ailment> {
+    pub fn ailments(&self) -> impl Iterator<Item = VolumeCondition> {
         let severity = if self.unreachable() { Severity::Inaccessible } else { Severity::Degraded };
         let not_whole = listed(self.pool.trouble.iter().cloned());
         let not_whole = not_whole.map(|message| (severity, "PoolIncomplete", message));
@@ -196,15 +196,18 @@ impl Seen<'_> {
         let frozen = listed(self.frozen());
         let frozen = frozen.map(|message| (severity, "VolumeGroupNotChangeable", message));
         let troubles = [not_whole, failed, frozen].into_iter().flatten();
-        let troubles =
-            troubles.map(|(severity, reason, message)| Ailment { severity, reason, message });
+        let troubles = troubles.map(|(severity, reason, message)| VolumeCondition {
+            severity,
+            reason,
+            message,
+        });
         let not_configured = self.leaving.iter().filter_map(|(_, group)| {
             let (severity, reason) = (Severity::Degraded, "PoolNotConfigured");
-            Some(Ailment { severity, reason, message: not_configured(group)? })
+            Some(VolumeCondition { severity, reason, message: not_configured(group)? })
         });
         let all = self.groups.iter().chain(&self.leaving);
         let unreadable = all.flat_map(|(handle, group)| {
-            lv_tags::unreadable(group).map(|lv| Ailment {
+            lv_tags::unreadable(group).map(|lv| VolumeCondition {
                 severity: Severity::Degraded,
                 reason: "VolumeUnreadable",
                 message: lv_tags::says_nothing(handle.name(), lv),
@@ -214,7 +217,7 @@ impl Seen<'_> {
         let strangers = all.filter_map(|(handle, _)| {
             let (severity, reason) = (Severity::Degraded, "DiskNotTrusted");
             let message = format!("volume group {}: {}", handle.name(), handle.strangers()?);
-            Some(Ailment { severity, reason, message })
+            Some(VolumeCondition { severity, reason, message })
         });
         troubles.chain(not_configured).chain(unreadable).chain(strangers)
     }

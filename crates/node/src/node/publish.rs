@@ -8,7 +8,7 @@ use crate::host::{DeviceNumber, DmInfo};
 use crate::mount::{self, MountError, MountTable};
 use crate::node::error::{failed, mount_failed};
 use crate::node::pools::served;
-use crate::node::{Found, Node, device_node, fence, lv_tags};
+use crate::node::{FoundVolume, Node, device_node, fence, lv_tags};
 use crate::volume::{Access, Growth, Mode, Publish, Use, VolumeError, VolumeId, few};
 
 use crate::bytes::Bytes;
@@ -246,7 +246,7 @@ impl Node {
     /// block volume.
     async fn mount_at(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         path: &Path,
     ) -> Result<Option<(DmInfo, bool)>, VolumeError> {
         let not_there =

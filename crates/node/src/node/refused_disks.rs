@@ -11,7 +11,7 @@ const HEAD: usize = 8192;
 
 /// A standby disk that LVM has refused, as it was then.
 #[derive(Debug)]
-struct Refused {
+struct RefusedDisk {
     disk: Disk,
     head: Vec<u8>,
     why: String,
@@ -19,10 +19,10 @@ struct Refused {
 
 /// The standby disks that LVM has refused since the start, by the kernel's names, until they change.
 #[derive(Debug, Default)]
-pub(super) struct RefusedDisks(Mutex<BTreeMap<PathBuf, Refused>>);
+pub(super) struct RefusedDisks(Mutex<BTreeMap<PathBuf, RefusedDisk>>);
 
 impl RefusedDisks {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Refused>> {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<PathBuf, RefusedDisk>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -35,7 +35,7 @@ impl RefusedDisks {
     pub async fn note(&self, host: &dyn Host, disk: &Disk, why: String) {
         // One that cannot be read is another one when it can.
         let head = host.read_at(&disk.path, 0, HEAD).await.unwrap_or_default();
-        self.all().insert(disk.path.clone(), Refused { disk: disk.clone(), head, why });
+        self.all().insert(disk.path.clone(), RefusedDisk { disk: disk.clone(), head, why });
     }
 
     /// Forgets those that are not what they were: another disk, or one with another beginning.
@@ -44,7 +44,7 @@ impl RefusedDisks {
         for path in paths {
             let head = host.read_at(&path, 0, HEAD).await.unwrap_or_default();
             let now = disks.iter().find(|disk| disk.path == path);
-            let is_same = |then: &Refused| now == Some(&then.disk) && then.head == head;
+            let is_same = |then: &RefusedDisk| now == Some(&then.disk) && then.head == head;
             self.all().retain(|at, refused| *at != path || is_same(refused));
         }
     }

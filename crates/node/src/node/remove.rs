@@ -1,9 +1,9 @@
 //! Deletes a volume: it must not be open, its bytes are made unreadable, then its extents are
 //! freed.
 
-use crate::node::lv_tags::{self, Life};
+use crate::node::lv_tags::{self, StoredState};
 use crate::node::wipe::Task;
-use crate::node::{Found, Node};
+use crate::node::{FoundVolume, Node};
 use crate::volume::{VolumeError, VolumeId, Wipe};
 
 impl Node {
@@ -17,12 +17,12 @@ impl Node {
         };
         refuse_if_copied(&found)?;
         match found.record.life {
-            Life::Deleting => {} // Our own wipe may hold it; no one else can any more.
-            Life::New => {
+            StoredState::Deleting => {} // Our own wipe may hold it; no one else can any more.
+            StoredState::New => {
                 self.wipes.stop(key).await?;
                 self.refuse_if_held(&found, None).await?;
             }
-            Life::Shown => {
+            StoredState::Shown => {
                 self.leave_private_mount(&found).await?;
                 // That of a growth that was aborted, or of a shrink, which holds the device open.
                 self.wipes.settle(key).await?;
@@ -50,7 +50,10 @@ impl Node {
 
     /// # Errors
     /// [`VolumeError::InUse`] if the kernel has stacked other devices on the volume.
-    pub(super) async fn refuse_if_stacked_on(&self, found: &Found) -> Result<(), VolumeError> {
+    pub(super) async fn refuse_if_stacked_on(
+        &self,
+        found: &FoundVolume,
+    ) -> Result<(), VolumeError> {
         let Some((_, info)) = self.live_device(found).await? else { return Ok(()) };
         match self.stacked_on(info.number).await? {
             Some(holder) => Err(VolumeError::InUse { id: found.record.id.to_string(), holder }),
@@ -58,13 +61,13 @@ impl Node {
         }
     }
 
-    async fn mark_deleting(&self, found: &Found) -> Result<Found, VolumeError> {
+    async fn mark_deleting(&self, found: &FoundVolume) -> Result<FoundVolume, VolumeError> {
         let mut deleting = found.clone();
-        if found.record.life != Life::Deleting {
+        if found.record.life != StoredState::Deleting {
             let turn = found.group.turn().await?;
-            let (gone, new) = (found.record.life.tag(), Life::Deleting.tag());
+            let (gone, new) = (found.record.life.tag(), StoredState::Deleting.tag());
             deleting.lv = turn.retag(&found.lv.name, &[&gone], &[new]).await?;
-            deleting.record.life = Life::Deleting;
+            deleting.record.life = StoredState::Deleting;
         }
         Ok(deleting)
     }
@@ -73,27 +76,27 @@ impl Node {
     ///
     /// That the volume goes is durable before its first byte does: a power cut would leave a volume
     /// that is in use and half empty.
-    pub(super) async fn last_wipe(&self, found: &Found) -> Result<Task, VolumeError> {
+    pub(super) async fn last_wipe(&self, found: &FoundVolume) -> Result<Task, VolumeError> {
         found.group.flush().await?;
         Ok(Task { how: found.record.wipe, ..Task::whole(found) })
     }
 
     /// Removes the logical volumes that a cut growth left beside the volume. They hold nothing that
     /// the volume does not hold, or wiped extents, and they go before it.
-    pub(super) async fn remove_helpers(&self, found: &Found) -> Result<(), VolumeError> {
+    pub(super) async fn remove_helpers(&self, found: &FoundVolume) -> Result<(), VolumeError> {
         let key = found.record.id.key();
         self.remove_helper(found, &lv_tags::safety_name(key)).await?;
         self.remove_helper(found, &lv_tags::more_name(key)).await
     }
 
     /// Removes extents that were to join the volume and did not yet.
-    pub(super) async fn give_up_more(&self, found: &Found) -> Result<(), VolumeError> {
+    pub(super) async fn give_up_more(&self, found: &FoundVolume) -> Result<(), VolumeError> {
         let key = found.record.id.key();
         self.wipes.settle(key).await?;
         self.remove_helper(found, &lv_tags::more_name(key)).await
     }
 
-    async fn remove_helper(&self, found: &Found, name: &str) -> Result<(), VolumeError> {
+    async fn remove_helper(&self, found: &FoundVolume, name: &str) -> Result<(), VolumeError> {
         if found.seen.lvs.contains_key(name) {
             let turn = found.group.turn().await?;
             turn.remove(name).await?;
@@ -105,7 +108,7 @@ impl Node {
 /// # Errors
 /// [`VolumeError::InUse`] if another process has taken a snapshot of the volume: LVM would remove
 /// that with it.
-fn refuse_if_copied(found: &Found) -> Result<(), VolumeError> {
+fn refuse_if_copied(found: &FoundVolume) -> Result<(), VolumeError> {
     let own = lv_tags::safety_name(found.record.id.key());
     let others = found.seen.snapshots_of(&found.lv).find(|name| **name != own);
     others.map_or(Ok(()), |name| {

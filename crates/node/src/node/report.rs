@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
-use crate::lvm::{Group, Pv, VolumeGroup};
+use crate::lvm::{Group, PhysicalVolume, VolumeGroup};
 use crate::node::free_space::roomiest;
-use crate::node::pools::{self, PlannedDisk, Pool, Seen, served};
+use crate::node::pools::{self, ObservedPool, PlannedDisk, Pool, served};
 use crate::node::standby::room_of;
 use crate::node::storage::{
-    DISK_REJECTED, DiskState, DiskStatus, GroupStatus, HEALTHY, Health, LayoutRoom,
-    NO_VOLUME_GROUP, OperationStatus, OperationType, PoolStatus, Storage,
+    DISK_REJECTED, DiskReport, DiskUse, GroupReport, HEALTHY, LargestVolume, NO_VOLUME_GROUP,
+    OperationKind, OperationReport, PoolHealth, PoolReport, Storage,
 };
 use crate::node::{Node, lv_tags};
 use crate::volume::{Layout, Severity, VolumeId};
@@ -26,14 +26,14 @@ impl Node {
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         let status =
             |pool: &Arc<Pool>| self.pool_status(pool, default.as_ref() == Some(&pool.name));
-        let statuses: Vec<PoolStatus> = pools.iter().map(status).collect();
-        let mut operations: Vec<OperationStatus> = self
+        let statuses: Vec<PoolReport> = pools.iter().map(status).collect();
+        let mut operations: Vec<OperationReport> = self
             .wipes
             .under_way()
             .into_iter()
             .map(|(key, progress)| {
                 let volume = VolumeId::new(self.settings.key.clone(), key);
-                OperationStatus { volume, r#type: OperationType::Wipe, progress }
+                OperationReport { volume, r#type: OperationKind::Wipe, progress }
             })
             .collect();
         operations.sort_by(|a, b| a.volume.cmp(&b.volume));
@@ -49,14 +49,14 @@ impl Node {
         }
     }
 
-    fn pool_status(&self, pool: &Pool, default: bool) -> PoolStatus {
+    fn pool_status(&self, pool: &Pool, default: bool) -> PoolReport {
         let seen = pool.recall();
         let standby = self.known_standby_room(&seen);
         let all: Vec<_> = pool.all_groups().filter_map(|group| group.remembered()).collect();
         let open = seen.groups.iter().filter(|(_, group)| group.changeable());
-        let room = |layout| LayoutRoom { layout, size: seen.largest(layout, standby) };
+        let room = |layout| LargestVolume { layout, size: seen.largest(layout, standby) };
         let (health, reason, message) = how(&seen);
-        PoolStatus {
+        PoolReport {
             name: pool.name.clone(),
             configured: pool.configured,
             default,
@@ -74,11 +74,10 @@ impl Node {
     }
 
     /// What the standby disks would bring that wait to join, as far as that is known without a look at them.
-    fn known_standby_room(&self, seen: &Seen<'_>) -> Bytes {
+    fn known_standby_room(&self, seen: &ObservedPool<'_>) -> Bytes {
         let Some((handle, group)) = roomiest(seen) else { return Bytes::ZERO };
         let pool = seen.pool;
-        let blank =
-            |disk: &&PlannedDisk| disk.state == DiskState::Standby && disk.message.is_none();
+        let blank = |disk: &&PlannedDisk| disk.state == DiskUse::Standby && disk.message.is_none();
         let is_standby = |disk: &&PlannedDisk| {
             pool.standby_disks.iter().any(|standby| standby.path == disk.path)
         };
@@ -90,24 +89,24 @@ impl Node {
 
 /// How a node is by its pools: what is wrong with one of them does not make the others unusable, and one
 /// that only plans makes them no worse.
-fn of_all(pools: &[PoolStatus]) -> Health {
-    let only_plans = |pool: &&PoolStatus| {
+fn of_all(pools: &[PoolReport]) -> PoolHealth {
+    let only_plans = |pool: &&PoolReport| {
         !pool.plan.is_empty() && pool.refused.is_empty() && pool.size == Bytes::ZERO
     };
-    let (plan, others): (Vec<&PoolStatus>, Vec<&PoolStatus>) = pools.iter().partition(only_plans);
+    let (plan, others): (Vec<&PoolReport>, Vec<&PoolReport>) = pools.iter().partition(only_plans);
     let counted = if others.is_empty() { plan } else { others };
     let worst = counted.iter().map(|pool| pool.health).max().unwrap_or_default();
-    let is_one_usable = counted.iter().any(|pool| pool.health != Health::Unavailable);
-    if is_one_usable { worst.min(Health::Degraded) } else { worst }
+    let is_one_usable = counted.iter().any(|pool| pool.health != PoolHealth::Unavailable);
+    if is_one_usable { worst.min(PoolHealth::Degraded) } else { worst }
 }
 
 /// How a pool is, and why: the reason of the worst, and a sentence with all.
-fn how(seen: &Seen<'_>) -> (Health, &'static str, Option<String>) {
+fn how(seen: &ObservedPool<'_>) -> (PoolHealth, &'static str, Option<String>) {
     let pool = seen.pool;
     let ailments: Vec<_> = seen.ailments().collect();
     let worst = ailments.iter().map(|ailment| match ailment.severity {
-        Severity::Degraded => Health::Degraded,
-        Severity::Inaccessible | Severity::DataLoss => Health::Unavailable,
+        Severity::Degraded => PoolHealth::Degraded,
+        Severity::Inaccessible | Severity::DataLoss => PoolHealth::Unavailable,
     });
     // What keeps a group away is among the conditions already.
     let refused = pool.refused.iter().filter(|words| !pool.trouble.contains(words)).cloned();
@@ -115,8 +114,8 @@ fn how(seen: &Seen<'_>) -> (Health, &'static str, Option<String>) {
     let waits = !pool.plan.is_empty() && pool.groups.is_empty();
     let why = waits.then(|| "it has no volume group yet: see the planned actions".to_owned());
     let health = worst
-        .chain((!refused.is_empty()).then_some(Health::Degraded))
-        .chain((pool.configured && seen.groups.is_empty()).then_some(Health::Unavailable))
+        .chain((!refused.is_empty()).then_some(PoolHealth::Degraded))
+        .chain((pool.configured && seen.groups.is_empty()).then_some(PoolHealth::Unavailable))
         .max();
     let worst = ailments.iter().rev().max_by_key(|ailment| ailment.severity);
     let reason = match worst {
@@ -130,7 +129,7 @@ fn how(seen: &Seen<'_>) -> (Health, &'static str, Option<String>) {
     (health.unwrap_or_default(), reason, message)
 }
 
-fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupStatus {
+fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupReport {
     let read = handle.remembered();
     let unread = || read.is_none().then(|| "it was never read".to_owned());
     let away = trouble(handle).or_else(unread);
@@ -138,9 +137,9 @@ fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupStatus {
     let leaves = pool.leaving.iter().any(|ours| Arc::ptr_eq(ours, handle));
     let left = read.as_ref().filter(|_| leaves).and_then(|group| pools::not_configured(group));
     let health = match (&away, frozen.is_some() || left.is_some()) {
-        (Some(_), _) => Health::Unavailable,
-        (None, true) => Health::Degraded,
-        (None, false) => Health::Ok,
+        (Some(_), _) => PoolHealth::Unavailable,
+        (None, true) => PoolHealth::Degraded,
+        (None, false) => PoolHealth::Ok,
     };
     let reason = match (&away, &frozen, &left) {
         (Some(_), ..) => "VolumeGroupUnavailable",
@@ -151,7 +150,7 @@ fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupStatus {
     let sum = |extents: fn(&Group) -> u64| {
         read.as_ref().map(|group| group.size_of(extents(group))).unwrap_or_default()
     };
-    GroupStatus {
+    GroupReport {
         name: handle.name().to_owned(),
         pool: pool.name.clone(),
         size: sum(Group::extents),
@@ -163,7 +162,7 @@ fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupStatus {
 }
 
 /// The disks of a pool's groups, then those that its plan names and no group has.
-fn disk_statuses(pool: &Pool) -> Vec<DiskStatus> {
+fn disk_statuses(pool: &Pool) -> Vec<DiskReport> {
     let mut disks = Vec::new();
     for handle in pool.all_groups() {
         let Some(group) = handle.remembered() else { continue };
@@ -175,7 +174,7 @@ fn disk_statuses(pool: &Pool) -> Vec<DiskStatus> {
         }
     }
     let others = pool.disks.iter().filter(|disk| group_with(pool, disk).is_none());
-    disks.extend(others.map(|disk| DiskStatus {
+    disks.extend(others.map(|disk| DiskReport {
         device: disk.path.display().to_string(),
         size: disk.disk.as_ref().map(|disk| disk.size),
         group: disk.group.clone(),
@@ -185,7 +184,12 @@ fn disk_statuses(pool: &Pool) -> Vec<DiskStatus> {
     disks
 }
 
-fn disk_of_group(pool: &Pool, group: &Group, pv: &Pv, trouble: Option<&String>) -> DiskStatus {
+fn disk_of_group(
+    pool: &Pool,
+    group: &Group,
+    pv: &PhysicalVolume,
+    trouble: Option<&String>,
+) -> DiskReport {
     let is_it = |disk: &&PlannedDisk| disk.device.is_some() && disk.device == pv.device;
     let named = pool.disks.iter().find(is_it).map(|disk| &disk.path);
     let path = named.or(pv.device.as_ref()).map(|path| path.display().to_string());
@@ -193,11 +197,11 @@ fn disk_of_group(pool: &Pool, group: &Group, pv: &Pv, trouble: Option<&String>) 
         format!("the disk of this physical volume of {} is missing; see `pvs`", group.name)
     });
     let message = trouble.cloned().or(away);
-    DiskStatus {
+    DiskReport {
         device: path.unwrap_or_else(|| pv.uuid.clone()),
         size: pv.device.as_ref().map(|_| pv.size),
         group: Some(group.name.clone()),
-        state: if message.is_some() { DiskState::Missing } else { DiskState::Used },
+        state: if message.is_some() { DiskUse::Missing } else { DiskUse::Used },
         message,
     }
 }

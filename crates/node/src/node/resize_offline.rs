@@ -11,8 +11,8 @@ use crate::fs::{self, FsError, Superblock};
 use crate::host::{HeldDevice, HeldFor};
 use crate::lvm::{Group, NewLv};
 use crate::node::error::{failed, fs_failed};
-use crate::node::lv_tags::{self, Life};
-use crate::node::{Found, LastGrowth, Node, wipe};
+use crate::node::lv_tags::{self, StoredState};
+use crate::node::{FoundVolume, LastGrowth, Node, wipe};
 use crate::volume::{FsKind, Layout, Safety, VolumeError};
 
 /// The share of the volume that a safety snapshot may take: one in this many extents.
@@ -28,7 +28,7 @@ const MERGE_LIMIT: std::time::Duration = std::time::Duration::from_secs(3600);
 
 /// What becomes of an unmounted file system.
 #[derive(Debug, Clone, Copy)]
-enum Resize {
+enum OfflineResize {
     ToDevice,
     To(Bytes),
 }
@@ -37,7 +37,7 @@ impl Node {
     /// Grows an unmounted file system to its device, which is active afterwards.
     pub(super) async fn grow_unmounted(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
     ) -> Result<(), VolumeError> {
         self.conclude_cut_resize(found, kind).await?;
@@ -46,7 +46,7 @@ impl Node {
         if !full {
             self.refuse_if_claimed(found, &device).await?;
             found.group.flush().await?; // As before a growth of a mounted one.
-            self.resize_with_a_way_back(found, kind, &device, Resize::ToDevice).await?;
+            self.resize_with_a_way_back(found, kind, &device, OfflineResize::ToDevice).await?;
             self.note_growth(found.record.id.key(), LastGrowth::Done);
         }
         Ok(())
@@ -54,7 +54,11 @@ impl Node {
 
     /// # Errors
     /// [`VolumeError::InUse`] if a mount that is not seen from here has the device.
-    async fn refuse_if_claimed(&self, found: &Found, device: &Path) -> Result<(), VolumeError> {
+    async fn refuse_if_claimed(
+        &self,
+        found: &FoundVolume,
+        device: &Path,
+    ) -> Result<(), VolumeError> {
         let claimed = self.host.is_claimed(device).await;
         if !claimed.map_err(failed("failed to open the device"))? {
             return Ok(());
@@ -70,7 +74,7 @@ impl Node {
     /// Returns whether the superblock covers the device; that of a mounted one may lag behind.
     pub(super) async fn fills(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
         device: &Path,
     ) -> Result<bool, VolumeError> {
@@ -84,7 +88,7 @@ impl Node {
     /// [`VolumeError::PreconditionFailed`] if the device carries something else.
     pub(super) async fn superblock(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
         device: &Path,
     ) -> Result<Superblock, VolumeError> {
@@ -107,7 +111,7 @@ impl Node {
     /// changes nothing.
     pub(super) async fn shrink_unmounted(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
         to: Bytes,
     ) -> Result<(), VolumeError> {
@@ -116,24 +120,26 @@ impl Node {
             return Ok(());
         }
         self.refuse_if_claimed(found, &device).await?;
-        self.resize_with_a_way_back(found, kind, &device, Resize::To(to)).await
+        self.resize_with_a_way_back(found, kind, &device, OfflineResize::To(to)).await
     }
 
     async fn resize_with_a_way_back(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
         device: &Path,
-        resize: Resize,
+        resize: OfflineResize,
     ) -> Result<(), VolumeError> {
         let snapshot = if kind.is_ext() { self.take_snapshot(found, resize).await? } else { None };
         let (dir, host) = (self.private_mount_point(found), self.host.as_ref());
         let held = self.hold_for_programs(found, device).await?;
         let (verb, resized) = match resize {
-            Resize::ToDevice => {
+            OfflineResize::ToDevice => {
                 ("grow", fs::grow_unmounted(host, device, kind, &dir).await.map(drop))
             }
-            Resize::To(to) => ("shrink", fs::shrink_unmounted(host, device, kind, to, &dir).await),
+            OfflineResize::To(to) => {
+                ("shrink", fs::shrink_unmounted(host, device, kind, to, &dir).await)
+            }
         };
         drop(held); // A snapshot is merged only while the volume is not open.
         if resized.is_ok() {
@@ -164,13 +170,13 @@ impl Node {
     /// and there is not enough space for it.
     pub(super) async fn misses_snapshot(
         &self,
-        found: &Found,
+        found: &FoundVolume,
     ) -> Result<Option<String>, VolumeError> {
         if found.record.safety != Safety::Required {
             return Ok(None);
         }
         let group = found.group.read().await?;
-        let growth = Resize::ToDevice;
+        let growth = OfflineResize::ToDevice;
         Ok(no_room_for_snapshot(found, growth, &group).map(|words| words + WHAT_TO_DO))
     }
 
@@ -181,8 +187,8 @@ impl Node {
     /// [`VolumeError::PreconditionFailed`] if it is needed and there is not enough space for it.
     async fn take_snapshot(
         &self,
-        found: &Found,
-        resize: Resize,
+        found: &FoundVolume,
+        resize: OfflineResize,
     ) -> Result<Option<String>, VolumeError> {
         let safety = found.record.safety;
         if safety == Safety::Off {
@@ -191,7 +197,7 @@ impl Node {
         let turn = found.group.turn().await?;
         let group = turn.read().await?;
         if let Some(words) = no_room_for_snapshot(found, resize, &group) {
-            if matches!(resize, Resize::To(_)) {
+            if matches!(resize, OfflineResize::To(_)) {
                 return Err(VolumeError::PreconditionFailed { reason: words + FREE_SOME });
             }
             if safety == Safety::Required {
@@ -202,7 +208,7 @@ impl Node {
         }
         let extents = snapshot_extents(found, resize);
         let name = lv_tags::safety_name(found.record.id.key());
-        let tags = vec![Life::Shown.tag()];
+        let tags = vec![StoredState::Shown.tag()];
         let new = NewLv { name, layout: Layout::Linear, extents, tags };
         turn.snapshot(&found.lv.name, &new).await?;
         found.group.flush().await?;
@@ -212,7 +218,7 @@ impl Node {
     /// Holds the device open while programs are given its path.
     pub(super) async fn hold_for_programs(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         device: &Path,
     ) -> Result<Box<dyn HeldDevice>, VolumeError> {
         let held =
@@ -221,7 +227,7 @@ impl Node {
     }
 
     /// Merges a snapshot back: the volume is then as it was when it was taken.
-    async fn roll_back(&self, found: &Found, snapshot: &str) -> Result<(), VolumeError> {
+    async fn roll_back(&self, found: &FoundVolume, snapshot: &str) -> Result<(), VolumeError> {
         // While the volume is open LVM only notes the merge, for the next activation: whatever
         // was written until then would be lost.
         self.leave_private_mount(found).await?;
@@ -241,7 +247,7 @@ impl Node {
     }
 
     /// Unmounts what a growth that failed or was interrupted has left mounted for itself.
-    pub(super) async fn leave_private_mount(&self, found: &Found) -> Result<(), VolumeError> {
+    pub(super) async fn leave_private_mount(&self, found: &FoundVolume) -> Result<(), VolumeError> {
         let left = fs::leave(self.host.as_ref(), &self.private_mount_point(found)).await;
         left.map_err(failed("failed to unmount the private mount of an expansion"))
     }
@@ -250,7 +256,7 @@ impl Node {
     /// removed; else the snapshot is merged back.
     pub(super) async fn conclude_cut_resize(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
     ) -> Result<(), VolumeError> {
         self.leave_private_mount(found).await?;
@@ -285,11 +291,11 @@ impl Node {
 
 /// How many extents a safety snapshot takes. What a shrink moves from behind the new end goes where
 /// something else may have been, all of which the snapshot keeps; its own notes are below a hundredth.
-fn snapshot_extents(found: &Found, resize: Resize) -> u64 {
+fn snapshot_extents(found: &FoundVolume, resize: OfflineResize) -> u64 {
     let all = found.lv.extents();
     let moved = match resize {
-        Resize::ToDevice => 0,
-        Resize::To(to) => {
+        OfflineResize::ToDevice => 0,
+        OfflineResize::To(to) => {
             let stays = to.div_ceil(found.seen.extent_size);
             stays.min(all.saturating_sub(stays))
         }
@@ -297,7 +303,11 @@ fn snapshot_extents(found: &Found, resize: Resize) -> u64 {
     (moved + moved / 64 + all / SHARE).max(LEAST)
 }
 
-fn no_room_for_snapshot(found: &Found, resize: Resize, group: &Group) -> Option<String> {
+fn no_room_for_snapshot(
+    found: &FoundVolume,
+    resize: OfflineResize,
+    group: &Group,
+) -> Option<String> {
     let (wanted, free) = (snapshot_extents(found, resize), group.free_extents());
     (free < wanted).then(|| {
         format!(

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, RwLock};
 
 use crate::host::{Host, HostError};
-use crate::lvm::{Group, LvmError, Turn, VolumeGroup};
+use crate::lvm::{Group, LvmError, VgGuard, VolumeGroup};
 use crate::mount::MountTable;
-use crate::node::found::Found;
-use crate::node::lv_tags::{self, Life};
+use crate::node::found::FoundVolume;
+use crate::node::lv_tags::{self, StoredState};
 use crate::node::outcomes::Outcomes;
 use crate::node::pool_plan::PoolPlan;
 use crate::node::pools::{Pool, served};
@@ -65,7 +65,7 @@ impl Node {
         let survey = Survey::of(self, &plans).await?;
         self.refused_disks.forget_changed(self.host.as_ref(), survey.disks()).await;
         // First, so that a pool may take a disk that another has let go.
-        self.let_go(&plans, &survey).await;
+        self.decommission(&plans, &survey).await;
         let before = self.pools();
         let mut pools = Vec::new();
         for plan in &plans {
@@ -171,7 +171,7 @@ impl Node {
     async fn recover(&self, pool: &Arc<Pool>, group: &Arc<VolumeGroup>) -> Result<(), LvmError> {
         let turn = group.turn().await?;
         let seen = heal(&turn).await?;
-        let ours = |record: &lv_tags::Record| lv_tags::is_here(&seen, record, &self.settings);
+        let ours = |record: &lv_tags::VolumeTags| lv_tags::is_here(&seen, record, &self.settings);
         for (_, record) in lv_tags::volumes(&seen).filter(|(_, record)| ours(record)) {
             // A growth that was interrupted starts again when it is asked for again.
             let more = lv_tags::more_name(record.id.key());
@@ -183,11 +183,11 @@ impl Node {
         self.remove_private_mount_points(&seen).await;
         for (lv, record) in lv_tags::volumes(&seen).filter(|(_, record)| ours(record)) {
             let (pool, group, seen) = (pool.clone(), group.clone(), seen.clone());
-            let found = Found { pool, group, seen, lv: lv.clone(), record };
+            let found = FoundVolume { pool, group, seen, lv: lv.clone(), record };
             match found.record.life {
-                Life::New => self.start_first_wipe(&found),
-                Life::Shown => {}
-                Life::Deleting => match self.last_wipe(&found).await {
+                StoredState::New => self.start_first_wipe(&found),
+                StoredState::Shown => {}
+                StoredState::Deleting => match self.last_wipe(&found).await {
                     Ok(task) => self.wipes.start(task),
                     Err(error) => {
                         let error = error_chain::in_full(&error);
@@ -210,7 +210,7 @@ async fn heal_after_death(group: Arc<VolumeGroup>) {
 }
 
 /// Brings all disks of a group to the same state, and the kernel in line with it.
-async fn heal(turn: &Turn) -> Result<Arc<Group>, LvmError> {
+async fn heal(turn: &VgGuard) -> Result<Arc<Group>, LvmError> {
     turn.level().await?;
     let seen = turn.read().await?;
     turn.heal_all(lv_tags::healable(&seen)).await?;

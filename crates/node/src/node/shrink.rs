@@ -12,10 +12,10 @@ use crate::fs;
 use crate::mount::MountTable;
 use crate::node::error::{failed, fs_failed};
 use crate::node::wipe::Task;
-use crate::node::{Found, Node, lv_tags};
+use crate::node::{FoundVolume, Node, lv_tags};
 use crate::volume::{FsKind, Mode, Shrinks, VolumeError, VolumeId, Wipe};
 
-impl Found {
+impl FoundVolume {
     /// Returns whether a shrink is in progress: the file system, or the logical volume below it, is
     /// about to become smaller, and the one must not be grown to the size of the other.
     pub fn is_shrinking(&self) -> bool {
@@ -61,10 +61,10 @@ impl Node {
 
     async fn shrink_to(
         &self,
-        found: Found,
+        found: FoundVolume,
         kind: FsKind,
         size: Bytes,
-    ) -> Result<Found, VolumeError> {
+    ) -> Result<FoundVolume, VolumeError> {
         self.give_up_cut_growth(&found).await?;
         self.conclude_cut_resize(&found, kind).await?;
         let fits = self.ends_before(&found, kind, size).await?;
@@ -106,7 +106,7 @@ impl Node {
 
     /// Removes the extents of a growth that was aborted. The wipe of what a shrink gives back goes
     /// on.
-    async fn give_up_cut_growth(&self, found: &Found) -> Result<(), VolumeError> {
+    async fn give_up_cut_growth(&self, found: &FoundVolume) -> Result<(), VolumeError> {
         if found.seen.lvs.contains_key(&lv_tags::more_name(found.record.id.key())) {
             self.give_up_more(found).await?;
         }
@@ -114,7 +114,10 @@ impl Node {
     }
 
     /// Finishes or aborts an interrupted shrink: the logical volume follows its file system.
-    pub(super) async fn conclude_cut_shrink(&self, found: Found) -> Result<Found, VolumeError> {
+    pub(super) async fn conclude_cut_shrink(
+        &self,
+        found: FoundVolume,
+    ) -> Result<FoundVolume, VolumeError> {
         let (Mode::Filesystem(kind), Some(limit), true) =
             (found.record.mode, found.record.limit, found.is_shrinking())
         else {
@@ -135,7 +138,7 @@ impl Node {
     /// is.
     async fn mounted_for_shrink(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
     ) -> Result<Option<PathBuf>, VolumeError> {
         let mounts = self.mounts_of(found).await?;
@@ -156,7 +159,7 @@ impl Node {
     }
 
     /// Where workloads have the file system mounted, and whether it refuses writes there.
-    async fn mounts_of(&self, found: &Found) -> Result<Vec<(PathBuf, bool)>, VolumeError> {
+    async fn mounts_of(&self, found: &FoundVolume) -> Result<Vec<(PathBuf, bool)>, VolumeError> {
         let table = MountTable::read(self.host.as_ref()).await;
         let table = table.map_err(failed("failed to read the mount table"))?;
         let Some((_, info)) = self.live_device(found).await? else { return Ok(Vec::new()) };
@@ -166,7 +169,7 @@ impl Node {
 
     async fn shrink_file_system(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
         to: Bytes,
         mounted: Option<PathBuf>,
@@ -182,7 +185,7 @@ impl Node {
     /// Returns whether nothing that has to be kept lies behind `size`. A new volume has nothing, unless it is in use after all.
     async fn ends_before(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
         size: Bytes,
     ) -> Result<bool, VolumeError> {
@@ -196,7 +199,11 @@ impl Node {
     }
 
     /// How much of the device the file system covers now.
-    async fn file_system_covers(&self, found: &Found, kind: FsKind) -> Result<Bytes, VolumeError> {
+    async fn file_system_covers(
+        &self,
+        found: &FoundVolume,
+        kind: FsKind,
+    ) -> Result<Bytes, VolumeError> {
         let mounts = self.mounts_of(found).await?;
         let mounted = mounts.first().map(|(target, _)| target.as_path());
         let (device, _) = self.activate(found).await?;
@@ -207,7 +214,7 @@ impl Node {
 
     /// Wipes what lies behind the shrunk file system, as it would be at the volume's end, and give it
     /// back to the group.
-    async fn give_back(&self, found: Found) -> Result<Found, VolumeError> {
+    async fn give_back(&self, found: FoundVolume) -> Result<FoundVolume, VolumeError> {
         let Some(limit) = found.record.limit.filter(|_| found.is_shrinking()) else {
             return Ok(found);
         };
@@ -219,11 +226,15 @@ impl Node {
         let turn = found.group.turn().await?;
         let lv = turn.reduce(&found.lv.name, limit.div_ceil(found.seen.extent_size)).await?;
         let seen = turn.seen().await?;
-        Ok(Found { seen, lv, ..found })
+        Ok(FoundVolume { seen, lv, ..found })
     }
 
     /// Writes down, durably, beyond which size the volume does not grow.
-    async fn limit(&self, found: Found, limit: Option<Bytes>) -> Result<Found, VolumeError> {
+    async fn limit(
+        &self,
+        found: FoundVolume,
+        limit: Option<Bytes>,
+    ) -> Result<FoundVolume, VolumeError> {
         let mut found = found;
         if found.record.limit != limit {
             // It wipes behind the limit as it was.
@@ -246,7 +257,7 @@ impl Node {
 ///
 /// # Errors
 /// [`VolumeError::PreconditionFailed`] if it never does.
-fn shrinkable(found: &Found) -> Result<FsKind, VolumeError> {
+fn shrinkable(found: &FoundVolume) -> Result<FsKind, VolumeError> {
     match found.record.mode {
         Mode::Filesystem(kind) if kind.shrinks() != Shrinks::Never => Ok(kind),
         mode => Err(VolumeError::PreconditionFailed {
@@ -260,7 +271,7 @@ fn shrinkable(found: &Found) -> Result<FsKind, VolumeError> {
 
 /// # Errors
 /// [`VolumeError::SizeOutOfRange`] if a volume that was shrunk is to grow before that is over.
-pub(super) fn keeps_below_limit(found: &Found, asked: Bytes) -> Result<(), VolumeError> {
+pub(super) fn keeps_below_limit(found: &FoundVolume, asked: Bytes) -> Result<(), VolumeError> {
     let Some(limit) = found.record.limit.filter(|limit| asked > *limit) else { return Ok(()) };
     let tag = lv_tags::find_limit_tag(&found.lv).unwrap_or_default();
     Err(VolumeError::SizeOutOfRange {
@@ -275,7 +286,7 @@ pub(super) fn keeps_below_limit(found: &Found, asked: Bytes) -> Result<(), Volum
     })
 }
 
-fn too_small(found: &Found, kind: FsKind, asked: Bytes) -> VolumeError {
+fn too_small(found: &FoundVolume, kind: FsKind, asked: Bytes) -> VolumeError {
     VolumeError::SizeOutOfRange {
         reason: format!(
             "volume {} cannot shrink to {asked}: {kind} needs at least {}",

@@ -8,9 +8,9 @@ use crate::host::{DmInfo, NewMount};
 use crate::lvm::tags;
 use crate::mount::{self, MountTable};
 use crate::node::error::{failed, fs_failed, mount_failed};
-use crate::node::lv_tags::Life;
+use crate::node::lv_tags::StoredState;
 use crate::node::wipe::Task;
-use crate::node::{Found, LastGrowth, Node, fence, lv_tags};
+use crate::node::{FoundVolume, LastGrowth, Node, fence, lv_tags};
 use crate::volume::error_chain;
 use crate::volume::{Access, FsKind, Mode, Stage, Use, VolumeError, VolumeId, parse_mount_options};
 
@@ -46,7 +46,7 @@ impl Node {
 
     async fn stage_file_system(
         &self,
-        found: Found,
+        found: FoundVolume,
         kind: FsKind,
         stage: &Stage,
         options: Vec<String>,
@@ -78,7 +78,7 @@ impl Node {
     /// Grows what was restored larger than its source, or whose growth was interrupted: no one else
     /// will ask. What could not grow is used as it is: its data is good, and the volume's condition
     /// and the node's step of the growth say why.
-    async fn grow_staged(&self, found: &Found, kind: FsKind, device: &Path, staging: &Path) {
+    async fn grow_staged(&self, found: &FoundVolume, kind: FsKind, device: &Path, staging: &Path) {
         if let Err(error) = self.try_to_grow_staged(found, kind, device, staging).await {
             self.note_refused_growth(found, &error);
         }
@@ -86,7 +86,7 @@ impl Node {
 
     async fn try_to_grow_staged(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
         device: &Path,
         staging: &Path,
@@ -121,7 +121,7 @@ impl Node {
     /// look at it if it was.
     async fn prepare(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
         device: &Path,
         read_only: bool,
@@ -166,7 +166,7 @@ impl Node {
     ///
     /// # Errors
     /// As [`Node::grow_unmounted`], if the file system is not surely as good as it was.
-    async fn grow_before_use(&self, found: &Found, kind: FsKind) -> Result<(), VolumeError> {
+    async fn grow_before_use(&self, found: &FoundVolume, kind: FsKind) -> Result<(), VolumeError> {
         let Err(error) = self.grow_unmounted(found, kind).await else { return Ok(()) };
         match self.is_as_before(found, kind).await {
             Ok(true) => {
@@ -179,7 +179,7 @@ impl Node {
 
     /// Returns whether a growth that failed has left nothing half done: no way back that is still to be taken,
     /// and no note of a resize that has begun, which is that of an error.
-    async fn is_as_before(&self, found: &Found, kind: FsKind) -> Result<bool, VolumeError> {
+    async fn is_as_before(&self, found: &FoundVolume, kind: FsKind) -> Result<bool, VolumeError> {
         let safety = lv_tags::safety_name(found.record.id.key());
         if found.group.read().await?.lvs.contains_key(&safety) {
             return Ok(false);
@@ -189,7 +189,7 @@ impl Node {
     }
 
     /// Notes why the file system is smaller than its device.
-    pub(super) fn note_refused_growth(&self, found: &Found, error: &VolumeError) {
+    pub(super) fn note_refused_growth(&self, found: &FoundVolume, error: &VolumeError) {
         let (volume, reason) = (&found.record.id, error_chain::in_full(error));
         tracing::warn!(%volume, error = reason, "failed to grow the file system");
         self.note_growth(volume.key(), LastGrowth::Waits(reason));
@@ -201,7 +201,12 @@ impl Node {
     /// # Errors
     /// [`VolumeError::InUse`] while a check is under way, this one or one that no one waits for any
     /// more.
-    async fn repair(&self, found: &Found, kind: FsKind, device: &Path) -> Result<(), VolumeError> {
+    async fn repair(
+        &self,
+        found: &FoundVolume,
+        kind: FsKind,
+        device: &Path,
+    ) -> Result<(), VolumeError> {
         let held = self.hold_for_programs(found, device).await?;
         let checked = fs::check(self.host.as_ref(), device, kind, fs::Check::Repair).await;
         drop(held);
@@ -214,7 +219,7 @@ impl Node {
     /// mount.
     async fn format(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         kind: FsKind,
         device: &Path,
         read_only: bool,
@@ -246,7 +251,7 @@ impl Node {
     /// Returns whether a volume that is marked as new has its own file system, which was in use.
     pub(super) async fn was_in_use(
         &self,
-        found: &Found,
+        found: &FoundVolume,
         device: &Path,
     ) -> Result<bool, VolumeError> {
         let carried = fs::superblock_of(self.host.as_ref(), device)
@@ -262,15 +267,15 @@ impl Node {
     }
 
     /// Notes, durably, that a volume may hold data from now on.
-    async fn note_shown(&self, found: &Found) -> Result<(), VolumeError> {
-        let new = Life::New.tag();
+    async fn note_shown(&self, found: &FoundVolume) -> Result<(), VolumeError> {
+        let new = StoredState::New.tag();
         let turn = found.group.turn().await?;
         let seen = turn.read().await?;
         // Else its last wipe would pass over what was wiped now.
         let now = seen.lvs.get(&found.lv.name).into_iter();
         let wiped = now.flat_map(|lv| tags::find_all(&lv.tags, lv_tags::WIPED));
         let gone: Vec<&str> = std::iter::once(new.as_str()).chain(wiped).collect();
-        turn.retag(&found.lv.name, &gone, &[Life::Shown.tag()]).await?;
+        turn.retag(&found.lv.name, &gone, &[StoredState::Shown.tag()]).await?;
         drop(turn);
         found.group.flush().await.map_err(VolumeError::from)
     }
@@ -292,7 +297,7 @@ impl Node {
         let Some((_, info)) = self.live_device(&found).await? else {
             return self.unmount(id, None, staging).await;
         };
-        let is_shown = found.record.life == lv_tags::Life::Shown;
+        let is_shown = found.record.life == lv_tags::StoredState::Shown;
         if !is_shown && self.wipes.runs(id.key()) {
             // The driver's own wipe needs the device.
             return self.unmount(id, Some(info.number), staging).await;

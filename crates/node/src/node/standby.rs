@@ -2,11 +2,11 @@
 
 use crate::bytes::Bytes;
 use crate::host::{Disk, HostError};
-use crate::lvm::{Group, LvmError, Turn, VolumeGroup, before_extents, layout, scan_disks};
+use crate::lvm::{Group, LvmError, VgGuard, VolumeGroup, before_extents, layout, scan_disks};
 use crate::node::Node;
 use crate::node::disks::{NewDisk, SetupError};
 use crate::node::free_space::roomiest;
-use crate::node::pools::{Pool, Seen};
+use crate::node::pools::{ObservedPool, Pool};
 use crate::panics::caught;
 use crate::volume::error_chain;
 use crate::volume::{Layout, VolumeError};
@@ -28,7 +28,7 @@ enum Standby {
 }
 
 /// Why a standby disk does not join a group.
-enum Obstacle {
+enum StandbyObstacle {
     /// It is not to be taken.
     OfDisk(SetupError),
     /// It does not fit this group, or LVM has refused it.
@@ -37,9 +37,9 @@ enum Obstacle {
     Trouble(LvmError),
 }
 
-impl From<SetupError> for Obstacle {
-    fn from(error: SetupError) -> Obstacle {
-        Obstacle::OfDisk(error)
+impl From<SetupError> for StandbyObstacle {
+    fn from(error: SetupError) -> StandbyObstacle {
+        StandbyObstacle::OfDisk(error)
     }
 }
 
@@ -52,7 +52,7 @@ impl Node {
     pub(super) async fn add_standby_disks(
         &self,
         pool: &Pool,
-        turn: &Turn,
+        turn: &VgGuard,
         layout: Layout,
         extents: u64,
     ) -> Result<NotTaken, VolumeError> {
@@ -68,7 +68,7 @@ impl Node {
             let added = caught("disks", self.add_standby_disk(pool, turn, &group, standby)).await;
             let added = added.unwrap_or_else(|panicked| {
                 let what = standby.path.display().to_string();
-                Err(Obstacle::OfDisk(SetupError::Fault { what, panicked }))
+                Err(StandbyObstacle::OfDisk(SetupError::Fault { what, panicked }))
             });
             let error = match added {
                 Ok(Standby::Used) => continue,
@@ -81,9 +81,9 @@ impl Node {
                     );
                     continue;
                 }
-                Err(Obstacle::Trouble(error)) => return Err(error.into()),
-                Err(Obstacle::OfDisk(error)) => error,
-                Err(Obstacle::OfGroup(error)) => {
+                Err(StandbyObstacle::Trouble(error)) => return Err(error.into()),
+                Err(StandbyObstacle::OfDisk(error)) => error,
+                Err(StandbyObstacle::OfGroup(error)) => {
                     not_taken.elsewhere = true;
                     error
                 }
@@ -97,10 +97,10 @@ impl Node {
     async fn add_standby_disk(
         &self,
         pool: &Pool,
-        turn: &Turn,
+        turn: &VgGuard,
         group: &Group,
         standby: &NewDisk,
-    ) -> Result<Standby, Obstacle> {
+    ) -> Result<Standby, StandbyObstacle> {
         let host = self.host.as_ref();
         let disks = host.disks().await.map_err(SetupError::from)?;
         let scan =
@@ -113,7 +113,7 @@ impl Node {
         let disk = disks.iter().find(|disk| disk.path == located.device);
         if let Some(reason) = misfit(disk, turn.group(), group) {
             let (disk, group) = (standby.path.clone(), group.name.clone());
-            return Err(Obstacle::OfGroup(SetupError::Misfit { disk, group, reason }));
+            return Err(StandbyObstacle::OfGroup(SetupError::Misfit { disk, group, reason }));
         }
         located.make_free(host, &scan).await?;
         let joined = match turn.extend_group(&located.device).await {
@@ -129,15 +129,15 @@ impl Node {
                 if let Some(disk) = disk {
                     self.refused_disks.note(host, disk, error_chain::in_full(&error)).await;
                 }
-                Err(Obstacle::OfGroup(error.into()))
+                Err(StandbyObstacle::OfGroup(error.into()))
             }
-            Err(error) => Err(Obstacle::Trouble(error)),
+            Err(error) => Err(StandbyObstacle::Trouble(error)),
         }
     }
 
     /// Returns the space that the standby disks would add to the pool's volume group with the most
     /// free space.
-    pub(super) async fn standby_room(&self, seen: &Seen<'_>) -> Bytes {
+    pub(super) async fn standby_room(&self, seen: &ObservedPool<'_>) -> Bytes {
         let Some((handle, group)) = roomiest(seen) else { return Bytes::ZERO };
         if seen.pool.standby_disks.is_empty() {
             return Bytes::ZERO;

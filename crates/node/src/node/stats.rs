@@ -13,14 +13,14 @@ use crate::node::free_space::room_for_new;
 use crate::node::lv_tags;
 use crate::node::pools::Pool;
 use crate::node::pools::served;
-use crate::node::{Found, Node};
+use crate::node::{FoundVolume, Node};
 use crate::volume::{
-    Ailment, Layout, PoolAilment, PoolSummary, Severity, Stats, Usage, Volume, VolumeError,
-    VolumeId, VolumeStatus,
+    FsUsage, Layout, PoolAilment, PoolSummary, Severity, Stats, Volume, VolumeCondition,
+    VolumeError, VolumeId, VolumeStatus,
 };
 
 /// What is read once for many volumes.
-pub(super) struct Look {
+pub(super) struct StatsSnapshot {
     pub table: MountTable,
     /// Numbers of the live devices by dm uuid.
     pub live: HashMap<String, DeviceNumber>,
@@ -29,14 +29,14 @@ pub(super) struct Look {
 }
 
 impl Node {
-    pub(super) async fn look(&self) -> Result<Look, VolumeError> {
+    pub(super) async fn look(&self) -> Result<StatsSnapshot, VolumeError> {
         let table = MountTable::read(self.host.as_ref()).await;
         let table = table.map_err(failed("failed to read the mount table"))?;
         let devices = self.host.dm_list().await.map_err(failed("device-mapper"))?;
         // Of most volumes there is nothing to ask: they are not mounted.
         let numbers = devices.iter().map(|device| device.number);
         let numbers: Vec<_> = numbers.filter(|one| !self.shown(&table, *one).is_empty()).collect();
-        Ok(Look {
+        Ok(StatsSnapshot {
             table,
             errors: self.ext_errors(&numbers).await?,
             live: devices.into_iter().map(|device| (device.uuid, device.number)).collect(),
@@ -52,7 +52,7 @@ impl Node {
     }
 
     /// Describes a volume.
-    pub(super) fn volume(&self, found: &Found) -> Volume {
+    pub(super) fn volume(&self, found: &FoundVolume) -> Volume {
         Volume {
             id: found.record.id.clone(),
             name: found.record.name.clone(),
@@ -66,7 +66,7 @@ impl Node {
     }
 
     /// Describes a volume and how it is now.
-    pub(super) fn describe(&self, found: &Found, look: &Look) -> VolumeStatus {
+    pub(super) fn describe(&self, found: &FoundVolume, look: &StatsSnapshot) -> VolumeStatus {
         let number = look.live.get(&found.dm_uuid());
         let published = number.is_some_and(|number| {
             let node = format!("dm-{}", number.minor);
@@ -117,7 +117,7 @@ impl Node {
             };
             for (lv, record) in lv_tags::volumes(&seen) {
                 let (pool, group) = (pool.clone(), group.clone());
-                let found = Found { pool, group, seen: seen.clone(), lv: lv.clone(), record };
+                let found = FoundVolume { pool, group, seen: seen.clone(), lv: lv.clone(), record };
                 volumes.push(self.describe(&found, &look));
             }
         }
@@ -145,10 +145,15 @@ impl Node {
         self.pools().iter().map(summary).collect()
     }
 
-    fn ailments(&self, found: &Found, number: Option<DeviceNumber>, look: &Look) -> Vec<Ailment> {
+    fn ailments(
+        &self,
+        found: &FoundVolume,
+        number: Option<DeviceNumber>,
+        look: &StatsSnapshot,
+    ) -> Vec<VolumeCondition> {
         let mut ailments = Vec::new();
         let mut add = |severity, reason, message| {
-            ailments.push(Ailment { severity, reason, message });
+            ailments.push(VolumeCondition { severity, reason, message });
         };
         if let Some(trouble) = found.group.trouble() {
             add(Severity::Inaccessible, "VolumeGroupUnavailable", trouble);
@@ -181,7 +186,11 @@ impl Node {
     }
 
     /// What is wrong with the mounted file system on a device.
-    fn file_system_ailment(&self, number: DeviceNumber, look: &Look) -> Option<Ailment> {
+    fn file_system_ailment(
+        &self,
+        number: DeviceNumber,
+        look: &StatsSnapshot,
+    ) -> Option<VolumeCondition> {
         let mounts = self.shown(&look.table, number);
         let place = mounts.first()?.target.display();
         let turned = mounts.iter().any(|mount| {
@@ -200,10 +209,10 @@ impl Node {
         let message = format!(
             "the file system at {place} {what}; see the kernel log, stop the workload and check it"
         );
-        Some(Ailment { severity: Severity::Degraded, reason, message })
+        Some(VolumeCondition { severity: Severity::Degraded, reason, message })
     }
 
-    fn misses_a_disk(found: &Found) -> bool {
+    fn misses_a_disk(found: &FoundVolume) -> bool {
         found
             .lv
             .segments
@@ -224,7 +233,7 @@ impl Node {
         let table = MountTable::read(self.host.as_ref()).await;
         let table = table.map_err(failed("failed to read the mount table"))?;
         let errors = self.ext_errors(&[info.number]).await?;
-        let look = Look { table, live: HashMap::new(), errors };
+        let look = StatsSnapshot { table, live: HashMap::new(), errors };
         let mut ailments = self.ailments(&found, Some(info.number), &look);
         let usage = match kind {
             Some(PathKind::Block(number)) if number == info.number => None,
@@ -243,10 +252,10 @@ impl Node {
         &self,
         path: &Path,
         info: &DmInfo,
-        ailments: &mut Vec<Ailment>,
-    ) -> Result<Option<Usage>, VolumeError> {
+        ailments: &mut Vec<VolumeCondition>,
+    ) -> Result<Option<FsUsage>, VolumeError> {
         if info.suspended {
-            ailments.push(Ailment {
+            ailments.push(VolumeCondition {
                 severity: Severity::Inaccessible,
                 reason: "VolumeSuspended",
                 message: "its device is suspended, because a change was interrupted; the next \
@@ -260,7 +269,10 @@ impl Node {
     }
 
     /// Returns the unhealthy conditions of a volume as seen from this node.
-    pub(super) async fn health_of(&self, id: &VolumeId) -> Result<Vec<Ailment>, VolumeError> {
+    pub(super) async fn health_of(
+        &self,
+        id: &VolumeId,
+    ) -> Result<Vec<VolumeCondition>, VolumeError> {
         let found = self.must_find(id).await?;
         let look = self.look().await?;
         Ok(self.describe(&found, &look).ailments)

@@ -22,20 +22,20 @@ pub struct Storage {
     /// Number of volumes.
     pub volumes: usize,
     /// The worst of the pools; at most degraded while one of them can be used.
-    pub health: Health,
+    pub health: PoolHealth,
     /// The pools.
-    pub pools: Vec<PoolStatus>,
+    pub pools: Vec<PoolReport>,
     /// Volume groups of the pools.
-    pub groups: Vec<GroupStatus>,
+    pub groups: Vec<GroupReport>,
     /// The disks of the groups, and those that the plans name.
-    pub disks: Vec<DiskStatus>,
+    pub disks: Vec<DiskReport>,
     /// Long operations that are running.
-    pub operations: Vec<OperationStatus>,
+    pub operations: Vec<OperationReport>,
 }
 
 /// Health of a pool or volume group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Health {
+pub enum PoolHealth {
     /// Healthy.
     #[default]
     Ok,
@@ -47,7 +47,7 @@ pub enum Health {
 
 /// A pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolStatus {
+pub struct PoolReport {
     /// Name of the pool.
     pub name: PoolName,
     /// True if a plan names it; one that none names is retained while it has volumes.
@@ -59,13 +59,13 @@ pub struct PoolStatus {
     /// Free extents of its groups that can be changed, the reserve among them.
     pub free: Bytes,
     /// The largest volume that can be made now, by layout; standby disks count, the reserve does not.
-    pub largest: Vec<LayoutRoom>,
+    pub largest: Vec<LargestVolume>,
     /// Size of an extent, the smallest of its groups; nothing without one.
     pub extent: Bytes,
     /// Number of volumes.
     pub volumes: usize,
     /// Health of the pool.
-    pub health: Health,
+    pub health: PoolHealth,
     /// The worst that is wrong, in a word for programs; [`HEALTHY`] if nothing is.
     pub reason: &'static str,
     /// What is wrong, with the commands to run.
@@ -78,7 +78,7 @@ pub struct PoolStatus {
 
 /// The largest volume of one layout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LayoutRoom {
+pub struct LargestVolume {
     /// The layout.
     pub layout: Layout,
     /// The largest volume.
@@ -87,7 +87,7 @@ pub struct LayoutRoom {
 
 /// A volume group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GroupStatus {
+pub struct GroupReport {
     /// Name of the volume group.
     pub name: String,
     /// Pool of the volume group.
@@ -97,7 +97,7 @@ pub struct GroupStatus {
     /// Free extents.
     pub free: Bytes,
     /// Health of the volume group.
-    pub health: Health,
+    pub health: PoolHealth,
     /// As [`PoolStatus::reason`].
     pub reason: &'static str,
     /// What is wrong, with the commands to run.
@@ -106,7 +106,7 @@ pub struct GroupStatus {
 
 /// A disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DiskStatus {
+pub struct DiskReport {
     /// Path as its pool names it, else the kernel's; for a missing disk that no pool names, the id
     /// of its physical volume.
     pub device: String,
@@ -115,7 +115,7 @@ pub struct DiskStatus {
     /// The group that it belongs to.
     pub group: Option<String>,
     /// State of the disk in the pools.
-    pub state: DiskState,
+    pub state: DiskUse,
     /// Why it is rejected or missing, and the commands to run; for a standby disk what is wiped
     /// when it is used.
     pub message: Option<String>,
@@ -123,7 +123,7 @@ pub struct DiskStatus {
 
 /// State of a disk in the pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DiskState {
+pub enum DiskUse {
     /// In a group.
     Used,
     /// Free, and waits to join a group or to become one.
@@ -136,18 +136,18 @@ pub enum DiskState {
 
 /// A long operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OperationStatus {
+pub struct OperationReport {
     /// The volume.
     pub volume: VolumeId,
     /// Type of the operation.
-    pub r#type: OperationType,
+    pub r#type: OperationKind,
     /// Progress, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
     pub progress: String,
 }
 
 /// Type of a long operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OperationType {
+pub enum OperationKind {
     /// The extents of a deleted volume are erased.
     Wipe,
 }

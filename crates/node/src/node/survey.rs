@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sha2::{Digest, Sha256};
 
 use crate::host::{DeviceNumber, Disk, HostError};
-use crate::lvm::{Group, Named, Scan, Wanted, scan_disks, tags, undo_torn_commits};
+use crate::lvm::{Group, NamedDisks, Scan, SearchedGroups, scan_disks, tags, undo_torn_commits};
 use crate::node::disks::{Located, NewDisk, SetupError};
 use crate::node::pool_plan::{GroupSource, PoolPlan};
 use crate::node::pools::{Pool, served};
@@ -62,15 +62,15 @@ impl Survey {
         let sources = || plans.iter().flat_map(|plan| &plan.groups);
         let wanted = |disk: &Path| {
             if sources().any(|source| self.is_made_on(source, disk)) {
-                return Wanted::Any;
+                return SearchedGroups::Any;
             }
             let existing = sources().filter_map(|source| match source {
                 GroupSource::Existing(name) => Some(name.clone()),
                 GroupSource::Create(_) => None,
             });
-            Wanted::Named(existing.filter(|name| !in_use(name)).collect())
+            SearchedGroups::Named(existing.filter(|name| !in_use(name)).collect())
         };
-        let named: Named = Arc::new(self.links.values().cloned().collect());
+        let named: NamedDisks = Arc::new(self.links.values().cloned().collect());
         let scan = scan_disks(&node.host, self.disks.clone(), &named).await;
         let dir = &node.settings.state_dir;
         let scan = undo_torn_commits(&node.host, scan, dir, wanted, ours).await?;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::node::pools::served;
 use crate::node::{Node, lv_tags};
-use crate::volume::{Mode, Usage, VolumeError, VolumeId};
+use crate::volume::{FsUsage, Mode, VolumeError, VolumeId};
 
 /// How many file systems are asked at once.
 const AT_ONCE: usize = 64;
@@ -32,7 +32,9 @@ impl Node {
     ///
     /// # Errors
     /// [`VolumeError::Failed`] if the kernel does not report its mounts or devices.
-    pub async fn sample_usages(self: &Arc<Self>) -> Result<BTreeMap<VolumeId, Usage>, VolumeError> {
+    pub async fn sample_usages(
+        self: &Arc<Self>,
+    ) -> Result<BTreeMap<VolumeId, FsUsage>, VolumeError> {
         let (turns, mut asked) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
         for mounted in self.mounted().await? {
             let (node, turns) = (self.clone(), turns.clone());
@@ -51,7 +53,7 @@ impl Node {
     }
 
     /// Returns the usage of the file systems that responded to the last sampling.
-    pub fn remembered_usages(&self) -> BTreeMap<VolumeId, Usage> {
+    pub fn remembered_usages(&self) -> BTreeMap<VolumeId, FsUsage> {
         self.usages.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -72,7 +74,7 @@ impl Node {
         Ok(all)
     }
 
-    async fn usage_of(&self, mounted: Mounted) -> Option<(VolumeId, Usage)> {
+    async fn usage_of(&self, mounted: Mounted) -> Option<(VolumeId, FsUsage)> {
         let Mounted { id, dm_uuid, at } = mounted;
         let info = self.host.dm_info(&dm_uuid).await.ok()??;
         let usage = self.usage_unless_suspended(&at, &info, &mut Vec::new()).await;

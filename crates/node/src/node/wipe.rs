@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bytes::{Bytes, Pace};
 use crate::host::{DeviceNumber, HeldDevice, HeldFor, Host, HostError};
 use crate::lvm::tags;
-use crate::node::found::{Found, device_node};
+use crate::node::found::{FoundVolume, device_node};
 use crate::node::lv_tags;
 use crate::panics::caught;
 use crate::volume::error_chain;
@@ -63,7 +63,7 @@ pub(super) fn ends(range: Range<u64>) -> Vec<Range<u64>> {
 #[derive(Debug, Clone)]
 pub(super) struct Task {
     /// The volume, or what is to join it.
-    pub found: Found,
+    pub found: FoundVolume,
     /// Device of the volume; `None` if it has to be activated first.
     pub device: Option<PathBuf>,
     /// Ranges to wipe, in this order.
@@ -78,13 +78,13 @@ pub(super) struct Task {
 
 impl Task {
     /// Zeroes over these ranges of a volume's device.
-    pub fn new(found: &Found, ranges: Vec<Range<u64>>) -> Task {
+    pub fn new(found: &FoundVolume, ranges: Vec<Range<u64>>) -> Task {
         let (found, how) = (found.clone(), Wipe::Zero);
         Task { found, device: None, ranges, before: 0, how, is_written_down: false }
     }
 
     /// Zeroes over all of a volume, from where an earlier wipe of it stopped.
-    pub fn whole(found: &Found) -> Task {
+    pub fn whole(found: &FoundVolume) -> Task {
         let size = found.size().get();
         // From its beginning, if it cannot be read how far it was.
         let before = found.record.wiped.unwrap_or_default().get().min(size);
@@ -95,7 +95,7 @@ impl Task {
     ///
     /// A raw block volume shows every byte. A file system shows only what was written through it, so there the
     /// places where signatures stand are enough.
-    pub fn before_first_use(found: &Found) -> Task {
+    pub fn before_first_use(found: &FoundVolume) -> Task {
         match found.record.mode {
             Mode::Block => Task::whole(found),
             Mode::Filesystem(kind) => Task::new(found, places_of_signatures(kind, found.size())),
@@ -114,7 +114,7 @@ impl Task {
 /// The wipes under way.
 #[derive(Debug)]
 pub(super) struct Wipes {
-    jobs: Mutex<HashMap<VolumeKey, Job>>,
+    jobs: Mutex<HashMap<VolumeKey, WipeJob>>,
     /// Bytes since the start.
     wiped: Arc<AtomicU64>,
     host: Arc<dyn Host>,
@@ -129,7 +129,7 @@ pub(super) struct Wipes {
 }
 
 #[derive(Debug, Clone)]
-struct Job {
+struct WipeJob {
     uuid: String,
     /// The end of the last byte that it wipes.
     end: u64,
@@ -143,7 +143,7 @@ struct Job {
     wanted: Arc<Notify>,
 }
 
-impl Job {
+impl WipeJob {
     /// How much of the whole is done; a restart of the driver does not begin at nothing.
     fn done(&self) -> u64 {
         self.before + self.done.load(Ordering::Relaxed)
@@ -189,7 +189,7 @@ impl Wipes {
         self.leaving.cancel();
     }
 
-    fn jobs(&self) -> std::sync::MutexGuard<'_, HashMap<VolumeKey, Job>> {
+    fn jobs(&self) -> std::sync::MutexGuard<'_, HashMap<VolumeKey, WipeJob>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -213,7 +213,7 @@ impl Wipes {
 
     /// Returns whether a wipe of the volume is in progress.
     pub fn runs(&self, key: &VolumeKey) -> bool {
-        self.jobs().get(key).is_some_and(Job::is_running)
+        self.jobs().get(key).is_some_and(WipeJob::is_running)
     }
 
     /// The wipes under way, each with its progress in words.
@@ -266,11 +266,11 @@ impl Wipes {
         }
     }
 
-    fn job(&self, key: &VolumeKey) -> Option<Job> {
+    fn job(&self, key: &VolumeKey) -> Option<WipeJob> {
         self.jobs().get(key).cloned()
     }
 
-    async fn wait(&self, key: &VolumeKey, job: Job) -> Result<(), VolumeError> {
+    async fn wait(&self, key: &VolumeKey, job: WipeJob) -> Result<(), VolumeError> {
         job.wanted.notify_one();
         let mut ended = job.ended.clone();
         let ended = tokio::time::timeout(self.patience, ended.wait_for(Option::is_some));
@@ -290,14 +290,14 @@ impl Wipes {
         }
     }
 
-    fn join(&self, task: Task) -> Job {
+    fn join(&self, task: Task) -> WipeJob {
         let mut jobs = self.jobs();
         let its = jobs.get(task.key()).filter(|job| job.is_running() || job.has_done(&task));
         if let Some(job) = its {
             return job.clone();
         }
         let (tell, ended) = watch::channel(None);
-        let job = Job {
+        let job = WipeJob {
             uuid: task.found.dm_uuid(),
             end: task.end(),
             began: Instant::now(),
@@ -336,7 +336,12 @@ fn progress_text(done: u64, total: u64) -> String {
 ///
 /// # Errors
 /// Why it has not come to its end, in words.
-async fn run(host: &dyn Host, task: &Task, rate: Option<Bytes>, job: &Job) -> Result<(), String> {
+async fn run(
+    host: &dyn Host,
+    task: &Task,
+    rate: Option<Bytes>,
+    job: &WipeJob,
+) -> Result<(), String> {
     let device = match &task.device {
         _ if job.stop.is_cancelled() => return Err(STOPPED.to_owned()),
         Some(device) => device.clone(),
@@ -352,7 +357,7 @@ async fn wipe(
     task: &Task,
     device: &Path,
     rate: Option<Bytes>,
-    job: &Job,
+    job: &WipeJob,
 ) -> Result<(), HostError> {
     let begin = Instant::now();
     let device = hold(host, &task.found.dm_uuid(), device, HeldFor::Writing).await?;
@@ -480,7 +485,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn progress_has_a_pace_and_goes_on_after_a_restart() {
-        let job = Job {
+        let job = WipeJob {
             uuid: String::new(),
             end: 4 << 30,
             began: Instant::now(),

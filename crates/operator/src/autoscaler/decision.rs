@@ -3,20 +3,20 @@
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::{AutoscaledSize, PeakUsage, Quantity, Span};
-use crate::autoscaler::usage::Usage;
+use crate::autoscaler::usage::SampledUsage;
 
 /// Decision about the size of a claim with its reason. The sentence is stable until the decision
 /// changes: the status is written only then.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// `None` if it stays as it is.
-    pub resize: Option<Resize>,
+    pub resize: Option<SizeDecision>,
     pub why: String,
 }
 
 /// Desired size of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Resize {
+pub enum SizeDecision {
     /// Expand: it is full, or soon would be.
     Grow(Quantity),
     /// Lower the request: there was not enough free space for it.
@@ -35,7 +35,7 @@ pub struct Sized<'a> {
     /// Last automatic size.
     pub grown: Option<&'a AutoscaledSize>,
     /// Usage that its node reported.
-    pub usage: Option<Usage>,
+    pub usage: Option<SampledUsage>,
     /// Node that has not reported since, because its node plugin does not respond.
     pub silent: Option<&'a str>,
     /// Reason why the request is not met.
@@ -57,7 +57,7 @@ impl Decision {
 
 /// Returns the most used resource, in percent: bytes or inodes. A file system without an inode limit has
 /// no inodes.
-pub(super) fn fullest(usage: Usage) -> (u64, &'static str) {
+pub(super) fn fullest(usage: SampledUsage) -> (u64, &'static str) {
     let percent = |used: u64, of: u64| {
         let percent = u128::from(used) * 100 / u128::from(of.max(1));
         u64::try_from(percent).unwrap_or(u64::MAX)

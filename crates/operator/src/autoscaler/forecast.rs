@@ -1,13 +1,13 @@
 //! Forecast of when a claim is full, at the rate of its last two samples. Pure.
 
-use crate::autoscaler::usage::Usage;
+use crate::autoscaler::usage::SampledUsage;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 /// Returns the time until a claim is full; `None` if its usage does not rise, or without two samples.
 ///
 /// No sample came since the last one, so since then nearly nothing was written: the longer that is, the
 /// longer the forecast.
-pub(super) fn until_full(usage: Usage, now: Timestamp) -> Option<SignedDuration> {
+pub(super) fn until_full(usage: SampledUsage, now: Timestamp) -> Option<SignedDuration> {
     let before = usage.before?;
     let seconds = now.max(usage.at).duration_since(before.at).as_secs();
     let left = |from: u64, used: u64, size: u64| {
@@ -35,9 +35,9 @@ mod tests {
     }
 
     /// From so many percent of bytes and inodes at minute 0 to so many at minute 10.
-    fn usage(from: (u64, u64), to: (u64, u64)) -> Usage {
+    fn usage(from: (u64, u64), to: (u64, u64)) -> SampledUsage {
         let before = UsedBefore { at: at(0), used: Bytes::new(from.0), inodes_used: from.1 * 10 };
-        Usage {
+        SampledUsage {
             at: at(10 * MINUTE),
             size: Bytes::new(100),
             used: Bytes::new(to.0),
@@ -62,12 +62,12 @@ mod tests {
             let found = until_full(usage(from, to), at(minute * MINUTE));
             assert_eq!(found.map(|left| left.as_secs() / MINUTE), left, "{from:?} {to:?} {minute}");
         }
-        let blind = Usage { inodes: 0, ..usage((40, 10), (60, 60)) };
+        let blind = SampledUsage { inodes: 0, ..usage((40, 10), (60, 60)) };
         assert_eq!(until_full(blind, at(0)).unwrap().as_secs(), 20 * MINUTE);
-        let first = Usage { before: None, ..usage((0, 0), (90, 0)) };
+        let first = SampledUsage { before: None, ..usage((0, 0), (90, 0)) };
         assert_eq!(until_full(first, at(0)), None, "there is no decision without two samples");
         let together = UsedBefore { at: at(10 * MINUTE), ..blind.before.unwrap() };
-        let together = Usage { before: Some(together), ..blind };
+        let together = SampledUsage { before: Some(together), ..blind };
         assert_eq!(until_full(together, at(0)).unwrap().as_secs(), 0);
     }
 }

@@ -3,9 +3,9 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Decision, Resize, Sized, after, fullest, maintenance_window, step};
+use super::{Decision, SizeDecision, Sized, after, fullest, maintenance_window, step};
 use crate::api::{Autoscale, AutoscaledSize, PeakUsage, Quantity, Shrink};
-use crate::autoscaler::usage::Usage;
+use crate::autoscaler::usage::SampledUsage;
 use crate::bytes::Bytes;
 
 /// Possible usage above the last report, in percent: a node plugin reports after a change by a tenth of a
@@ -19,7 +19,7 @@ pub(super) fn peak(
     policy: &Autoscale,
     shrink: &Shrink,
     claim: &Sized<'_>,
-    usage: Usage,
+    usage: SampledUsage,
     now: Timestamp,
 ) -> Option<PeakUsage> {
     let (percent, _) = fullest(usage);
@@ -70,7 +70,7 @@ pub(super) fn decide(
             shrink.times()
         ));
     }
-    Decision { resize: Some(Resize::Shrink(to)), why: format!("{most}: it shrinks {how}") }
+    Decision { resize: Some(SizeDecision::Shrink(to)), why: format!("{most}: it shrinks {how}") }
 }
 
 /// The size that a claim shrinks to; `None` if that is not worth it.
@@ -109,7 +109,7 @@ pub(super) fn objection(
     shrink: &Shrink,
     requested: Quantity,
     to: Quantity,
-    usage: Option<Usage>,
+    usage: Option<SampledUsage>,
     now: Timestamp,
 ) -> Option<String> {
     if !maintenance_window::is_open(shrink, now) {

@@ -20,13 +20,13 @@ pub(super) fn policy(more: &Value) -> Autoscale {
 }
 
 /// So much is used, in percent.
-pub(super) fn usage(used: u64, inodes_used: u64) -> Usage {
+pub(super) fn usage(used: u64, inodes_used: u64) -> SampledUsage {
     let (size, used) = (Bytes::new(100), Bytes::new(used));
     let inodes_used = inodes_used * 10;
-    Usage { at: Timestamp::MAX, size, used, inodes: 1000, inodes_used, before: None }
+    SampledUsage { at: Timestamp::MAX, size, used, inodes: 1000, inodes_used, before: None }
 }
 
-pub(super) fn sized(has: &str, usage: Option<Usage>) -> Sized<'static> {
+pub(super) fn sized(has: &str, usage: Option<SampledUsage>) -> Sized<'static> {
     Sized {
         requested: size(has),
         capacity: size(has),
@@ -43,10 +43,10 @@ pub(super) fn sized(has: &str, usage: Option<Usage>) -> Sized<'static> {
 #[test]
 fn it_grows_by_steps_when_it_is_full_and_never_without_a_sample() {
     let now = at("2026-01-01T00:00:00Z");
-    let blind = Usage { inodes: 0, inodes_used: 0, ..usage(10, 0) };
+    let blind = SampledUsage { inodes: 0, inodes_used: 0, ..usage(10, 0) };
     for (has, usage, to, says) in [
         ("4Gi", None, None, "has not reported"),
-        ("4Gi", Some(Usage::default()), None, "has not reported"),
+        ("4Gi", Some(SampledUsage::default()), None, "has not reported"),
         ("4Gi", Some(usage(79, 0)), None, "79 % of its bytes are used; it grows at 80 %"),
         ("4Gi", Some(usage(80, 0)), Some("5Gi"), "from 4Gi to 5Gi"),
         ("40Gi", Some(usage(95, 0)), Some("50Gi"), "from 40Gi to 50Gi"),
@@ -61,7 +61,7 @@ fn it_grows_by_steps_when_it_is_full_and_never_without_a_sample() {
         ("4Gi", Some(blind), None, "10 % of its bytes"),
     ] {
         let decided = decide(&policy(&json!({})), &sized(has, usage), now);
-        assert_eq!(decided.resize, to.map(size).map(Resize::Grow), "{decided:?}");
+        assert_eq!(decided.resize, to.map(size).map(SizeDecision::Grow), "{decided:?}");
         assert!(decided.why.contains(says), "{decided:?}");
     }
 }
@@ -82,10 +82,10 @@ fn it_rests_after_it_has_grown_and_waits_while_it_grows() {
     assert_eq!(rests.resize, None);
     assert!(rests.why.ends_with("its cool-down lasts until 2026-01-01T00:05:00Z"), "{rests:?}");
     let after = decide(&policy, &claim, later(300));
-    assert_eq!(after.resize, Some(Resize::Grow(size("6400Mi"))));
+    assert_eq!(after.resize, Some(SizeDecision::Grow(size("6400Mi"))));
     let growing = Sized { capacity: size("4Gi"), ..claim };
     assert_eq!(decide(&policy, &growing, later(300)).resize, None);
-    let old = Usage { at: later(-1), ..usage(90, 0) };
+    let old = SampledUsage { at: later(-1), ..usage(90, 0) };
     let decided = decide(&policy, &Sized { usage: Some(old), ..claim }, later(300));
     assert_eq!(decided.resize, None);
     assert!(decided.why.contains("since it grew"), "{decided:?}");
@@ -105,7 +105,7 @@ fn who_fills_fast_is_grown_before() {
             used: Bytes::new(from),
             inodes_used: 0,
         };
-        Usage { at: now, before: Some(before), ..usage(to, 0) }
+        SampledUsage { at: now, before: Some(before), ..usage(to, 0) }
     };
     let within = policy(&json!({"growBeforeFull": "6h"}));
     for (policy, usage, grows, says) in [
@@ -123,7 +123,7 @@ fn who_fills_fast_is_grown_before() {
         (&policy(&json!({"growBeforeFull": "0s"})), filled(10, 1, 79), false, "it grows at 80 %"),
     ] {
         let decided = decide(policy, &sized("4Gi", Some(usage)), now);
-        let to = grows.then(|| Resize::Grow(size("5Gi")));
+        let to = grows.then(|| SizeDecision::Grow(size("5Gi")));
         assert_eq!(decided.resize, to, "{decided:?}");
         assert!(decided.why.contains(says), "{decided:?}");
     }
@@ -156,7 +156,7 @@ fn what_there_is_no_room_for_is_halved_if_it_was_decided_here() {
         (&together, Sized { grown: Some(&large), ..asked("4Gi", "20Gi") }, None),
     ] {
         let decided = decide(policy, &claim, now);
-        assert_eq!(decided.resize, to.map(size).map(Resize::Lower), "{claim:?}");
+        assert_eq!(decided.resize, to.map(size).map(SizeDecision::Lower), "{claim:?}");
         assert!(decided.why.contains("no room"), "{decided:?}");
     }
 }
@@ -174,7 +174,7 @@ fn those_that_grow_together_follow_the_largest() {
     ] {
         let claim = Sized { others: size(others), ..sized("4Gi", None) };
         let decided = decide(policy, &claim, now);
-        assert_eq!(decided.resize, to.map(size).map(Resize::Grow), "{decided:?}");
+        assert_eq!(decided.resize, to.map(size).map(SizeDecision::Grow), "{decided:?}");
     }
 }
 

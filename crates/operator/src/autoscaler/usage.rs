@@ -7,7 +7,7 @@ use crate::bytes::Bytes;
 
 /// Usage of a volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Usage {
+pub(crate) struct SampledUsage {
     /// Time of the observation.
     pub at: Timestamp,
     /// Capacity for files.
@@ -27,11 +27,11 @@ pub(crate) struct UsedBefore {
     pub inodes_used: u64,
 }
 
-impl From<&VolumeUsage> for Usage {
-    fn from(told: &VolumeUsage) -> Usage {
+impl From<&VolumeUsage> for SampledUsage {
+    fn from(told: &VolumeUsage) -> SampledUsage {
         let count = |inodes: Option<i64>| inodes.unwrap_or_default().unsigned_abs();
         let usage = &told.usage;
-        Usage {
+        SampledUsage {
             at: told.observed_time.0,
             size: usage.used.0 + usage.available.0,
             used: usage.used.0,

@@ -8,8 +8,8 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 
 use crate::api::{PvcAutoscaler, Rival};
-use crate::claims::controller::Keeper;
-use crate::claims::seen::Seen;
+use crate::claims::controller::ClaimsController;
+use crate::claims::seen::ObservedWorkload;
 use crate::claims::{ORDINAL, make};
 use crate::cluster::KEPT_BY;
 
@@ -19,12 +19,12 @@ const PAGE: u32 = 200;
 /// Length of the digest in the name of a claim, in characters.
 const DIGEST: usize = 5;
 
-impl Keeper {
+impl ClaimsController {
     /// Finds them for pods without a status.
     ///
     /// # Errors
     /// An error of the API server.
-    pub(super) async fn see_left(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+    pub(super) async fn see_left(&self, seen: &mut ObservedWorkload) -> Result<(), kube::Error> {
         let new = seen.new_ordinals();
         if new.is_empty() || seen.names_claims() || seen.elder.is_some() {
             return Ok(());
@@ -53,7 +53,7 @@ impl Keeper {
 
     async fn is_left(
         &self,
-        seen: &Seen,
+        seen: &ObservedWorkload,
         claim: &PersistentVolumeClaim,
     ) -> Result<bool, kube::Error> {
         Ok(!seen.keeps(claim) && self.is_let_go(seen, claim).await?)
@@ -62,7 +62,7 @@ impl Keeper {
     /// Returns true if the previous manager of a claim manages it no more.
     async fn is_let_go(
         &self,
-        seen: &Seen,
+        seen: &ObservedWorkload,
         claim: &PersistentVolumeClaim,
     ) -> Result<bool, kube::Error> {
         let Some(keeper) = claim.labels().get(KEPT_BY) else { return Ok(false) };

@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::api::{PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity};
-use crate::claims::controller::Keeper;
+use crate::claims::controller::ClaimsController;
 use crate::claims::objects::uid;
-use crate::claims::seen::Seen;
+use crate::claims::seen::ObservedWorkload;
 use crate::claims::steps::Step;
 use crate::claims::{AutoscalerReason, SUPERSEDED_BY, make};
 use crate::cluster::KEPT_BY;
@@ -22,7 +22,7 @@ use crate::cluster::writes::OPERATOR;
 use crate::cluster::{OnceEvent, refusal, requested, writes};
 use crate::populators;
 
-impl Keeper {
+impl ClaimsController {
     /// Writes the status over the observed version only.
     pub(super) async fn note(
         &self,
@@ -47,7 +47,11 @@ impl Keeper {
     ///
     /// # Errors
     /// An error of the API server. A conflict means that something has changed: observe again.
-    pub(super) async fn apply(&self, step: Step, seen: &Seen) -> Result<(), kube::Error> {
+    pub(super) async fn apply(
+        &self,
+        step: Step,
+        seen: &ObservedWorkload,
+    ) -> Result<(), kube::Error> {
         let autoscaler = &seen.autoscaler;
         let namespace = autoscaler.namespace().unwrap_or_default();
         let claims = self.of::<PersistentVolumeClaim>(&namespace);
@@ -99,7 +103,7 @@ impl Keeper {
                 Ok(())
             }
             Step::Hold { claim } => match seen.claim(&claim) {
-                Some(claim) => self.hold(claim).await,
+                Some(claim) => self.add_finalizer(claim).await,
                 None => Ok(()),
             },
             Step::LetGo { claim, keeps_volume, superseded_by } => match seen.claim(&claim) {
@@ -145,13 +149,19 @@ impl Keeper {
                 self.tally.paused(Duration::from_secs(away.unsigned_abs()));
                 Ok(())
             }
-            Step::Tell { reason, subject, text } => self.tell(seen, reason, &subject, &text).await,
+            Step::Tell { reason, subject, text } => {
+                self.emit_event(seen, reason, &subject, &text).await
+            }
         }
     }
 
     /// Returns the node on which a claim can be read, if there is only one: the claim that is populated
     /// from it must be there.
-    async fn only_node_of(&self, seen: &Seen, claim: &str) -> Result<Option<String>, kube::Error> {
+    async fn only_node_of(
+        &self,
+        seen: &ObservedWorkload,
+        claim: &str,
+    ) -> Result<Option<String>, kube::Error> {
         let volume = seen.claim(claim).and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
         let Some(volume) = volume else { return Ok(None) };
         let pvs: Api<PersistentVolume> = Api::all(self.client.clone());
@@ -160,7 +170,12 @@ impl Keeper {
         Ok(nodes.first().filter(|_| nodes.len() == 1).cloned())
     }
 
-    async fn grow(&self, seen: &Seen, name: &str, size: Quantity) -> Result<(), kube::Error> {
+    async fn grow(
+        &self,
+        seen: &ObservedWorkload,
+        name: &str,
+        size: Quantity,
+    ) -> Result<(), kube::Error> {
         let Some(claim) = seen.claim(name) else { return Ok(()) };
         // Never smaller than a later request, unless that was rejected.
         let size = match (refusal(claim), requested(claim)) {
@@ -178,7 +193,12 @@ impl Keeper {
         self.patch_claim(seen, name, patch).await
     }
 
-    async fn patch_claim(&self, seen: &Seen, name: &str, patch: Value) -> Result<(), kube::Error> {
+    async fn patch_claim(
+        &self,
+        seen: &ObservedWorkload,
+        name: &str,
+        patch: Value,
+    ) -> Result<(), kube::Error> {
         let Some(claim) = seen.claim(name) else { return Ok(()) };
         let mut patch = patch;
         patch["metadata"]["uid"] = json!(claim.metadata.uid);
@@ -190,7 +210,7 @@ impl Keeper {
     /// late decision of another replica would contradict it.
     async fn mark_superseded(
         &self,
-        seen: &Seen,
+        seen: &ObservedWorkload,
         name: &str,
         by: Option<&String>,
     ) -> Result<(), kube::Error> {
@@ -201,14 +221,19 @@ impl Keeper {
     }
 
     /// Removes the annotation that names the replacement of a claim.
-    async fn reinstate(&self, seen: &Seen, name: &str) -> Result<(), kube::Error> {
+    async fn reinstate(&self, seen: &ObservedWorkload, name: &str) -> Result<(), kube::Error> {
         if seen.claim(name).is_some_and(|claim| seen.is_noted_for_another(claim)) {
             self.note_detached(seen, name, None).await?;
         }
         self.mark_superseded(seen, name, None).await
     }
 
-    async fn edit_source(&self, seen: &Seen, claim: &str, spec: Value) -> Result<(), kube::Error> {
+    async fn edit_source(
+        &self,
+        seen: &ObservedWorkload,
+        claim: &str,
+        spec: Value,
+    ) -> Result<(), kube::Error> {
         let Some(source) = seen.sources.get(claim) else { return Ok(()) };
         let patch = json!({"metadata": {"uid": source.metadata.uid}, "spec": spec});
         let api = self.of::<PvcSourcePopulator>(&source.namespace().unwrap_or_default());
@@ -244,9 +269,9 @@ impl Keeper {
         }
     }
 
-    pub(super) async fn tell(
+    pub(super) async fn emit_event(
         &self,
-        seen: &Seen,
+        seen: &ObservedWorkload,
         reason: AutoscalerReason,
         subject: &str,
         text: &str,

@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::api::{OrdinalStatus, PvcAutoscalerSpec};
-use crate::claims::seen::Seen;
+use crate::claims::seen::ObservedWorkload;
 
 /// Returns true if the present swap of a pod is to be aborted.
 pub fn is_wanted_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {
@@ -37,7 +37,7 @@ pub(super) fn digest(spec: &PvcAutoscalerSpec) -> String {
     format!("{:016x}", u64::from_be_bytes(first))
 }
 
-impl Seen {
+impl ObservedWorkload {
     /// Returns true if a person aborted the swap to the present template.
     pub fn is_aborted(&self, one: &OrdinalStatus) -> bool {
         is_aborted(&self.autoscaler.spec, one)

@@ -282,7 +282,7 @@ pub(super) fn end_cancelled(plan: &mut PodPlan<'_>, swap: &Swap) -> Next {
             swap.summary,
             plan.entry.active_claim
         );
-        plan.tell(AutoscalerReason::SwapAborted, &attempt(swap), text);
+        plan.add_event(AutoscalerReason::SwapAborted, &attempt(swap), text);
     }
     if is_aborted {
         let template_hash = digest(&plan.seen.autoscaler.spec);

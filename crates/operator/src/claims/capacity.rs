@@ -1,7 +1,7 @@
 //! Checks that the content of a claim fits into a smaller one, by its reported usage. Pure.
 
 use crate::api::Quantity;
-use crate::autoscaler::usage::Usage;
+use crate::autoscaler::usage::SampledUsage;
 use crate::bytes::Bytes;
 use crate::claims::pod_plan::PodPlan;
 use crate::cluster::requested;
@@ -13,7 +13,7 @@ const UNTOLD_PART: u64 = 10;
 /// Overhead of a copy, as a part of the copied size.
 const MARGIN_PART: u64 = 64;
 
-fn too_small(from: &str, usage: Usage, to: Quantity) -> Option<String> {
+fn too_small(from: &str, usage: SampledUsage, to: Quantity) -> Option<String> {
     let least = usage.used.saturating_sub(Bytes::new(usage.size.get() / UNTOLD_PART));
     let needs = least.get().saturating_add(least.get() / MARGIN_PART);
     (needs > to.0.get()).then(|| {
@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn only_what_can_never_fit_is_refused() {
-        let usage = |used| Usage { size: Bytes::gib(10), used, ..Usage::default() };
+        let usage = |used| SampledUsage { size: Bytes::gib(10), used, ..SampledUsage::default() };
         let to = Quantity(Bytes::gib(2));
         for (used, fits) in [
             (Bytes::gib(1), true),
@@ -57,7 +57,7 @@ mod tests {
         ] {
             assert_eq!(too_small("db", usage(used), to).is_none(), fits, "{used}");
         }
-        let full = Usage { inodes: 9, inodes_used: 7, ..usage(Bytes::gib(9)) };
+        let full = SampledUsage { inodes: 9, inodes_used: 7, ..usage(Bytes::gib(9)) };
         let said = too_small("db", full, to).unwrap();
         assert!(said.contains("claim db holds 9 GiB in 7 inodes of 10 GiB"), "{said}");
         assert!(said.contains("and that does not fit into 2Gi"), "{said}");

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::api::{NodeStorage, PvcSourcePopulator, VolumeUsage, Workload};
-use crate::claims::controller::Keeper;
+use crate::claims::controller::ClaimsController;
 use crate::claims::summary::AutoscalerSummary;
 use crate::cluster::{
-    Answers, AwaySeen, Change, Changed, Changes, ClaimSummary, DeploymentVersion, PodNews, Pv,
-    StatefulSetVersion,
+    Answers, AwaySeen, Change, Changed, ClaimSummary, DeploymentVersion, PendingChanges, PodNews,
+    PvSummary, StatefulSetVersion,
 };
 use tokio::sync::watch;
 
@@ -59,7 +59,7 @@ pub(super) fn keys(one: &AutoscalerSummary) -> Vec<String> {
     keys
 }
 
-impl Keeper {
+impl ClaimsController {
     /// The PvcAutoscalers of a namespace.
     pub(super) fn autoscalers_in(&self, namespace: &str) -> Vec<Arc<AutoscalerSummary>> {
         self.autoscalers.with_key(&in_namespace(namespace))
@@ -118,7 +118,7 @@ impl Keeper {
     }
 
     /// The PvcAutoscalers of the claim that has a PersistentVolume.
-    fn of_pv(&self, pv: &Pv) -> Vec<Arc<AutoscalerSummary>> {
+    fn of_pv(&self, pv: &PvSummary) -> Vec<Arc<AutoscalerSummary>> {
         let claim = pv.spec.claim_ref.as_ref();
         let claim = claim.and_then(|its| self.watches.claims().get_in(&its.namespace, &its.name));
         claim.map(|claim| self.of_claim(&claim)).unwrap_or_default()
@@ -132,14 +132,14 @@ impl Keeper {
 
 /// Changes since the last take, of everything that is watched for PvcAutoscalers.
 #[derive(Debug)]
-pub(super) struct News {
-    autoscalers: Changes<AutoscalerSummary>,
-    sets: Changes<StatefulSetVersion>,
-    deployments: Changes<DeploymentVersion>,
-    sources: Changes<PvcSourcePopulator>,
-    claims: Changes<ClaimSummary>,
-    pvs: Changes<Pv>,
-    nodes: Changes<NodeStorage>,
+pub(super) struct WorkloadChanges {
+    autoscalers: PendingChanges<AutoscalerSummary>,
+    sets: PendingChanges<StatefulSetVersion>,
+    deployments: PendingChanges<DeploymentVersion>,
+    sources: PendingChanges<PvcSourcePopulator>,
+    claims: PendingChanges<ClaimSummary>,
+    pvs: PendingChanges<PvSummary>,
+    nodes: PendingChanges<NodeStorage>,
     answers: Answers,
     away: AwaySeen,
     pods: watch::Receiver<()>,
@@ -147,7 +147,7 @@ pub(super) struct News {
 
 /// Whom the news concern.
 #[derive(Debug, Default)]
-pub(super) struct Concerned {
+pub(super) struct ConcernedWorkloads {
     /// All of them.
     pub all: bool,
     /// PvcAutoscalers with these uids.
@@ -156,16 +156,16 @@ pub(super) struct Concerned {
     pub by_pods: BTreeSet<Arc<str>>,
 }
 
-impl Concerned {
+impl ConcernedWorkloads {
     fn add(&mut self, all: Vec<Arc<AutoscalerSummary>>) {
         self.uids.extend(all.into_iter().map(|one| one.names.uid.clone()));
     }
 }
 
-impl News {
+impl WorkloadChanges {
     /// All is new.
-    pub fn of(keeper: &Keeper) -> News {
-        News {
+    pub fn of(keeper: &ClaimsController) -> WorkloadChanges {
+        WorkloadChanges {
             autoscalers: keeper.autoscalers.subscribe(),
             sets: keeper.sets.subscribe(),
             deployments: keeper.deployments.subscribe(),
@@ -185,8 +185,11 @@ impl News {
     }
 
     /// Takes the changed PvcAutoscalers, and those that other changes concern.
-    pub fn take(&mut self, keeper: &Keeper) -> (Changed<AutoscalerSummary>, Concerned) {
-        let mut concerned = Concerned::default();
+    pub fn take(
+        &mut self,
+        keeper: &ClaimsController,
+    ) -> (Changed<AutoscalerSummary>, ConcernedWorkloads) {
+        let mut concerned = ConcernedWorkloads::default();
         let autoscalers = self.autoscalers.take();
         if let Changed::These(changes) = &autoscalers {
             for one in changes.iter().flat_map(Change::both) {
@@ -226,7 +229,7 @@ impl News {
 
     /// Checks which node plugins do not respond, if that may have changed: the usage of their volumes is then
     /// unknown, or known again.
-    fn see_away(&mut self, keeper: &Keeper, concerned: &mut Concerned) {
+    fn see_away(&mut self, keeper: &ClaimsController, concerned: &mut ConcernedWorkloads) {
         for node in self.away.take(keeper.cluster.requests()) {
             let record = keeper.cluster.nodes().watched().get(&node);
             let status = record.as_ref().and_then(|record| record.status.as_ref());
@@ -237,7 +240,7 @@ impl News {
     }
 
     /// Pods matter to whom has stopped one, or is about to. Others look at them when they are due.
-    fn see_pods(&mut self, keeper: &Keeper, concerned: &mut Concerned) {
+    fn see_pods(&mut self, keeper: &ClaimsController, concerned: &mut ConcernedWorkloads) {
         self.pods.mark_unchanged();
         let PodNews { all, stateful_sets, namespaces } = keeper.pods.take();
         let mut those = if all { keeper.autoscalers.with_key(MIDWAY) } else { Vec::new() };

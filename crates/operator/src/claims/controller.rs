@@ -19,18 +19,18 @@ use crate::api::{
 };
 use crate::autoscaler::next_look;
 use crate::claims::conditions::conditions;
-use crate::claims::coverage::Coverage;
-use crate::claims::looks::{AGAIN, Looks};
+use crate::claims::coverage::WorkloadCoverage;
+use crate::claims::looks::{AGAIN, WorkloadReconciles};
 use crate::claims::objects::{in_seconds, uid};
 use crate::claims::plan::plan;
-use crate::claims::seen::{ClockSeen, Refusal, Seen};
+use crate::claims::seen::{ClockSeen, ObservedWorkload, Refusal};
 use crate::claims::steps::Step;
 use crate::claims::summary::AutoscalerSummary;
-use crate::claims::{AutoscalerReason, Tally, concerned};
+use crate::claims::{AutoscalerReason, ClaimsMetrics, concerned};
 use crate::cluster::KEPT_BY;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
-    Asks, Clock, ClockSkew, Cluster, DeploymentVersion, Names, PodEvents, PodVersion,
+    Asks, Clock, ClockSkew, Cluster, DeploymentVersion, ObjectNames, PodEvents, PodVersion,
     StatefulSetVersion, Unreadable, Watched, begun_again, every, writes,
 };
 use crate::error_chain;
@@ -54,11 +54,15 @@ pub trait Webhook: Send + Sync + 'static {
     ///
     /// # Errors
     /// An error of the API server.
-    async fn coverage(&self, namespace: &str, stateful_set: &str) -> Result<Coverage, kube::Error>;
+    async fn coverage(
+        &self,
+        namespace: &str,
+        stateful_set: &str,
+    ) -> Result<WorkloadCoverage, kube::Error>;
 }
 
 /// Reconciles the claims of workloads with their templates.
-pub struct Keeper {
+pub struct ClaimsController {
     pub(super) client: Client,
     pub(super) autoscalers: Watched<AutoscalerSummary>,
     pub(super) sets: Watched<StatefulSetVersion>,
@@ -72,25 +76,25 @@ pub struct Keeper {
     pub(super) asks: Arc<Asks>,
     pub(super) watches: Arc<Watches>,
     webhook: Arc<dyn Webhook>,
-    pub(super) tally: Arc<dyn Tally>,
+    pub(super) tally: Arc<dyn ClaimsMetrics>,
     clock: Clock,
 }
 
-impl fmt::Debug for Keeper {
+impl fmt::Debug for ClaimsController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeper").finish_non_exhaustive()
+        f.debug_struct("ClaimsController").finish_non_exhaustive()
     }
 }
 
 /// Usage of a volume, as its node has reported it.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum UsageReport {
     Now(VolumeUsage),
     /// The node plugin of this node has stopped responding since.
     Before(String),
 }
 
-impl Keeper {
+impl ClaimsController {
     /// Starts to watch, until `stop`; the populators share the watched claims and the requests to
     /// nodes.
     pub fn start(
@@ -98,10 +102,10 @@ impl Keeper {
         watches: &Arc<Watches>,
         asks: &Arc<Asks>,
         webhook: Arc<dyn Webhook>,
-        tally: Arc<dyn Tally>,
+        tally: Arc<dyn ClaimsMetrics>,
         stop: &CancellationToken,
-    ) -> Arc<Keeper> {
-        Arc::new(Keeper {
+    ) -> Arc<ClaimsController> {
+        Arc::new(ClaimsController {
             client: client.clone(),
             autoscalers: Watched::start_keyed(
                 Api::all(client.clone()),
@@ -142,7 +146,7 @@ impl Keeper {
             self.watches.known().await;
             tokio::join!(self.autoscalers.known(), self.sets.known(), self.deployments.known());
             tokio::join!(self.sources.known(), self.cluster.known());
-            let mut looks = Looks::of(&self);
+            let mut looks = WorkloadReconciles::of(&self);
             loop {
                 looks.begin(&self);
                 tokio::time::sleep(PAUSE).await;
@@ -174,7 +178,7 @@ impl Keeper {
         &self,
         namespace: &str,
         set: &str,
-    ) -> Result<Coverage, kube::Error> {
+    ) -> Result<WorkloadCoverage, kube::Error> {
         self.webhook.coverage(namespace, set).await
     }
 
@@ -192,7 +196,10 @@ impl Keeper {
     ///
     /// # Errors
     /// An error of the API server.
-    pub(super) async fn live(&self, meant: &Names) -> Result<Option<PvcAutoscaler>, kube::Error> {
+    pub(super) async fn live(
+        &self,
+        meant: &ObjectNames,
+    ) -> Result<Option<PvcAutoscaler>, kube::Error> {
         let there = self.of::<PvcAutoscaler>(&meant.namespace).get_opt(&meant.name).await?;
         Ok(there.filter(|one| uid(&one.metadata) == &*meant.uid))
     }
@@ -211,20 +218,20 @@ impl Keeper {
     }
 
     /// Returns the usage of a claim's volume that its node reported last.
-    pub(super) fn usage_of(&self, claim: &PersistentVolumeClaim) -> Option<Told> {
+    pub(super) fn usage_of(&self, claim: &PersistentVolumeClaim) -> Option<UsageReport> {
         let (node, usage) = self.usage_of_volume(&self.handle_of(claim)?)?;
         let (away, _) = self.cluster.requests().away();
         let name = node.name_any();
-        Some(if away.contains(&name) { Told::Before(name) } else { Told::Now(usage) })
+        Some(if away.contains(&name) { UsageReport::Before(name) } else { UsageReport::Now(usage) })
     }
 
     /// Reconciles a workload; returns the delay until the next time without a change.
-    pub(super) async fn attend(
+    pub(super) async fn reconcile(
         &self,
         autoscaler: &AutoscalerSummary,
         refusal: &mut Option<Refusal>,
     ) -> Option<Duration> {
-        match Box::pin(self.further(autoscaler, refusal)).await {
+        match Box::pin(self.reconcile_inner(autoscaler, refusal)).await {
             Ok(due) => due,
             Err(kube::Error::Api(status)) if writes::is_stale(&status) => Some(SOON),
             Err(error) => {
@@ -235,7 +242,7 @@ impl Keeper {
         }
     }
 
-    async fn further(
+    async fn reconcile_inner(
         &self,
         autoscaler: &AutoscalerSummary,
         refusal: &mut Option<Refusal>,
@@ -355,7 +362,7 @@ impl Keeper {
     }
 
     /// Another version of the operator has begun something that this one does not know.
-    async fn tell_unknown(&self, seen: &Seen) -> Result<(), kube::Error> {
+    async fn tell_unknown(&self, seen: &ObservedWorkload) -> Result<(), kube::Error> {
         let why = "it has a value of another version; check spec and status, and that all replicas of the \
                    operator have the same version";
         Unreadable::of_record(&seen.autoscaler, why).event().write(&self.client, OPERATOR).await?;
@@ -363,7 +370,7 @@ impl Keeper {
     }
 
     /// Returns true if the PvcAutoscaler has changed since it was read first.
-    async fn is_outdated(&self, seen: &Seen) -> Result<bool, kube::Error> {
+    async fn is_outdated(&self, seen: &ObservedWorkload) -> Result<bool, kube::Error> {
         let metadata = &seen.autoscaler.metadata;
         let api = self.of::<PvcAutoscaler>(metadata.namespace.as_deref().unwrap_or_default());
         let there = api.get_opt(&seen.autoscaler.name_any()).await?;
@@ -371,24 +378,29 @@ impl Keeper {
         Ok(version != metadata.resource_version)
     }
 
-    async fn tell_refused(&self, seen: &Seen, refused: &Refusal) -> Result<(), kube::Error> {
+    async fn tell_refused(
+        &self,
+        seen: &ObservedWorkload,
+        refused: &Refusal,
+    ) -> Result<(), kube::Error> {
         let subject = format!("{}/{}", seen.generation(), refused.claim);
-        self.tell(seen, AutoscalerReason::ClaimForbidden, &subject, &refused.to_string()).await
+        self.emit_event(seen, AutoscalerReason::ClaimForbidden, &subject, &refused.to_string())
+            .await
     }
 
     /// Reports that the API server rejects the status, which is a bug that people must know of.
-    async fn tell_invalid(&self, seen: &Seen, why: &str) -> Result<(), kube::Error> {
+    async fn tell_invalid(&self, seen: &ObservedWorkload, why: &str) -> Result<(), kube::Error> {
         tracing::error!(why, "failed to write a status");
         let text = format!("the status cannot be written, so the claims are not managed: {why}");
         let subject = seen.generation().to_string();
-        self.tell(seen, AutoscalerReason::InvalidStatus, &subject, &text).await
+        self.emit_event(seen, AutoscalerReason::InvalidStatus, &subject, &text).await
     }
 
-    async fn tell_protected(&self, seen: &Seen, why: &str) -> Result<(), kube::Error> {
+    async fn tell_protected(&self, seen: &ObservedWorkload, why: &str) -> Result<(), kube::Error> {
         let name = seen.autoscaler.name_any();
         let text = format!("a pod of {name} cannot be stopped now: {why}; this is retried");
         let subject = seen.generation().to_string();
-        self.tell(seen, AutoscalerReason::EvictionBlocked, &subject, &text).await
+        self.emit_event(seen, AutoscalerReason::EvictionBlocked, &subject, &text).await
     }
 }
 
@@ -416,7 +428,7 @@ fn keys_of_gated(pod: &PodVersion) -> Vec<String> {
 /// triggers one.
 fn next(
     status: &PvcAutoscalerStatus,
-    seen: &Seen,
+    seen: &ObservedWorkload,
     is_done: bool,
     is_heard: bool,
 ) -> Option<Duration> {

@@ -5,10 +5,10 @@ use kube::ResourceExt;
 use crate::api::{FillingPhase, Swap};
 use crate::claims::objects::{is_bound, is_ending, is_on_node, is_unstarted, uses};
 use crate::claims::pod_plan::PodPlan;
-use crate::claims::seen::Seen;
+use crate::claims::seen::ObservedWorkload;
 use crate::cluster::PodSummary;
 
-impl Seen {
+impl ObservedWorkload {
     /// Returns true if a user has deleted the claim, so that it is not retained.
     pub fn is_gone(&self, claim: &str) -> bool {
         self.claim(claim).is_none_or(|there| is_ending(&there.metadata))

@@ -2,7 +2,7 @@
 
 /// Coverage of the pods of a workload by the webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Coverage {
+pub enum WorkloadCoverage {
     /// Every new pod is shown to us.
     Covered,
     /// Not now: the webhook does not name the workload yet, or is switched off.
@@ -11,17 +11,17 @@ pub enum Coverage {
     ShareIsFull(String),
 }
 
-impl Coverage {
+impl WorkloadCoverage {
     /// Returns why the webhook does not see new pods, and the remediation; `None` if it does.
     pub(super) fn lacks(&self) -> Option<String> {
         match self {
-            Coverage::Covered => None,
-            Coverage::NotNamed => Some(
+            WorkloadCoverage::Covered => None,
+            WorkloadCoverage::NotNamed => Some(
                 "the webhook does not cover it; see `kubectl get mutatingwebhookconfiguration pliant-webhook` \
                  and the log of the operator"
                     .to_owned(),
             ),
-            Coverage::ShareIsFull(why) => Some(format!("the webhook does not cover it: {why}")),
+            WorkloadCoverage::ShareIsFull(why) => Some(format!("the webhook does not cover it: {why}")),
         }
     }
 }

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 
 use crate::api::{AutoscaledSize, AutoscalerMode, AutoscalerPhase, Quantity, Swap};
-use crate::autoscaler::{self, Decision, Resize, Sized};
+use crate::autoscaler::{self, Decision, SizeDecision, Sized};
 use crate::claims::AutoscalerReason;
 use crate::claims::in_place::can_shrink_in_place;
 use crate::claims::objects::bounded;
@@ -13,7 +13,7 @@ use crate::claims::obstacle::obstacle;
 use crate::claims::others::{is_in_partition, too_many_unready};
 use crate::claims::own_size::own_size;
 use crate::claims::pod_plan::PodPlan;
-use crate::cluster::{ClaimSizes, NotDone, Wish, refusal, requested};
+use crate::cluster::{ClaimSizes, NodeOperation, NotDone, refusal, requested};
 
 /// Decides the size by the usage of the claim. `may_stop` allows a pod to be stopped. Without valid sizes of
 /// the claim there is no decision.
@@ -48,17 +48,17 @@ pub(super) fn decide_size(plan: &mut PodPlan<'_>, claim: &PersistentVolumeClaim,
             plan.says.phase = Some(AutoscalerPhase::DryRun);
             plan.says.planned_action = Some(format!("pod {}: {why}", plan.pod()));
         }
-        Some(Resize::Shrink(to)) => {
+        Some(SizeDecision::Shrink(to)) => {
             match holds_back(plan, may_stop).or_else(|| doubt(plan, claim)) {
                 Some(held) => why = format!("{why}; not yet: {held}"),
                 None => resize_to(plan, claim, AutoscalerReason::AutoscaleShrink, to, &why),
             }
         }
-        Some(Resize::Grow(to)) => match doubt(plan, claim) {
+        Some(SizeDecision::Grow(to)) => match doubt(plan, claim) {
             Some(doubt) => why = format!("{why}; not yet: {doubt}"),
             None => resize_to(plan, claim, AutoscalerReason::AutoscaleExpand, to, &why),
         },
-        Some(Resize::Lower(to)) => {
+        Some(SizeDecision::Lower(to)) => {
             resize_to(plan, claim, AutoscalerReason::ExpansionFailed, to, &why);
         }
     }
@@ -71,11 +71,11 @@ fn doubt(plan: &mut PodPlan<'_>, claim: &PersistentVolumeClaim) -> Option<String
     let (seen, name) = (plan.seen, claim.name_any());
     // What all together come to is no matter of how full one is.
     let volume = seen.volume_of(&name).filter(|_| seen.usage.contains_key(&name))?;
-    let answer = volume.recent_answer_to(&Wish::Look).map(Result::err);
+    let answer = volume.recent_answer_to(&NodeOperation::Look).map(Result::err);
     if answer == Some(None) {
         return None;
     }
-    plan.ask_for(volume, Wish::Look);
+    plan.ask_for(volume, NodeOperation::Look);
     let Some(Some(NotDone { why, .. })) = answer else {
         return Some("waiting for its node to confirm the reported usage".to_owned());
     };
@@ -102,7 +102,7 @@ fn resize_to(
     });
     plan.entry.peak_usage = None;
     let text = format!("claim {}: {why}", claim.name_any());
-    plan.tell(reason, &to.to_string(), text);
+    plan.add_event(reason, &to.to_string(), text);
 }
 
 /// Accepts a claim that is larger than its automatic size, or than a template that was not lowered: a person

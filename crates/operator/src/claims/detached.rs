@@ -12,17 +12,17 @@ use serde_json::json;
 use crate::api::Swap;
 use crate::claims::AutoscalerReason;
 use crate::claims::adopt::is_made_for;
-use crate::claims::controller::Keeper;
+use crate::claims::controller::ClaimsController;
 use crate::claims::detached_note::note;
 use crate::claims::objects::{is_bound, is_copy, owner, uid};
 use crate::claims::pod_plan::PodPlan;
-use crate::claims::seen::Seen;
+use crate::claims::seen::ObservedWorkload;
 use crate::claims::steps::Step;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{DETACHED_FOR, OnceEvent, writes};
 use crate::populators::POPULATES;
 
-impl Seen {
+impl ObservedWorkload {
     /// Returns true if a claim has all content of its source, or will have: the source was proved
     /// unused before.
     pub fn is_proved_complete(&self, claim: &PersistentVolumeClaim) -> bool {
@@ -49,12 +49,12 @@ pub(super) fn ensure_noted(plan: &mut PodPlan<'_>, swap: &Swap, claim: &str) -> 
     is_noted
 }
 
-impl Keeper {
+impl ClaimsController {
     /// Writes or removes the note on the PersistentVolume of a claim about which claim has its content; only on
     /// the observed PersistentVolume.
     pub(super) async fn note_detached(
         &self,
-        seen: &Seen,
+        seen: &ObservedWorkload,
         claim: &str,
         copy: Option<&str>,
     ) -> Result<(), kube::Error> {

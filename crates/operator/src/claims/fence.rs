@@ -13,7 +13,7 @@ use crate::claims::attempt::attempt;
 use crate::claims::objects::{bounded, is_ending, is_fillable};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::stopped::wait_if_may_still_run;
-use crate::cluster::{Look, VolumeSeen, Wish};
+use crate::cluster::{NodeOperation, ObservedVolume, VolumeSeen};
 use crate::volume::{Fence, VolumeId};
 
 fn times(count: u32) -> String {
@@ -201,7 +201,7 @@ pub(super) fn ask(plan: &mut PodPlan<'_>, volume: &VolumeSeen, fence: FenceStatu
         );
         plan.wait(AutoscalerReason::VolumeNotFenced, message);
     }
-    plan.ask_for(volume, Wish::Fence(wanted));
+    plan.ask_for(volume, NodeOperation::Fence(wanted));
 }
 
 /// Returns the same fence under a higher number, if the volume has another fence by now.
@@ -230,7 +230,7 @@ fn wait_for_holder(
     swap: &Swap,
     from: &str,
     volume: &VolumeId,
-    look: &Look,
+    look: &ObservedVolume,
 ) {
     let key = volume.key().as_str();
     let pods: Vec<String> = plan.seen.pods_with(from).map(ResourceExt::name_any).collect();
@@ -251,7 +251,7 @@ fn wait_for_holder(
     );
     let before = plan.seen.autoscaler.status.as_ref().and_then(|status| status.message.as_ref());
     if before != Some(&bounded(&message)) {
-        plan.tell(AutoscalerReason::ClaimInUse, &attempt(swap), message.clone());
+        plan.add_event(AutoscalerReason::ClaimInUse, &attempt(swap), message.clone());
     }
     plan.wait(AutoscalerReason::ClaimInUse, message);
 }

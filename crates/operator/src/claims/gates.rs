@@ -7,7 +7,7 @@ use kube::api::{ListParams, Patch};
 use serde_json::json;
 
 use crate::api::{GATE, PvcAutoscaler, controlling_stateful_set, is_gated};
-use crate::claims::controller::Keeper;
+use crate::claims::controller::ClaimsController;
 use crate::claims::pv_exchange::record;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
@@ -16,7 +16,7 @@ use crate::cluster::{
 use crate::error_chain;
 use crate::volume::Use;
 
-impl Keeper {
+impl ClaimsController {
     /// Removes the scheduling gate of a pod that waits for nothing; returns true if it still waits without a
     /// PvcAutoscaler, or on an error.
     pub(super) async fn try_to_open_gate(&self, (namespace, name): (&str, &str)) -> bool {

@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::api::{FillingPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase};
-use crate::claims::controller::Keeper;
+use crate::claims::controller::ClaimsController;
 use crate::claims::objects::{HELD_FOR, POLICY_BEFORE, is_ending, owner, policy_before, uid};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::steps::Step;
@@ -88,7 +88,7 @@ pub(super) fn is_deleted(plan: &PodPlan<'_>, from: &str, phase: FillingPhase) ->
 }
 
 /// Releases claims that are not to be copied any more.
-pub(super) fn let_go(plan: &mut PodPlan<'_>) {
+pub(super) fn remove_finalizer(plan: &mut PodPlan<'_>) {
     let phase = plan.entry.swap.as_ref().map(|swap| swap.phase);
     let active = match phase {
         None | Some(SwapPhase::Failed | SwapPhase::Soaking) => Some(&plan.entry.active_claim),
@@ -103,13 +103,16 @@ pub(super) fn let_go(plan: &mut PodPlan<'_>) {
     plan.steps.extend(steps.collect::<Vec<_>>());
 }
 
-impl Keeper {
+impl ClaimsController {
     /// Protects an observed claim from deletion; its volume gets the annotation and is retained from then on.
     ///
     /// # Errors
     /// A conflict if the claim has changed: nothing is written to its volume then. If another replica has released
     /// it meanwhile, no one would restore the policy of its volume.
-    pub(super) async fn hold(&self, claim: &PersistentVolumeClaim) -> Result<(), kube::Error> {
+    pub(super) async fn add_finalizer(
+        &self,
+        claim: &PersistentVolumeClaim,
+    ) -> Result<(), kube::Error> {
         // One that its tenant wrote is written once more, which asks whether the claim has changed.
         let others = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
         let finalizers: Vec<&str> = others.chain([SWAP]).collect();

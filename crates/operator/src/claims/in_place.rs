@@ -16,7 +16,7 @@ use crate::claims::others::is_in_partition;
 use crate::claims::own_size::{shrinks_by_itself, take_back_shrink};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::steps::Step;
-use crate::cluster::{ClaimSizes, NotDone, VolumeSeen, Wish, is_resizing};
+use crate::cluster::{ClaimSizes, NodeOperation, NotDone, VolumeSeen, is_resizing};
 use crate::volume::{Mode, Reason, Shrinks};
 
 /// How a claim becomes smaller that is only too large: one decision for the operator, and for those who tell what it
@@ -152,7 +152,7 @@ fn set_phase(plan: &mut PodPlan<'_>, phase: InPlacePhase) {
 
 fn have_volume_shrunk(plan: &mut PodPlan<'_>, volume: &VolumeSeen, shrink: &InPlace) {
     let begun = shrink.start_time.as_ref().map_or(plan.seen.now, |Time(at)| *at);
-    let wish = Wish::Shrink { to: shrink.size.0, begun };
+    let wish = NodeOperation::Shrink { to: shrink.size.0, begun };
     match volume.answer_to(&wish) {
         Some(Ok(_)) => return set_phase(plan, InPlacePhase::UpdatingClaim),
         // A new pod prevents the shrink, and nothing has started; or the last pod has ended, and its
@@ -185,7 +185,7 @@ fn fail_in_place(plan: &mut PodPlan<'_>, why: &str, shrink: &InPlace) {
         plan.pod(),
         shrink.summary
     );
-    plan.tell(AutoscalerReason::ShrinkFailed, &shrink.size.to_string(), text);
+    plan.add_event(AutoscalerReason::ShrinkFailed, &shrink.size.to_string(), text);
     if shrink.automatic {
         plan.entry.shrink = None;
         return take_back_shrink(plan);
@@ -196,7 +196,7 @@ fn fail_in_place(plan: &mut PodPlan<'_>, why: &str, shrink: &InPlace) {
 
 /// Has the node remove the limit of the size; returns true once it has.
 fn have_volume_released(plan: &mut PodPlan<'_>, volume: &VolumeSeen) -> bool {
-    match volume.answer_to(&Wish::Release) {
+    match volume.answer_to(&NodeOperation::Release) {
         Some(Ok(_)) => return true,
         Some(Err(NotDone { why, .. })) => {
             let message = format!(
@@ -208,7 +208,7 @@ fn have_volume_released(plan: &mut PodPlan<'_>, volume: &VolumeSeen) -> bool {
         }
         None => {}
     }
-    plan.ask_for(volume, Wish::Release);
+    plan.ask_for(volume, NodeOperation::Release);
     false
 }
 

@@ -4,11 +4,11 @@ use kube::ResourceExt;
 
 use crate::claims::AutoscalerReason;
 use crate::claims::pod_plan::PodPlan;
-use crate::claims::topology::{Place, tolerates};
-use crate::cluster::{NotDone, Wish};
+use crate::claims::topology::{ReadableNode, tolerates};
+use crate::cluster::{NodeOperation, NotDone};
 use crate::volume::few;
 
-fn places<'a>(plan: &PodPlan<'a>) -> &'a [Place] {
+fn places<'a>(plan: &PodPlan<'a>) -> &'a [ReadableNode] {
     let places = plan.seen.around.places.get(&plan.entry.active_claim);
     places.map(Vec::as_slice).unwrap_or_default()
 }
@@ -19,17 +19,17 @@ pub(super) fn lacks_place(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, Strin
     if places.is_empty() {
         return None; // It can be read everywhere, or its nodes are unknown.
     }
-    let allowed: Vec<&Place> = places.iter().filter(|place| place.is_allowed).collect();
+    let allowed: Vec<&ReadableNode> = places.iter().filter(|place| place.is_allowed).collect();
     if plan.elsewhere().is_some() {
         return None;
     }
     let Some(first) = allowed.first() else { return Some(is_elsewhere(plan, places)) };
     let tolerates = plan.seen.pod(plan.entry.ordinal).is_some_and(tolerates);
-    let is_fit = |place: &&Place| place.is_ready && (place.takes_pods || tolerates);
+    let is_fit = |place: &&ReadableNode| place.is_ready && (place.takes_pods || tolerates);
     (!allowed.iter().any(is_fit)).then(|| is_unavailable(plan, first))
 }
 
-fn is_elsewhere(plan: &PodPlan<'_>, places: &[Place]) -> (AutoscalerReason, String) {
+fn is_elsewhere(plan: &PodPlan<'_>, places: &[ReadableNode]) -> (AutoscalerReason, String) {
     let (nodes, claim) = (few(places.iter().map(|one| &one.node)), &plan.entry.active_claim);
     let class = plan.wanted_class().unwrap_or_default();
     let message = format!(
@@ -41,7 +41,7 @@ fn is_elsewhere(plan: &PodPlan<'_>, places: &[Place]) -> (AutoscalerReason, Stri
     (AutoscalerReason::StorageClassTopologyMismatch, message)
 }
 
-fn is_unavailable(plan: &PodPlan<'_>, place: &Place) -> (AutoscalerReason, String) {
+fn is_unavailable(plan: &PodPlan<'_>, place: &ReadableNode) -> (AutoscalerReason, String) {
     let (node, claim, pod) = (&place.node, &plan.entry.active_claim, plan.pod());
     let message = if place.is_ready {
         format!(
@@ -65,7 +65,7 @@ pub(super) fn ensure_node_responds(plan: &mut PodPlan<'_>, may_stop: &mut usize)
     let is_placed = !places(plan).is_empty();
     let volume = seen.volume_of(&plan.entry.active_claim).filter(|_| is_placed);
     let Some(volume) = volume else { return true };
-    match volume.recent_answer_to(&Wish::Look) {
+    match volume.recent_answer_to(&NodeOperation::Look) {
         Some(Ok(_)) => return true,
         Some(Err(NotDone { why, .. })) => {
             let message = format!(
@@ -78,6 +78,6 @@ pub(super) fn ensure_node_responds(plan: &mut PodPlan<'_>, may_stop: &mut usize)
         }
         None => *may_stop -= 1,
     }
-    plan.ask_for(volume, Wish::Look);
+    plan.ask_for(volume, NodeOperation::Look);
     false
 }

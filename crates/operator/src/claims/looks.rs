@@ -11,14 +11,14 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::api::{self, Rival};
-use crate::claims::concerned::News;
-use crate::claims::controller::Keeper;
+use crate::claims::concerned::WorkloadChanges;
+use crate::claims::controller::ClaimsController;
 use crate::claims::seen::Refusal;
 use crate::claims::summary::AutoscalerSummary;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
-    Changed, ClaimSummary, Due, Names, Queue, Slots, Timers, Turnover, Unfinished, caught_in_time,
-    reconcile, report_unfinished, until,
+    Changed, ClaimSummary, Due, FairQueue, ObjectNames, Slots, Timers, Turnover, Unfinished,
+    caught_in_time, reconcile, report_unfinished, until,
 };
 use crate::panics::caught_now;
 
@@ -44,22 +44,22 @@ const LONGEST_FAULT: Duration = Duration::from_secs(600);
 
 /// The looks under way, and what was last seen.
 #[derive(Debug)]
-pub(super) struct Looks {
-    news: News,
+pub(super) struct WorkloadReconciles {
+    news: WorkloadChanges,
     /// Workloads by uid.
-    known: HashMap<Arc<str>, Known>,
+    known: HashMap<Arc<str>, KnownWorkload>,
     /// Workloads that are due, and those in a reconcile.
-    queue: Queue<Arc<str>>,
+    queue: FairQueue<Arc<str>>,
     /// Workloads that are due later without a change.
     later: Timers<Arc<str>>,
     /// Workloads whose reconciles have ended since the last comparison.
     ended: BTreeSet<Arc<str>>,
-    attendants: JoinSet<Attended>,
+    attendants: JoinSet<WorkloadReconciled>,
 }
 
 /// Last observed state of a workload.
 #[derive(Debug, Clone)]
-struct Known {
+struct KnownWorkload {
     autoscaler: Arc<AutoscalerSummary>,
     /// Digest of the versions of all its objects at the last reconcile.
     versions: Option<u64>,
@@ -72,15 +72,22 @@ struct Known {
     faults: u32,
 }
 
-impl Known {
-    fn of(autoscaler: Arc<AutoscalerSummary>) -> Known {
-        Known { autoscaler, versions: None, refusal: None, is_attended: false, waits: 0, faults: 0 }
+impl KnownWorkload {
+    fn of(autoscaler: Arc<AutoscalerSummary>) -> KnownWorkload {
+        KnownWorkload {
+            autoscaler,
+            versions: None,
+            refusal: None,
+            is_attended: false,
+            waits: 0,
+            faults: 0,
+        }
     }
 }
 
 /// Outcome of a reconcile.
 #[derive(Debug)]
-struct Attended {
+struct WorkloadReconciled {
     chosen: Due<Arc<str>>,
     /// Delay until the next reconcile without a change.
     after: Option<Duration>,
@@ -89,13 +96,13 @@ struct Attended {
     unfinished: Option<Unfinished>,
 }
 
-impl Looks {
+impl WorkloadReconciles {
     /// Creates an empty queue.
-    pub fn of(keeper: &Keeper) -> Looks {
-        Looks {
-            news: News::of(keeper),
+    pub fn of(keeper: &ClaimsController) -> WorkloadReconciles {
+        WorkloadReconciles {
+            news: WorkloadChanges::of(keeper),
             known: HashMap::new(),
-            queue: Queue::new(SLOTS),
+            queue: FairQueue::new(SLOTS),
             later: Timers::default(),
             ended: BTreeSet::new(),
             attendants: JoinSet::new(),
@@ -103,7 +110,7 @@ impl Looks {
     }
 
     /// Starts reconciles of workloads that have changed or are due, up to the maximum.
-    pub fn begin(&mut self, keeper: &Arc<Keeper>) {
+    pub fn begin(&mut self, keeper: &Arc<ClaimsController>) {
         let (now, mut rivals) = (Instant::now(), Rivals::default());
         for uid in self.concerned(keeper) {
             self.compare(keeper, uid, now, &mut rivals);
@@ -128,7 +135,7 @@ impl Looks {
     }
 
     /// Takes the changes; returns the uids of the workloads that they may concern.
-    fn concerned(&mut self, keeper: &Keeper) -> BTreeSet<Arc<str>> {
+    fn concerned(&mut self, keeper: &ClaimsController) -> BTreeSet<Arc<str>> {
         let (autoscalers, concerned) = self.news.take(keeper);
         let mut uids = std::mem::take(&mut self.ended);
         for uid in &concerned.by_pods {
@@ -153,7 +160,7 @@ impl Looks {
 
     fn know(&mut self, autoscaler: Arc<AutoscalerSummary>) {
         let uid = autoscaler.names.uid.clone();
-        let one = self.known.entry(uid).or_insert_with(|| Known::of(autoscaler.clone()));
+        let one = self.known.entry(uid).or_insert_with(|| KnownWorkload::of(autoscaler.clone()));
         one.autoscaler = autoscaler;
     }
 
@@ -164,7 +171,13 @@ impl Looks {
     }
 
     /// Enqueues a workload if it has changed. During a reconcile that waits for its end.
-    fn compare(&mut self, keeper: &Keeper, uid: Arc<str>, now: Instant, rivals: &mut Rivals) {
+    fn compare(
+        &mut self,
+        keeper: &ClaimsController,
+        uid: Arc<str>,
+        now: Instant,
+        rivals: &mut Rivals,
+    ) {
         let Some(one) = self.known.get_mut(&uid).filter(|one| !one.is_attended) else { return };
         let versions = versions_of(keeper, &one.autoscaler, self.news.away(), rivals);
         let Some(versions) = versions else { return };
@@ -199,8 +212,8 @@ impl Looks {
     }
 
     /// Stores the outcome of a reconcile, if the workload still exists.
-    fn note(&mut self, ended: Result<Attended, JoinError>) {
-        let Attended { chosen, after, refusal, unfinished } = match ended {
+    fn note(&mut self, ended: Result<WorkloadReconciled, JoinError>) {
+        let WorkloadReconciled { chosen, after, refusal, unfinished } = match ended {
             Ok(ended) => ended,
             Err(error) => return tracing::error!(%error, "reconcile of a workload aborted"),
         };
@@ -233,12 +246,12 @@ fn longer(before: u32, longest: Duration) -> Duration {
 }
 
 async fn look(
-    keeper: Arc<Keeper>,
+    keeper: Arc<ClaimsController>,
     autoscaler: Arc<AutoscalerSummary>,
     chosen: Due<Arc<str>>,
     mut refusal: Option<Refusal>,
-) -> Attended {
-    let look = caught_in_time(LOOP, keeper.attend(&autoscaler, &mut refusal));
+) -> WorkloadReconciled {
+    let look = caught_in_time(LOOP, keeper.reconcile(&autoscaler, &mut refusal));
     let looked = Box::pin(look).await;
     if let Err(why) = &looked {
         report_unfinished(&keeper.client, OPERATOR, &*autoscaler, why).await;
@@ -247,12 +260,12 @@ async fn look(
         Ok(after) => (after, None),
         Err(why) => (None, Some(why)),
     };
-    Attended { chosen, after, refusal, unfinished }
+    WorkloadReconciled { chosen, after, refusal, unfinished }
 }
 
 /// The versions of what belongs to a workload; `None` after a panic over one, which stops no other.
 fn versions_of(
-    keeper: &Keeper,
+    keeper: &ClaimsController,
     autoscaler: &AutoscalerSummary,
     away: &BTreeSet<String>,
     rivals: &mut Rivals,
@@ -274,7 +287,7 @@ struct Rivals(HashMap<Claimed, u64>);
 type Claimed = (Arc<str>, Box<str>, Box<str>);
 
 impl Rivals {
-    fn digest(&mut self, keeper: &Keeper, autoscaler: &AutoscalerSummary) -> Option<u64> {
+    fn digest(&mut self, keeper: &ClaimsController, autoscaler: &AutoscalerSummary) -> Option<u64> {
         let (Some(set), template) = autoscaler.template() else { return None };
         let namespace = autoscaler.names.namespace.clone();
         let digest = self.0.entry((namespace, set.into(), template.into())).or_insert_with(|| {
@@ -291,7 +304,7 @@ impl Rivals {
     }
 }
 
-impl Keeper {
+impl ClaimsController {
     /// A digest of the versions of all that belongs to a workload and is watched: while it stays there is nothing new to
     /// see.
     fn versions(
@@ -300,7 +313,7 @@ impl Keeper {
         away: &BTreeSet<String>,
         rivals: &mut Rivals,
     ) -> u64 {
-        let Names { namespace, uid, resource_version, .. } = &autoscaler.names;
+        let ObjectNames { namespace, uid, resource_version, .. } = &autoscaler.names;
         let sources =
             autoscaler.swaps_to().filter_map(|claim| self.sources.get_in(namespace, claim));
         let full = |claim: &ClaimSummary| {

@@ -10,12 +10,12 @@ use crate::api::{
 };
 use crate::claims::ORDINAL;
 use crate::claims::objects::uid;
-use crate::claims::seen::Seen;
+use crate::claims::seen::ObservedWorkload;
 use crate::cluster::KEPT_BY;
 use crate::populators::SELECTED_NODE;
 
 /// Returns the first name of a claim: as a StatefulSet names it, or as pods name it themselves.
-pub(super) fn plain_name(seen: &Seen, ordinal: i32) -> String {
+pub(super) fn plain_name(seen: &ObservedWorkload, ordinal: i32) -> String {
     let named = seen.workload.as_ref().and_then(|workload| workload.named(ordinal));
     named.cloned().unwrap_or_else(|| format!("{}-{}", seen.volume(), seen.pod_name(ordinal)))
 }
@@ -24,19 +24,19 @@ pub(super) fn plain_name(seen: &Seen, ordinal: i32) -> String {
 const NAMES: u32 = 64;
 
 /// The name of the claim that a pod gets for the specification as it is: it is that of no claim before.
-pub(super) fn hashed_name(seen: &Seen, ordinal: i32, revision: i64) -> String {
+pub(super) fn hashed_name(seen: &ObservedWorkload, ordinal: i32, revision: i64) -> String {
     nth_name(seen, ordinal, revision, 0)
 }
 
 /// Returns a name for the new claim of a swap that no existing claim has: one of an earlier attempt
 /// may be retained.
-pub(super) fn free_name(seen: &Seen, ordinal: i32, revision: i64) -> String {
+pub(super) fn free_name(seen: &ObservedWorkload, ordinal: i32, revision: i64) -> String {
     let mut names = (0..NAMES).map(|number| nth_name(seen, ordinal, revision, number));
     let is_taken = |name: &String| seen.claims.contains_key(name) || seen.taken.contains_key(name);
     names.find(|name| !is_taken(name)).unwrap_or_else(|| hashed_name(seen, ordinal, revision))
 }
 
-fn nth_name(seen: &Seen, ordinal: i32, revision: i64, number: u32) -> String {
+fn nth_name(seen: &ObservedWorkload, ordinal: i32, revision: i64, number: u32) -> String {
     let number = if number == 0 { String::new() } else { format!("/{number}") };
     let of = format!(
         "{}/{ordinal}/{revision}/{}{number}",

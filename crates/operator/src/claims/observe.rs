@@ -16,27 +16,27 @@ use crate::api::{
     StatefulSetName, Swap, SwapPhase,
 };
 use crate::autoscaler;
-use crate::autoscaler::usage::Usage;
+use crate::autoscaler::usage::SampledUsage;
 use crate::claims::Drift;
-use crate::claims::controller::{Keeper, Told};
-use crate::claims::coverage::Coverage;
+use crate::claims::controller::{ClaimsController, UsageReport};
+use crate::claims::coverage::WorkloadCoverage;
 use crate::claims::detached_note::DetachedNote;
 use crate::claims::hold::is_marked_for;
 use crate::claims::make;
 use crate::claims::objects::{is_bound, uid};
-use crate::claims::seen::{ClockSeen, Refusal, Seen, Workload};
+use crate::claims::seen::{ClockSeen, ObservedWorkload, PodController, Refusal};
 use crate::claims::summary::AutoscalerSummary;
-use crate::claims::surroundings::{Room, Surroundings};
-use crate::claims::topology::{Elsewhere, Place, is_fit};
+use crate::claims::surroundings::{NodeFreeSpace, SwapContext};
+use crate::claims::topology::{AlternativeNode, ReadableNode, is_fit};
 use crate::cluster::KEPT_BY;
 use crate::cluster::{
-    CLASS, EXCHANGE, Names, PodSummary, Unreadable, VOLUME, list, pods, requested, untrue_notes,
-    volume_of,
+    CLASS, EXCHANGE, ObjectNames, PodSummary, Unreadable, VOLUME, list, pods, requested,
+    untrue_notes, volume_of,
 };
 use crate::populators::{self, POPULATES};
 use crate::volume::{CapacityQuery, DRIVER, FsKind, Standing, VolumeId};
 
-impl Keeper {
+impl ClaimsController {
     /// Observes the claims of a workload; `None` if the PvcAutoscaler does not exist any more, even
     /// if another one has its name.
     ///
@@ -44,9 +44,9 @@ impl Keeper {
     /// An error of the API server.
     pub(super) async fn observe(
         &self,
-        meant: &Names,
+        meant: &ObjectNames,
         refusal: Option<Refusal>,
-    ) -> Result<Option<Seen>, kube::Error> {
+    ) -> Result<Option<ObservedWorkload>, kube::Error> {
         let Some(autoscaler) = self.live(meant).await? else { return Ok(None) };
         let namespace = &meant.namespace;
         // Before the pods: one that another PvcAutoscaler has stopped since then is missing among them.
@@ -55,10 +55,10 @@ impl Keeper {
         let workload = self.see_workload(&autoscaler, &pods).await?;
         let coverage = match autoscaler.spec.stateful_set() {
             Some(name) => self.coverage(namespace, name).await?,
-            None => Coverage::NotNamed,
+            None => WorkloadCoverage::NotNamed,
         };
         let now = self.now();
-        let mut seen = Seen {
+        let mut seen = ObservedWorkload {
             now,
             clock: self.clock_if_it_matters(&autoscaler, now).await?,
             coverage,
@@ -69,7 +69,7 @@ impl Keeper {
             left: BTreeSet::new(),
             classes: BTreeMap::new(),
             foreign: BTreeSet::new(),
-            around: Surroundings::default(),
+            around: SwapContext::default(),
             exchanges: BTreeMap::new(),
             usage: BTreeMap::new(),
             silent: BTreeMap::new(),
@@ -181,18 +181,18 @@ impl Keeper {
         &self,
         autoscaler: &PvcAutoscaler,
         pods: &[PodSummary],
-    ) -> Result<Option<Workload>, kube::Error> {
+    ) -> Result<Option<PodController>, kube::Error> {
         let namespace = autoscaler.namespace().unwrap_or_default();
         let volume = &autoscaler.spec.volume_claim_template.metadata.name;
         let told = autoscaler.status.as_ref().map_or(&[][..], |status| &status.ordinals);
         Ok(match autoscaler.spec.workload() {
             api::Workload::StatefulSet(name) => {
                 let set = self.of::<StatefulSet>(&namespace).get_opt(name).await?;
-                set.map(|set| Workload::of(&set, volume))
+                set.map(|set| PodController::of(&set, volume))
             }
             api::Workload::Deployment(name) => {
                 let made = self.of::<Deployment>(&namespace).get_opt(name).await?;
-                made.map(|made| Workload::of_deployment(&made, volume, told))
+                made.map(|made| PodController::of_deployment(&made, volume, told))
             }
             api::Workload::Pods(chosen) => {
                 let api = self.of::<PersistentVolumeClaim>(&namespace);
@@ -203,13 +203,13 @@ impl Keeper {
                 let kept = kept.map(ResourceExt::name_any);
                 let claims = kept.chain(named_by(pods, chosen)).collect();
                 let all = all.iter().map(ResourceExt::name_any).collect();
-                Some(Workload::of_pods(claims, &all, told))
+                Some(PodController::of_pods(claims, &all, told))
             }
         })
     }
 
     /// Our claims, those that the status names, and those that StatefulSets would have made.
-    async fn see_claims(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+    async fn see_claims(&self, seen: &mut ObservedWorkload) -> Result<(), kube::Error> {
         let namespace = seen.autoscaler.namespace().unwrap_or_default();
         let api = self.of::<PersistentVolumeClaim>(&namespace);
         let its = ListParams::default().labels(&ours(&seen.autoscaler));
@@ -235,7 +235,7 @@ impl Keeper {
 
     /// Ignores what a claim claims about its volume if its PersistentVolume contradicts it. Between
     /// two volumes it may.
-    async fn see_untrue_notes(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+    async fn see_untrue_notes(&self, seen: &mut ObservedWorkload) -> Result<(), kube::Error> {
         let mut untrue = BTreeMap::new();
         let has_note = |claim: &PersistentVolumeClaim| {
             [CLASS, VOLUME].iter().any(|key| claim.annotations().contains_key(*key))
@@ -255,7 +255,7 @@ impl Keeper {
         Ok(())
     }
 
-    async fn see_sources(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+    async fn see_sources(&self, seen: &mut ObservedWorkload) -> Result<(), kube::Error> {
         let namespace = seen.autoscaler.namespace().unwrap_or_default();
         let ours = ListParams::default().labels(&ours(&seen.autoscaler));
         let all = list(&self.of::<PvcSourcePopulator>(&namespace), &ours).await?.whole()?;
@@ -265,7 +265,7 @@ impl Keeper {
 
     /// Observes new claims of swaps that are bound without a status: their sources were deleted, or they were
     /// populated too early.
-    async fn see_handed_over(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+    async fn see_handed_over(&self, seen: &mut ObservedWorkload) -> Result<(), kube::Error> {
         use SwapPhase::{Draining, Fenced, FinalCopy, RollingBack};
         let status = seen.autoscaler.status.clone().unwrap_or_default();
         let is_copied = |swap: &&Swap| {
@@ -288,7 +288,7 @@ impl Keeper {
 
     /// Observes claims of pods whose nodes report their volumes as superseded, although no swap explains that:
     /// the state of the API server may be older than a completed swap.
-    fn see_superseded(&self, seen: &mut Seen) {
+    fn see_superseded(&self, seen: &mut ObservedWorkload) {
         let status = seen.autoscaler.status.clone().unwrap_or_default();
         for one in status.ordinals.iter().filter(|one| !one.swap.as_ref().is_some_and(is_under_way))
         {
@@ -303,7 +303,7 @@ impl Keeper {
 
     /// Observes the volumes that swaps fence or have fenced; those that shrink, or could; and those of pods without
     /// a status, which an unknown swap may have fenced.
-    async fn see_volumes(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+    async fn see_volumes(&self, seen: &mut ObservedWorkload) -> Result<(), kube::Error> {
         let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let mut named: BTreeSet<String> = BTreeSet::new();
         if !seen.new_ordinals().is_empty() {
@@ -345,7 +345,7 @@ impl Keeper {
     }
 
     /// The classes of the claims and of the template.
-    async fn see_classes(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+    async fn see_classes(&self, seen: &mut ObservedWorkload) -> Result<(), kube::Error> {
         let api: Api<StorageClass> = Api::all(self.client.clone());
         let of_claims = seen.claims.values().filter_map(|claim| {
             claim.spec.as_ref().and_then(|spec| spec.storage_class_name.clone())
@@ -365,9 +365,9 @@ impl Keeper {
     }
 }
 
-impl Keeper {
+impl ClaimsController {
     /// Observes what pending swaps depend on.
-    async fn look_around(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+    async fn look_around(&self, seen: &mut ObservedWorkload) -> Result<(), kube::Error> {
         let ordinals = seen.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let wanted = ordinals
             .filter(|one| !one.swap.as_ref().is_some_and(is_under_way) && wants_swap(seen, one));
@@ -396,8 +396,9 @@ impl Keeper {
             let handle = seen.claim(&claim).and_then(|claim| self.handle_of(claim));
             let id: Option<VolumeId> = handle.and_then(|handle| handle.parse().ok());
             let beside = id.and_then(|id| self.cluster.nodes().beside(&id, &query));
-            let room = beside.map(|(node, largest)| Room { node, largest });
-            let is_left_out = |places: &Vec<Place>| !places.iter().any(|place| place.is_allowed);
+            let room = beside.map(|(node, largest)| NodeFreeSpace { node, largest });
+            let is_left_out =
+                |places: &Vec<ReadableNode>| !places.iter().any(|place| place.is_allowed);
             let is_left_out = seen.around.places.get(&claim).is_some_and(is_left_out);
             let has_none = room.as_ref().is_some_and(|room| room.largest.is_none() || is_left_out);
             if has_none && let Some(found) = self.elsewhere(seen, &claim, &query, &class).await? {
@@ -412,11 +413,11 @@ impl Keeper {
     /// claim may run.
     async fn elsewhere(
         &self,
-        seen: &Seen,
+        seen: &ObservedWorkload,
         claim: &str,
         query: &CapacityQuery,
         class: &StorageClass,
-    ) -> Result<Option<Elsewhere>, kube::Error> {
+    ) -> Result<Option<AlternativeNode>, kube::Error> {
         let (away, _) = self.cluster.requests().away();
         let nodes =
             list(&Api::<Node>::all(self.client.clone()), &ListParams::default()).await?.items;
@@ -427,7 +428,7 @@ impl Keeper {
         };
         let mut with_room = self.cluster.nodes().with_room(query).into_iter();
         let found = with_room.find(|(name, _)| fits(name));
-        Ok(found.map(|(node, largest)| Elsewhere { node, largest }))
+        Ok(found.map(|(node, largest)| AlternativeNode { node, largest }))
     }
 
     /// The nodes on which the volume of a claim can be read; none if that is everywhere or not known.
@@ -435,23 +436,25 @@ impl Keeper {
         &self,
         claim: Option<&PersistentVolumeClaim>,
         class: Option<&StorageClass>,
-    ) -> Result<Vec<Place>, kube::Error> {
+    ) -> Result<Vec<ReadableNode>, kube::Error> {
         let named = claim.and_then(|claim| claim.spec.as_ref()?.volume_name.as_deref());
         let Some(named) = named else { return Ok(Vec::new()) };
         let pv = Api::<PersistentVolume>::all(self.client.clone()).get_opt(named).await?;
         let Some(pv) = pv else { return Ok(Vec::new()) };
         let nodes = populators::nodes_with(&self.client, &pv).await?.unwrap_or_default();
-        Ok(nodes.iter().map(|node| Place::of(node, class)).collect())
+        Ok(nodes.iter().map(|node| ReadableNode::of(node, class)).collect())
     }
 
     /// Observes the usage of the volumes; it is unknown on nodes whose node plugin does not
     /// respond.
-    fn see_usage(&self, seen: &mut Seen) {
+    fn see_usage(&self, seen: &mut ObservedWorkload) {
         for (name, claim) in &seen.claims {
             let name = name.clone();
             match self.usage_of(claim) {
-                Some(Told::Now(usage)) => seen.usage.extend([(name, Usage::from(&usage))]),
-                Some(Told::Before(node)) => seen.silent.extend([(name, node)]),
+                Some(UsageReport::Now(usage)) => {
+                    seen.usage.extend([(name, SampledUsage::from(&usage))])
+                }
+                Some(UsageReport::Before(node)) => seen.silent.extend([(name, node)]),
                 None => {}
             }
         }
@@ -473,14 +476,14 @@ fn named_by(pods: &[PodSummary], chosen: &PodsOf) -> impl Iterator<Item = String
 }
 
 /// Returns true if the claim of a pod is to be another one, or to get another volume.
-fn wants_swap(seen: &Seen, one: &OrdinalStatus) -> bool {
+fn wants_swap(seen: &ObservedWorkload, one: &OrdinalStatus) -> bool {
     let claim = seen.claim(&one.active_claim);
     let drift = claim.map(|claim| seen.drift_of(one, claim));
     matches!(drift, Some(Drift::Swap(_) | Drift::Shrink(_)))
 }
 
 /// Returns true if a claim requests more than desired.
-fn is_too_large(seen: &Seen, one: &OrdinalStatus) -> bool {
+fn is_too_large(seen: &ObservedWorkload, one: &OrdinalStatus) -> bool {
     let wanted = autoscaler::wanted(&seen.autoscaler.spec, one.autoscaled_size.as_ref());
     let claim = seen.claim(&one.active_claim);
     claim.is_some_and(|claim| requested(claim).is_ok_and(|asked| asked > wanted))

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use crate::api::{OrdinalStatus, Swap, SwapPhase};
 use crate::claims::cancel::{abort, forget_abort, is_to_abort};
 use crate::claims::fence::close_retained;
-use crate::claims::hold::let_go;
+use crate::claims::hold::remove_finalizer;
 use crate::claims::in_place::{forget_failure_in_place, shrink_in_place};
 use crate::claims::keep::keep;
 use crate::claims::objects::{holds_at_our_gate, is_copy, is_ending, uid, uses};
@@ -20,7 +20,7 @@ use crate::claims::rollback::{
     forget_return, is_to_return, may_return, note_wishes_before, reinstate, report_late_return,
     tell_of_return, turn_round,
 };
-use crate::claims::seen::Seen;
+use crate::claims::seen::ObservedWorkload;
 use crate::claims::steps::Step;
 use crate::claims::taken::leave_taken_claim;
 use crate::claims::{AutoscalerReason, phases};
@@ -29,7 +29,7 @@ use crate::cluster::{ClaimSizes, KEPT_BY, PodSummary, UnreadableSize};
 /// Plans for one pod. `may_stop` counts the pods that may still be stopped; if others wait for a failed
 /// one, that is for its retry.
 pub(super) fn plan_pod<'a>(
-    seen: &'a Seen,
+    seen: &'a ObservedWorkload,
     entry: OrdinalStatus,
     may_stop: &mut usize,
     others_wait: bool,
@@ -58,7 +58,7 @@ pub(super) fn plan_pod<'a>(
     replace_waiting_pod(&mut plan);
     reinstate(&mut plan);
     close_retained(&mut plan);
-    let_go(&mut plan);
+    remove_finalizer(&mut plan);
     retire(&mut plan);
     plan
 }
@@ -104,7 +104,7 @@ fn go_on(plan: &mut PodPlan<'_>) {
             plan.pod(),
             shrunk.summary
         );
-        plan.tell(AutoscalerReason::ShrinkSucceeded, &shrunk.size.to_string(), text);
+        plan.add_event(AutoscalerReason::ShrinkSucceeded, &shrunk.size.to_string(), text);
     }
 }
 

@@ -11,12 +11,14 @@ use serde_json::json;
 
 use crate::api::{FillingPhase, PvcAutoscaler, PvcSourcePopulator, ordinal_of};
 use crate::claims::SUPERSEDED_BY;
-use crate::claims::controller::Keeper;
+use crate::claims::controller::ClaimsController;
 use crate::claims::objects::{has_ended, is_bound, is_copy, is_ending, is_fillable, uid, uses};
 use crate::claims::pv_exchange::record;
 use crate::cluster::KEPT_BY;
 use crate::cluster::writes::OPERATOR;
-use crate::cluster::{ClaimSummary, Place, PodSummary, caught_in_time, list, pods, writes};
+use crate::cluster::{
+    ClaimSummary, NamespacedName, PodSummary, caught_in_time, list, pods, writes,
+};
 use crate::error_chain;
 use crate::populators;
 
@@ -88,7 +90,7 @@ impl Orphan {
         if !self.keeps_name && !self.proof.is_complete {
             return Care::Nothing;
         }
-        if self.told(copy) != Some(FillingPhase::Succeeded) {
+        if self.population_phase(copy) != Some(FillingPhase::Succeeded) {
             return if self.source.is_some() { Care::Wait } else { Care::Nothing };
         }
         if self.keeps_name || self.is_named(from) {
@@ -98,7 +100,7 @@ impl Orphan {
         if self.proof.has_superseded && is_said { without_claim } else { Care::Supersede }
     }
 
-    fn told(&self, copy: &PersistentVolumeClaim) -> Option<FillingPhase> {
+    fn population_phase(&self, copy: &PersistentVolumeClaim) -> Option<FillingPhase> {
         let status = self.source.as_ref()?.status.as_ref()?;
         Some(status.of(uid(&copy.metadata))?.phase)
     }
@@ -107,7 +109,7 @@ impl Orphan {
     fn is_being_copied(&self, copy: &PersistentVolumeClaim) -> bool {
         let is_open = self.source.as_ref().is_some_and(|source| !source.spec.paused);
         let is_there = self.from.as_ref().is_some_and(is_bound);
-        is_open && is_there && self.told(copy) != Some(FillingPhase::Failed)
+        is_open && is_there && self.population_phase(copy) != Some(FillingPhase::Failed)
     }
 
     /// Returns true if a pod of another owner uses a claim.
@@ -118,9 +120,9 @@ impl Orphan {
     }
 }
 
-impl Keeper {
+impl ClaimsController {
     /// Returns the PvcAutoscalers of copies, and of their populators.
-    pub(super) fn with_copies(&self) -> BTreeSet<Place> {
+    pub(super) fn with_copies(&self) -> BTreeSet<NamespacedName> {
         let claims = self.watches.claims().all();
         let copies = claims.iter().filter(|claim| may_be_copy(claim));
         let copies = copies.filter_map(|one| {
@@ -135,8 +137,8 @@ impl Keeper {
 
     /// Returns those of these PvcAutoscalers, `namespace/name`, that do not exist, and have copies, or sources
     /// of them.
-    pub(super) fn orphaned(&self, keepers: &BTreeSet<Place>) -> BTreeSet<String> {
-        let is_orphaned = |(namespace, keeper): &&Place| {
+    pub(super) fn orphaned(&self, keepers: &BTreeSet<NamespacedName>) -> BTreeSet<String> {
+        let is_orphaned = |(namespace, keeper): &&NamespacedName| {
             let has_any = self.watches.has_copies_of(namespace, keeper)
                 || self.sources.has_key(&format!("{namespace}/{keeper}"));
             has_any && self.autoscalers.get_in(namespace, keeper).is_none()

@@ -30,6 +30,6 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
         SwapPhase::Soaking => soak::step(plan, swap),
         SwapPhase::RollingBack => roll_back::step(plan, swap),
         SwapPhase::Failed => failed::step(plan, swap),
-        SwapPhase::Unknown => Next::Wait, // Nothing of it is looked at: see `Keeper::further`.
+        SwapPhase::Unknown => Next::Wait, // Nothing of it is looked at: see `ClaimsController::reconcile_inner`.
     }
 }

@@ -17,7 +17,7 @@ use crate::claims::objects::{
 };
 use crate::claims::ordinal::plan_pod;
 use crate::claims::pod_plan::Says;
-use crate::claims::seen::{ClockSeen, Seen, Workload};
+use crate::claims::seen::{ClockSeen, ObservedWorkload, PodController};
 use crate::claims::siblings::is_busy;
 use crate::claims::steps::Step;
 use crate::claims::whole::{may_begin, of_the_whole};
@@ -26,13 +26,13 @@ use crate::cluster::{ClaimSizes, ClockSkew};
 
 /// New status and the steps that follow it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Plan {
+pub(super) struct WorkloadPlan {
     pub status: PvcAutoscalerStatus,
     pub steps: Vec<Step>,
 }
 
 /// Plans the next steps.
-pub(super) fn plan(seen: &Seen) -> Plan {
+pub(super) fn plan(seen: &ObservedWorkload) -> WorkloadPlan {
     if let Some(elder) = &seen.elder {
         return stand_back(seen, elder);
     }
@@ -68,11 +68,11 @@ pub(super) fn plan(seen: &Seen) -> Plan {
     status.ordinals = told;
     status.observed_generation = seen.generation();
     summarize(&mut status, seen, &says);
-    Plan { status, steps }
+    WorkloadPlan { status, steps }
 }
 
 /// Each replica has its own clock, so this is no matter of the status, which all of them write.
-fn tell_of_skew(seen: &Seen, skew: ClockSkew) -> Step {
+fn tell_of_skew(seen: &ObservedWorkload, skew: ClockSkew) -> Step {
     let text = format!(
         "the clock of an operator is {skew}, so it deletes no retained claim: synchronize the clock of its \
          node, for example by NTP, and restart the operator"
@@ -82,7 +82,7 @@ fn tell_of_skew(seen: &Seen, skew: ClockSkew) -> Step {
 
 /// Leaves the claims to an older PvcAutoscaler, as if this one were deleted: unfinished swaps are
 /// reverted, and their objects deleted.
-fn stand_back(seen: &Seen, elder: &str) -> Plan {
+fn stand_back(seen: &ObservedWorkload, elder: &str) -> WorkloadPlan {
     let mut status = seen.autoscaler.status.clone().unwrap_or_default();
     let message = format!(
         "PvcAutoscaler {elder}, which is older, already manages the claims {} of {}, so this one does nothing: \
@@ -94,12 +94,12 @@ fn stand_back(seen: &Seen, elder: &str) -> Plan {
     status.ordinals = Vec::new();
     status.observed_generation = seen.generation();
     summarize(&mut status, seen, &[Says { problem, ..Says::default() }]);
-    Plan { status, steps: sweep(seen, &[]) }
+    WorkloadPlan { status, steps: sweep(seen, &[]) }
 }
 
 /// Deletes what a replica has created from an outdated plan: no status refers to it. A claim with a
 /// volume is never deleted.
-fn sweep(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
+fn sweep(seen: &ObservedWorkload, told: &[OrdinalStatus]) -> Vec<Step> {
     let swaps = told.iter().filter_map(|one| one.swap.as_ref());
     let swaps = swaps.filter(|swap| swap.phase != SwapPhase::Failed);
     let swaps: BTreeSet<&String> = swaps.map(|swap| &swap.claim).collect();
@@ -122,7 +122,7 @@ fn sweep(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
 
 /// Returns an entry for each desired pod, and for each claim that a pod had before the workload was
 /// scaled down. A new entry names the existing claim, or the one to create.
-fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says>) {
+fn entries(seen: &ObservedWorkload, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says>) {
     let (mut entries, mut says): (Vec<OrdinalStatus>, Vec<Says>) = (told.to_vec(), Vec::new());
     let is_of_use = |one: &OrdinalStatus| {
         seen.has_pod(one.ordinal)
@@ -139,7 +139,7 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
     // Of those beyond the window nothing was read.
     let seen_now: BTreeSet<i32> =
         told.iter().map(|one| one.ordinal).chain(seen.new_ordinals()).collect();
-    for ordinal in seen.workload.iter().flat_map(Workload::ordinals) {
+    for ordinal in seen.workload.iter().flat_map(PodController::ordinals) {
         if kept.contains(&ordinal) || !seen_now.contains(&ordinal) {
             continue;
         }
@@ -181,7 +181,7 @@ fn entries(seen: &Seen, told: &[OrdinalStatus]) -> (Vec<OrdinalStatus>, Vec<Says
 /// Returns claims with copies without a status, for a pod that names its own claim and so never gets one of them,
 /// or that were populated too early: a PvcAutoscaler that was deleted midway created them. They are retained for
 /// their time, like old claims.
-fn spare_copies(seen: &Seen, one: &OrdinalStatus) -> Vec<Retained> {
+fn spare_copies(seen: &ObservedWorkload, one: &OrdinalStatus) -> Vec<Retained> {
     if one.swap.is_some() || one.is_shrinking() {
         return Vec::new();
     }
@@ -205,7 +205,7 @@ fn spare_copies(seen: &Seen, one: &OrdinalStatus) -> Vec<Retained> {
 
 /// Returns the claims that name this one as their replacement: a deleted PvcAutoscaler created them, and their
 /// retention starts again.
-fn superseded_by(seen: &Seen, ordinal: i32, active: &str) -> Vec<Retained> {
+fn superseded_by(seen: &ObservedWorkload, ordinal: i32, active: &str) -> Vec<Retained> {
     let number = ordinal.to_string();
     let is_old = |claim: &&PersistentVolumeClaim| {
         seen.keeps(claim)
@@ -219,7 +219,7 @@ fn superseded_by(seen: &Seen, ordinal: i32, active: &str) -> Vec<Retained> {
 
 /// Returns a claim of a pod without a status that is still being populated: a pod may start with it at
 /// any moment, so it is deleted first, or else is one of the candidates.
-fn claim_in_the_making(seen: &Seen, ordinal: i32) -> Option<&String> {
+fn claim_in_the_making(seen: &ObservedWorkload, ordinal: i32) -> Option<&String> {
     if seen.names_claims() {
         return None; // Their populators belong to other clients.
     }
@@ -232,7 +232,10 @@ fn claim_in_the_making(seen: &Seen, ordinal: i32) -> Option<&String> {
 }
 
 /// Returns the claim of a pod without a status: the existing one, or a new one.
-fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, String)> {
+fn active_claim(
+    seen: &ObservedWorkload,
+    ordinal: i32,
+) -> Result<String, (AutoscalerReason, String)> {
     let plain = make::plain_name(seen, ordinal);
     if seen.claims_are_fixed() {
         return Ok(plain);
@@ -292,13 +295,13 @@ fn active_claim(seen: &Seen, ordinal: i32) -> Result<String, (AutoscalerReason, 
 
 /// Returns true if a new claim of an unfinished swap was populated without proof that its source was unused before:
 /// a user started that.
-fn is_early_copy(seen: &Seen, name: &str) -> bool {
+fn is_early_copy(seen: &ObservedWorkload, name: &str) -> bool {
     let claim = seen.claim(name).filter(|claim| is_copy(claim) && is_bound(claim));
     claim.is_some_and(|claim| seen.sources.contains_key(name) && !seen.is_proved_complete(claim))
 }
 
 /// Removes annotations that name a replacement that does not exist: the claims would be mistaken for old ones.
-fn untrue_ends(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
+fn untrue_ends(seen: &ObservedWorkload, told: &[OrdinalStatus]) -> Vec<Step> {
     let is_at_rest = |one: &&OrdinalStatus| one.swap.is_none() && !one.is_shrinking();
     let claims = told.iter().filter(is_at_rest).filter_map(|one| {
         let claim = seen.claim(&one.active_claim)?;
@@ -313,7 +316,7 @@ fn untrue_ends(seen: &Seen, told: &[OrdinalStatus]) -> Vec<Step> {
 }
 
 /// Returns how many more pods may be stopped.
-fn may_stop(seen: &Seen, entries: &[OrdinalStatus]) -> usize {
+fn may_stop(seen: &ObservedWorkload, entries: &[OrdinalStatus]) -> usize {
     let spec = &seen.autoscaler.spec;
     let busy = entries.iter().filter(|one| is_busy(one)).map(|one| one.ordinal);
     let busy = busy.chain(seen.busy_elsewhere()).collect::<BTreeSet<i32>>().len();
@@ -322,7 +325,7 @@ fn may_stop(seen: &Seen, entries: &[OrdinalStatus]) -> usize {
 
 /// Returns true if no other pod may be stopped: its swap has failed without a later success, or a person
 /// rejected what it got or was to get.
-fn holds_others_up(seen: &Seen, one: &OrdinalStatus) -> bool {
+fn holds_others_up(seen: &ObservedWorkload, one: &OrdinalStatus) -> bool {
     if seen.is_rolled_back(one)
         || seen.is_wanted_back(one)
         || seen.is_aborted(one)
@@ -339,7 +342,7 @@ fn holds_others_up(seen: &Seen, one: &OrdinalStatus) -> bool {
 }
 
 /// Summarizes the contributions in the status.
-fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
+fn summarize(status: &mut PvcAutoscalerStatus, seen: &ObservedWorkload, says: &[Says]) {
     let phases: BTreeSet<u8> = says.iter().filter_map(|one| one.phase).map(weight).collect();
     let problem = says.iter().find_map(|one| one.problem.clone());
     let heaviest = phases.last().map_or(AutoscalerPhase::InSync, |weight| of_weight(*weight));
@@ -363,7 +366,7 @@ fn summarize(status: &mut PvcAutoscalerStatus, seen: &Seen, says: &[Says]) {
 }
 
 /// Returns true if a pod has its claim as the template demands.
-fn is_settled(seen: &Seen, entry: &OrdinalStatus) -> bool {
+fn is_settled(seen: &ObservedWorkload, entry: &OrdinalStatus) -> bool {
     let claim = seen.claim(&entry.active_claim).filter(|claim| is_bound(claim));
     let is_usable =
         !seen.superseded.contains_key(&entry.active_claim) && entry.reactivated_volume.is_none();

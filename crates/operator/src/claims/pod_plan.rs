@@ -5,12 +5,12 @@ use kube::ResourceExt;
 
 use crate::api::{AutoscalerPhase, OrdinalStatus, Quantity};
 use crate::claims::AutoscalerReason;
-use crate::claims::coverage::Coverage;
+use crate::claims::coverage::WorkloadCoverage;
 use crate::claims::drift::Drift;
-use crate::claims::seen::Seen;
+use crate::claims::seen::ObservedWorkload;
 use crate::claims::steps::Step;
-use crate::claims::topology::Elsewhere;
-use crate::cluster::{PodSummary, UnreadableSize, VolumeSeen, Wish};
+use crate::claims::topology::AlternativeNode;
+use crate::cluster::{NodeOperation, PodSummary, UnreadableSize, VolumeSeen};
 
 /// Contribution of one pod to the status of the whole workload.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,7 +23,7 @@ pub(super) struct Says {
 
 /// Plan for one pod.
 pub(super) struct PodPlan<'a> {
-    pub seen: &'a Seen,
+    pub seen: &'a ObservedWorkload,
     /// New status of the pod. A phase is handed the swap, which is not in here meanwhile.
     pub entry: OrdinalStatus,
     pub steps: Vec<Step>,
@@ -34,7 +34,7 @@ pub(super) struct PodPlan<'a> {
 
 impl<'a> PodPlan<'a> {
     /// Starts a plan that changes nothing.
-    pub fn of(seen: &'a Seen, entry: OrdinalStatus) -> PodPlan<'a> {
+    pub fn of(seen: &'a ObservedWorkload, entry: OrdinalStatus) -> PodPlan<'a> {
         PodPlan { seen, entry, steps: Vec::new(), says: Says::default(), failures: 0 }
     }
 
@@ -43,14 +43,14 @@ impl<'a> PodPlan<'a> {
         self.seen.autoscaler.status.as_ref()?.message.as_ref()
     }
 
-    pub fn ask_for(&mut self, volume: &VolumeSeen, wish: Wish) {
+    pub fn ask_for(&mut self, volume: &VolumeSeen, wish: NodeOperation) {
         if volume.is_to_be_asked(&wish) {
             self.steps.push(Step::Ask { volume: volume.id.clone(), wish });
         }
     }
 
     /// The node for the new volume, if it is another one than that of the old one.
-    pub fn elsewhere(&self) -> Option<&Elsewhere> {
+    pub fn elsewhere(&self) -> Option<&AlternativeNode> {
         self.seen.around.elsewhere.get(&self.entry.active_claim)
     }
 
@@ -58,7 +58,7 @@ impl<'a> PodPlan<'a> {
     pub fn tell_of_lack(&mut self, reason: AutoscalerReason, message: &str) {
         let told = self.seen.autoscaler.status.as_ref().and_then(|status| status.reason.as_ref());
         if told != Some(&reason.to_string()) {
-            self.tell(reason, &self.seen.generation().to_string(), message.to_owned());
+            self.add_event(reason, &self.seen.generation().to_string(), message.to_owned());
         }
     }
 
@@ -80,7 +80,7 @@ impl<'a> PodPlan<'a> {
 
     /// Returns true if a recreated pod gets its claim.
     pub fn gives_claims(&self) -> bool {
-        self.seen.coverage == Coverage::Covered && !self.seen.claims_are_fixed()
+        self.seen.coverage == WorkloadCoverage::Covered && !self.seen.claims_are_fixed()
     }
 
     /// Returns true if a pod is evicted in this plan.
@@ -92,7 +92,7 @@ impl<'a> PodPlan<'a> {
         })
     }
 
-    pub fn tell(&mut self, reason: AutoscalerReason, subject: &str, text: String) {
+    pub fn add_event(&mut self, reason: AutoscalerReason, subject: &str, text: String) {
         let subject = format!("{}/{}/{subject}", self.entry.ordinal, self.entry.claim_revision);
         self.steps.push(Step::Tell { reason, subject, text });
     }

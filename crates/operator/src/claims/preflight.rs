@@ -17,8 +17,8 @@ use crate::claims::lacks_place::lacks_place;
 use crate::claims::objects::uid;
 use crate::claims::pause::{would_copy_cold, would_pause};
 use crate::claims::pod_plan::PodPlan;
-use crate::claims::surroundings::Room;
-use crate::claims::topology::Elsewhere;
+use crate::claims::surroundings::NodeFreeSpace;
+use crate::claims::topology::AlternativeNode;
 use crate::cluster::PodSummary;
 
 /// Number of claims of its size that a swap adds temporarily: the new one, and the temporary one that
@@ -134,7 +134,7 @@ pub(super) fn would_find(plan: &PodPlan<'_>) -> Vec<String> {
     found.extend(habits.map(|habit| (*habit).to_owned()));
     found.extend(does_not_fit(plan, None).map(|why| format!("that would fail: {why}")));
     found.extend(match plan.elsewhere() {
-        Some(Elsewhere { node, largest }) => Some(format!(
+        Some(AlternativeNode { node, largest }) => Some(format!(
             "the claim goes to node {node}, which has free space for a volume of {largest}, and the pod \
              starts there: the class creates no volume on its own node"
         )),
@@ -161,14 +161,14 @@ pub(super) fn would_find(plan: &PodPlan<'_>) -> Vec<String> {
     found
 }
 
-fn room<'a>(plan: &PodPlan<'a>) -> Option<&'a Room> {
+fn room<'a>(plan: &PodPlan<'a>) -> Option<&'a NodeFreeSpace> {
     plan.seen.around.room.get(&plan.entry.active_claim)
 }
 
 fn lacks_room(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, String)> {
     let (room, size) = (room(plan)?, plan.seen.size_of(&plan.entry));
     let (node, largest) = match plan.elsewhere() {
-        Some(Elsewhere { node, largest }) => (node, Some(*largest)),
+        Some(AlternativeNode { node, largest }) => (node, Some(*largest)),
         None => (&room.node, room.largest),
     };
     let class = plan.wanted_class().unwrap_or_default();

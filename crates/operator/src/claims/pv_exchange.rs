@@ -27,7 +27,7 @@ const OF_FILLING: [&str; 3] = ["pliant.io/populates", "pliant.io/reclaim-policy"
 
 /// Side of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ExchangeSide {
     /// Claim of the pod.
     Active,
     /// Claim with the copy.
@@ -36,19 +36,19 @@ pub(super) enum Side {
 
 /// One step of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ExchangeStage {
     /// Retain a PersistentVolume, and write on it what both are to be.
-    Record(Side),
+    Record(ExchangeSide),
     /// Delete it.
-    Delete(Side),
+    Delete(ExchangeSide),
     /// Take its finalizers off, so that it goes.
-    Free(Side),
+    Free(ExchangeSide),
     /// Recreate it with the volume of the other one.
-    Make(Side),
+    Make(ExchangeSide),
     /// Update its claim, so that the claim's controller reconciles it.
-    Nudge(Side),
+    Nudge(ExchangeSide),
     /// Remove the annotation and restore the policy.
-    Finish(Side),
+    Finish(ExchangeSide),
 }
 
 /// Progress of an exchange.
@@ -57,7 +57,7 @@ pub(super) enum Exchange {
     /// Nothing is written yet.
     Ready,
     /// Started; this is the next step.
-    Next(Stage),
+    Next(ExchangeStage),
     /// Kubernetes must bind its claims again.
     Waits,
     /// The claim has the volume that it was to get.
@@ -74,30 +74,33 @@ impl Exchange {
     pub fn can_be_given_up(&self) -> bool {
         matches!(
             self,
-            Exchange::Ready | Exchange::Next(Stage::Record(_) | Stage::Delete(Side::Active))
+            Exchange::Ready
+                | Exchange::Next(
+                    ExchangeStage::Record(_) | ExchangeStage::Delete(ExchangeSide::Active)
+                )
         )
     }
 
     /// Returns what the exchange waits for while it is in progress.
     pub fn awaits(&self, active: &str, copy: &str) -> Option<String> {
-        let of = |side: &Side| match side {
-            Side::Active => active,
-            Side::Copy => copy,
+        let of = |side: &ExchangeSide| match side {
+            ExchangeSide::Active => active,
+            ExchangeSide::Copy => copy,
         };
         Some(match self {
             Exchange::Ready => {
                 format!("the volumes of claims {active} and {copy} are to be exchanged")
             }
-            Exchange::Next(Stage::Record(side) | Stage::Finish(side)) => {
+            Exchange::Next(ExchangeStage::Record(side) | ExchangeStage::Finish(side)) => {
                 format!("the PersistentVolume of claim {} is to be updated", of(side))
             }
-            Exchange::Next(Stage::Delete(side) | Stage::Free(side)) => {
+            Exchange::Next(ExchangeStage::Delete(side) | ExchangeStage::Free(side)) => {
                 format!("the PersistentVolume of claim {} is to be deleted", of(side))
             }
-            Exchange::Next(Stage::Make(side)) => {
+            Exchange::Next(ExchangeStage::Make(side)) => {
                 format!("the PersistentVolume of claim {} is to be recreated", of(side))
             }
-            Exchange::Next(Stage::Nudge(side)) => {
+            Exchange::Next(ExchangeStage::Nudge(side)) => {
                 format!("claim {} is to be updated", of(side))
             }
             Exchange::Waits => format!(
@@ -111,14 +114,14 @@ impl Exchange {
 
 /// Target state of both PersistentVolumes, as annotated on them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Record {
-    pub active: Wanted,
-    pub copy: Wanted,
+pub(super) struct ExchangeRecord {
+    pub active: TargetVolume,
+    pub copy: TargetVolume,
 }
 
 /// Target state of one PersistentVolume.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Wanted {
+pub(super) struct TargetVolume {
     /// The object to create, with its final policy.
     pub pv: Box<PersistentVolume>,
     /// Volume handle.
@@ -130,14 +133,14 @@ pub(super) struct Wanted {
 
 /// Two claims and their PersistentVolumes, as observed.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Pair {
-    pub active: Half,
-    pub copy: Half,
+pub(super) struct ClaimPair {
+    pub active: ClaimAndVolume,
+    pub copy: ClaimAndVolume,
 }
 
 /// A claim and its PersistentVolume.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Half {
+pub(super) struct ClaimAndVolume {
     pub claim: Option<Box<PersistentVolumeClaim>>,
     pub pv: Option<Box<PersistentVolume>>,
 }
@@ -157,17 +160,17 @@ pub(super) fn size_with(copy: &PersistentVolumeClaim) -> Result<Quantity, Unread
 }
 
 /// Reads the annotation of a PersistentVolume in an exchange.
-pub(super) fn record(pv: &impl ResourceExt) -> Option<Record> {
+pub(super) fn record(pv: &impl ResourceExt) -> Option<ExchangeRecord> {
     serde_json::from_str(pv.annotations().get(EXCHANGE)?).ok()
 }
 
-impl Wanted {
+impl TargetVolume {
     fn is(&self, pv: &PersistentVolume) -> bool {
         handle(pv).is_some() && handle(pv) == handle(&self.pv)
     }
 }
 
-impl Half {
+impl ClaimAndVolume {
     /// Returns true if the claim has its volume, or no longer waits for one.
     fn is_settled(&self) -> bool {
         self.claim.as_ref().is_none_or(|claim| is_bound(claim) || is_ending(&claim.metadata))
@@ -185,7 +188,7 @@ impl Half {
     }
 
     /// Returns the target state of a claim with the volume of the other one.
-    fn with(&self, other: &Half, size: Option<Written>) -> Option<Wanted> {
+    fn with(&self, other: &ClaimAndVolume, size: Option<Written>) -> Option<TargetVolume> {
         let (claim, pv) = (self.claim.as_ref()?, self.pv.as_ref()?);
         let (other_claim, from) = (other.claim.as_ref()?, other.pv.as_ref()?);
         let mut annotations = from.annotations().clone();
@@ -217,20 +220,20 @@ impl Half {
             ..ObjectMeta::default()
         };
         let pv = PersistentVolume { metadata, spec: Some(spec), status: None };
-        Some(Wanted { pv: Box::new(pv), volume: volume_name(other_claim)?.to_owned(), class })
+        Some(TargetVolume { pv: Box::new(pv), volume: volume_name(other_claim)?.to_owned(), class })
     }
 }
 
-impl Pair {
-    pub fn half(&self, side: Side) -> &Half {
+impl ClaimPair {
+    pub fn half(&self, side: ExchangeSide) -> &ClaimAndVolume {
         match side {
-            Side::Active => &self.active,
-            Side::Copy => &self.copy,
+            ExchangeSide::Active => &self.active,
+            ExchangeSide::Copy => &self.copy,
         }
     }
 
     /// Reads the annotation of either PersistentVolume.
-    pub fn written(&self) -> Option<Record> {
+    pub fn written(&self) -> Option<ExchangeRecord> {
         self.active
             .pv
             .as_deref()
@@ -240,21 +243,21 @@ impl Pair {
 
     /// Returns the target state of both, as annotated on one of them or as it will be; `None` while one of their
     /// sizes is invalid.
-    pub fn record(&self) -> Option<Record> {
+    pub fn record(&self) -> Option<ExchangeRecord> {
         self.written().or_else(|| {
             // A byte less than it asks for, so that the resizer asks the driver what it really has.
             let to = size_with(self.copy.claim.as_ref()?).ok()?.0.get();
             let shrinks = requested(self.active.claim.as_ref()?).ok()?.0.get() > to;
             let less = shrinks.then(|| Written(to.saturating_sub(1).to_string()));
             let active = self.active.with(&self.copy, less)?;
-            Some(Record { active, copy: self.copy.with(&self.active, None)? })
+            Some(ExchangeRecord { active, copy: self.copy.with(&self.active, None)? })
         })
     }
 
     /// Returns true if the claim with the copy requests more than the pod's claim, which is to get its volume,
     /// or may do so.
     pub fn outgrows(&self) -> bool {
-        let asked = |half: &Half| half.claim.as_deref().map(requested).transpose();
+        let asked = |half: &ClaimAndVolume| half.claim.as_deref().map(requested).transpose();
         match (asked(&self.active), asked(&self.copy)) {
             (Ok(active), Ok(copy)) => copy > active,
             (Err(_), _) | (_, Err(_)) => true,
@@ -264,7 +267,7 @@ impl Pair {
     /// Returns the progress for a claim that is to get this volume.
     pub fn exchange(&self, volume: &str) -> Exchange {
         if self.active.is_recorded() || self.copy.is_recorded() {
-            return self.further();
+            return self.next_step();
         }
         let has = self.active.pv.as_deref().and_then(handle);
         let copy = self.copy.pv.as_ref().filter(|pv| handle(pv) == Some(volume));
@@ -281,20 +284,23 @@ impl Pair {
 
     /// Returns the step that aborts an exchange that no swap refers to, while the claim has the old volume:
     /// its pod may write to it again. `None` if the exchange must be completed.
-    pub fn given_up(&self) -> Option<Stage> {
+    pub fn given_up(&self) -> Option<ExchangeStage> {
         let (pv, known) = (self.active.pv.as_ref()?, self.written()?);
         if known.active.is(pv) || is_ending(&pv.metadata) {
             return None;
         }
-        let side = if self.active.is_recorded() { Side::Active } else { Side::Copy };
-        Some(Stage::Finish(side))
+        let side =
+            if self.active.is_recorded() { ExchangeSide::Active } else { ExchangeSide::Copy };
+        Some(ExchangeStage::Finish(side))
     }
 
     /// Returns the next step of an exchange that was started, with or without a swap.
-    pub fn further(&self) -> Exchange {
+    pub fn next_step(&self) -> Exchange {
         let Some(record) = self.record() else { return Exchange::Waits };
-        let all =
-            [(Side::Active, &self.active, &record.active), (Side::Copy, &self.copy, &record.copy)];
+        let all = [
+            (ExchangeSide::Active, &self.active, &record.active),
+            (ExchangeSide::Copy, &self.copy, &record.copy),
+        ];
         for (_, half, _) in &all {
             if let Some(pv) = &half.pv
                 && !all.iter().any(|(_, _, one)| one.is(pv))
@@ -313,24 +319,24 @@ impl Pair {
         }
         // As long as one of them is not there the other one knows what it is to be.
         if let Some((side, ..)) = all.iter().find(|(_, half, _)| half.pv.is_none()) {
-            return Exchange::Next(Stage::Make(*side));
+            return Exchange::Next(ExchangeStage::Make(*side));
         }
         if let Some((side, ..)) = all.iter().find(|(_, half, _)| !half.is_recorded()) {
-            return Exchange::Next(Stage::Record(*side));
+            return Exchange::Next(ExchangeStage::Record(*side));
         }
         for (side, half, wanted) in &all {
             let Some(pv) = &half.pv else { continue };
             if wanted.is(pv) {
-                match half.told(wanted, *side) {
+                match half.recorded(wanted, *side) {
                     Some(next) => return next,
                     None => continue,
                 }
             }
             let is_ending = is_ending(&pv.metadata);
             return Exchange::Next(if is_ending {
-                Stage::Free(*side)
+                ExchangeStage::Free(*side)
             } else {
-                Stage::Delete(*side)
+                ExchangeStage::Delete(*side)
             });
         }
         Exchange::Waits
@@ -338,36 +344,39 @@ impl Pair {
 
     /// Completes an exchange: both claims have their volumes, so they are updated and everything is
     /// restored.
-    fn close(&self, record: &Record) -> Exchange {
-        let all =
-            [(Side::Active, &self.active, &record.active), (Side::Copy, &self.copy, &record.copy)];
-        if let Some(next) = all.iter().find_map(|(side, half, wanted)| half.told(wanted, *side)) {
+    fn close(&self, record: &ExchangeRecord) -> Exchange {
+        let all = [
+            (ExchangeSide::Active, &self.active, &record.active),
+            (ExchangeSide::Copy, &self.copy, &record.copy),
+        ];
+        if let Some(next) = all.iter().find_map(|(side, half, wanted)| half.recorded(wanted, *side))
+        {
             return next;
         }
         // That of the pod last: its pod waits as long as it carries the annotation.
         let left = all.iter().rev().find(|(_, half, _)| half.is_recorded());
-        left.map_or(Exchange::Done, |(side, ..)| Exchange::Next(Stage::Finish(*side)))
+        left.map_or(Exchange::Done, |(side, ..)| Exchange::Next(ExchangeStage::Finish(*side)))
     }
 }
 
-impl Half {
+impl ClaimAndVolume {
     /// Returns the next step until the claim has its new volume.
-    fn told(&self, wanted: &Wanted, side: Side) -> Option<Exchange> {
+    fn recorded(&self, wanted: &TargetVolume, side: ExchangeSide) -> Option<Exchange> {
         let claim = self.claim.as_ref().filter(|claim| uid(&claim.metadata) == wanted.owner())?;
         let is = |key: &str, value: Option<&String>| claim.annotations().get(key) == value;
         if !is(VOLUME, Some(&wanted.volume)) || !is(CLASS, wanted.class.as_ref()) {
-            return Some(Exchange::Next(Stage::Nudge(side)));
+            return Some(Exchange::Next(ExchangeStage::Nudge(side)));
         }
         // One that was never observed as Lost still has the previous size.
         let is_told = capacity(claim).ok() == wanted.size() || !wanted.tells_size(side, claim);
         if is_bound(claim) && !is_told {
-            return Some(Exchange::Next(Stage::Nudge(side)));
+            return Some(Exchange::Next(ExchangeStage::Nudge(side)));
         }
         (!self.is_settled()).then_some(Exchange::Waits)
     }
 }
 
-impl Wanted {
+impl TargetVolume {
     /// The size that its claim has by it.
     pub fn size(&self) -> Option<Quantity> {
         let size = self.pv.spec.as_ref()?.capacity.as_ref()?.get("storage")?;
@@ -376,9 +385,9 @@ impl Wanted {
 
     /// Returns true if its claim is updated with its size. The pod's own claim also is when it requests less,
     /// if its request is larger than that.
-    pub fn tells_size(&self, side: Side, claim: &PersistentVolumeClaim) -> bool {
+    pub fn tells_size(&self, side: ExchangeSide, claim: &PersistentVolumeClaim) -> bool {
         self.size().is_some_and(|has| {
-            side == Side::Copy || requested(claim).is_ok_and(|asked| has >= asked)
+            side == ExchangeSide::Copy || requested(claim).is_ok_and(|asked| has >= asked)
         })
     }
 
@@ -387,7 +396,7 @@ impl Wanted {
     }
 
     /// Returns the PersistentVolume to create: retained, and annotated.
-    pub fn made(&self, record: &Record) -> PersistentVolume {
+    pub fn made(&self, record: &ExchangeRecord) -> PersistentVolume {
         let mut pv = (*self.pv).clone();
         pv.annotations_mut().insert(EXCHANGE.to_owned(), written(record));
         if let Some(spec) = &mut pv.spec {
@@ -397,10 +406,10 @@ impl Wanted {
     }
 }
 
-impl Record {
+impl ExchangeRecord {
     /// Returns true if it is the exchange of these two claims.
     pub fn is_of(&self, namespace: &str, active: &str, copy: &str) -> bool {
-        let names = |wanted: &Wanted, name: &str| {
+        let names = |wanted: &TargetVolume, name: &str| {
             let claim = wanted.pv.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
             claim.is_some_and(|claim| {
                 (claim.namespace.as_deref(), claim.name.as_deref()) == (Some(namespace), Some(name))
@@ -411,7 +420,7 @@ impl Record {
 
     /// Returns the final reclaim policy of a PersistentVolume: that of its volume. Without its claim
     /// nothing would retain the volume, unless it is deleted with its whole namespace.
-    pub fn policy(&self, half: &Half, goes_with_namespace: bool) -> String {
+    pub fn policy(&self, half: &ClaimAndVolume, goes_with_namespace: bool) -> String {
         let is_there = half.claim.as_ref().is_some_and(|claim| {
             let owner = half.pv.as_deref().and_then(owner);
             owner == claim.metadata.uid.as_deref() && !is_ending(&claim.metadata)
@@ -426,16 +435,16 @@ impl Record {
         policy.unwrap_or_else(|| "Retain".to_owned())
     }
 
-    pub fn of(&self, side: Side) -> &Wanted {
+    pub fn of(&self, side: ExchangeSide) -> &TargetVolume {
         match side {
-            Side::Active => &self.active,
-            Side::Copy => &self.copy,
+            ExchangeSide::Active => &self.active,
+            ExchangeSide::Copy => &self.copy,
         }
     }
 }
 
 /// Formats the annotation of a PersistentVolume.
-pub(super) fn written(record: &Record) -> String {
+pub(super) fn written(record: &ExchangeRecord) -> String {
     serde_json::to_string(record).unwrap_or_default()
 }
 

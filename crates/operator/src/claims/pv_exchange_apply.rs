@@ -9,23 +9,27 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use crate::api::{PvcAutoscaler, Swap, SwapPhase};
-use crate::claims::controller::Keeper;
+use crate::claims::controller::ClaimsController;
 use crate::claims::objects::{owner, uid};
 use crate::claims::pv_exchange::{
-    Exchange, Half, Pair, Record, Side, Stage, Wanted, handle, record, written,
+    ClaimAndVolume, ClaimPair, Exchange, ExchangeRecord, ExchangeSide, ExchangeStage, TargetVolume,
+    handle, record, written,
 };
-use crate::claims::seen::Seen;
+use crate::claims::seen::ObservedWorkload;
 use crate::cluster::writes::OPERATOR;
-use crate::cluster::{CLASS, EXCHANGE, Pv, VOLUME, caught_in_time, list, pods, writes};
+use crate::cluster::{CLASS, EXCHANGE, PvSummary, VOLUME, caught_in_time, list, pods, writes};
 use crate::error_chain;
 use crate::populators;
 
 /// Maximum number of writes of an exchange, including some without an effect.
 const WRITES: usize = 20;
 
-impl Keeper {
+impl ClaimsController {
     /// Observes the progress of the exchanges of swaps.
-    pub(super) async fn see_exchanges(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+    pub(super) async fn see_exchanges(
+        &self,
+        seen: &mut ObservedWorkload,
+    ) -> Result<(), kube::Error> {
         let namespace = seen.autoscaler.namespace().unwrap_or_default();
         let status = seen.autoscaler.status.clone().unwrap_or_default();
         for one in status.ordinals {
@@ -55,15 +59,15 @@ impl Keeper {
         namespace: &str,
         active: &str,
         copy: &str,
-        known: Option<&Record>,
-    ) -> Result<Pair, kube::Error> {
-        let mut pair = Pair {
+        known: Option<&ExchangeRecord>,
+    ) -> Result<ClaimPair, kube::Error> {
+        let mut pair = ClaimPair {
             active: self.half(namespace, active).await?,
             copy: self.half(namespace, copy).await?,
         };
         // A claim names what its tenant has written into it: what others exchange is not theirs.
         for half in [&mut pair.active, &mut pair.copy] {
-            let is_theirs = |known: &Record| known.is_of(namespace, active, copy);
+            let is_theirs = |known: &ExchangeRecord| known.is_of(namespace, active, copy);
             half.pv.take_if(|pv| record(&**pv).is_some_and(|known| !is_theirs(&known)));
         }
         // For a deleted or recreated claim, the annotation names the PersistentVolume.
@@ -80,14 +84,14 @@ impl Keeper {
         Ok(pair)
     }
 
-    async fn half(&self, namespace: &str, name: &str) -> Result<Half, kube::Error> {
+    async fn half(&self, namespace: &str, name: &str) -> Result<ClaimAndVolume, kube::Error> {
         let claim = self.of::<PersistentVolumeClaim>(namespace).get_opt(name).await?;
         let named = claim.as_ref().and_then(|claim| claim.spec.as_ref()?.volume_name.clone());
         let pv = match named {
             Some(named) => self.pvs().get_opt(&named).await?,
             None => None,
         };
-        Ok(Half { claim: claim.map(Box::new), pv: pv.map(Box::new) })
+        Ok(ClaimAndVolume { claim: claim.map(Box::new), pv: pv.map(Box::new) })
     }
 
     /// Exchanges the volumes of two claims, as far as that is possible without waiting.
@@ -109,7 +113,7 @@ impl Keeper {
                 return Err(writes::outdated("the claim with the copy was expanded"));
             }
             // Its own first: the copy is retained before anything depends on it.
-            self.do_stage(&pair, Stage::Record(Side::Copy)).await?;
+            self.do_stage(&pair, ExchangeStage::Record(ExchangeSide::Copy)).await?;
         }
         self.go_on(namespace, active, copy, None).await.map(drop)
     }
@@ -120,7 +124,7 @@ impl Keeper {
         namespace: &str,
         active: &str,
         copy: &str,
-        known: Option<&Record>,
+        known: Option<&ExchangeRecord>,
     ) -> Result<bool, kube::Error> {
         for _ in 0..WRITES {
             let pair = self.pair(namespace, active, copy, known).await?;
@@ -137,8 +141,12 @@ impl Keeper {
                 }
                 continue;
             }
-            let Exchange::Next(stage) = pair.further() else { return Ok(true) };
-            let goes = matches!(stage, Stage::Delete(Side::Active) | Stage::Free(Side::Active));
+            let Exchange::Next(stage) = pair.next_step() else { return Ok(true) };
+            let goes = matches!(
+                stage,
+                ExchangeStage::Delete(ExchangeSide::Active)
+                    | ExchangeStage::Free(ExchangeSide::Active)
+            );
             if goes && self.has_writers(namespace, active).await? {
                 return Ok(true);
             }
@@ -152,27 +160,31 @@ impl Keeper {
         Ok(!populators::writers(&pods, claim).is_empty())
     }
 
-    async fn do_stage(&self, pair: &Pair, stage: Stage) -> Result<(), kube::Error> {
+    async fn do_stage(&self, pair: &ClaimPair, stage: ExchangeStage) -> Result<(), kube::Error> {
         let Some(known) = pair.record() else { return Ok(()) };
         let claim = pair.active.claim.as_deref().map(ResourceExt::name_any).unwrap_or_default();
         tracing::info!(claim, ?stage, "rebinding a claim to another volume");
         match stage {
-            Stage::Record(side) => self.keep_record(pair.half(side), &known).await,
-            Stage::Delete(side) => match &pair.half(side).pv {
+            ExchangeStage::Record(side) => self.keep_record(pair.half(side), &known).await,
+            ExchangeStage::Delete(side) => match &pair.half(side).pv {
                 Some(pv) => writes::remove(&self.pvs(), &pv.metadata).await,
                 None => Ok(()),
             },
-            Stage::Free(side) => self.free(pair.half(side)).await,
-            Stage::Make(side) => {
+            ExchangeStage::Free(side) => self.free(pair.half(side)).await,
+            ExchangeStage::Make(side) => {
                 writes::make(&self.pvs(), &known.of(side).made(&known), OPERATOR).await
             }
-            Stage::Nudge(side) => self.nudge(pair.half(side), &known, side).await,
-            Stage::Finish(side) => self.finish(pair.half(side), &known).await,
+            ExchangeStage::Nudge(side) => self.resync(pair.half(side), &known, side).await,
+            ExchangeStage::Finish(side) => self.finish(pair.half(side), &known).await,
         }
     }
 
     /// Retains a PersistentVolume, and annotates it with the target state of both.
-    async fn keep_record(&self, half: &Half, known: &Record) -> Result<(), kube::Error> {
+    async fn keep_record(
+        &self,
+        half: &ClaimAndVolume,
+        known: &ExchangeRecord,
+    ) -> Result<(), kube::Error> {
         let Some(pv) = &half.pv else { return Ok(()) };
         let patch = json!({
             "metadata": {"uid": pv.metadata.uid, "resourceVersion": pv.metadata.resource_version,
@@ -184,7 +196,7 @@ impl Keeper {
 
     /// Removes the finalizers of a deleted PersistentVolume: they would hold it for as long as its claim
     /// is bound. It is retained, so its volume is not deleted.
-    async fn free(&self, half: &Half) -> Result<(), kube::Error> {
+    async fn free(&self, half: &ClaimAndVolume) -> Result<(), kube::Error> {
         let Some(pv) = &half.pv else { return Ok(()) };
         let patch = json!([
             {"op": "test", "path": "/metadata/uid", "value": uid(&pv.metadata)},
@@ -196,7 +208,12 @@ impl Keeper {
     }
 
     /// Updates a claim to trigger its controller, which resyncs every 15 s otherwise.
-    async fn nudge(&self, half: &Half, known: &Record, side: Side) -> Result<(), kube::Error> {
+    async fn resync(
+        &self,
+        half: &ClaimAndVolume,
+        known: &ExchangeRecord,
+        side: ExchangeSide,
+    ) -> Result<(), kube::Error> {
         let Some(claim) = &half.claim else { return Ok(()) };
         let wanted = known.of(side);
         let notes = json!({ VOLUME: wanted.volume, CLASS: wanted.class });
@@ -213,7 +230,11 @@ impl Keeper {
         api.patch_status(&claim.name_any(), &params, &Patch::Merge(patch)).await.map(drop)
     }
 
-    async fn finish(&self, half: &Half, known: &Record) -> Result<(), kube::Error> {
+    async fn finish(
+        &self,
+        half: &ClaimAndVolume,
+        known: &ExchangeRecord,
+    ) -> Result<(), kube::Error> {
         let Some(pv) = &half.pv else { return Ok(()) };
         let namespace =
             pv.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref()?.namespace.clone());
@@ -257,7 +278,7 @@ impl Keeper {
         namespace: &str,
         active: &str,
         copy: &str,
-        known: &Record,
+        known: &ExchangeRecord,
     ) -> Result<bool, kube::Error> {
         if self.is_known(namespace, active, copy).await? {
             return Ok(false);
@@ -306,9 +327,9 @@ fn knows(keeper: &PvcAutoscaler, active: &str, copy: &str) -> bool {
 }
 
 /// Returns namespace, claim names and annotation of an exchange from a PersistentVolume.
-pub(super) fn claims_of(pv: &Pv) -> Option<((String, String, String), Record)> {
+pub(super) fn claims_of(pv: &PvSummary) -> Option<((String, String, String), ExchangeRecord)> {
     let known = record(pv)?;
-    let of = |wanted: &Wanted| wanted.pv.spec.as_ref()?.claim_ref.clone();
+    let of = |wanted: &TargetVolume| wanted.pv.spec.as_ref()?.claim_ref.clone();
     let (active, copy) = (of(&known.active)?, of(&known.copy)?);
     Some(((active.namespace?, active.name?, copy.name?), known))
 }

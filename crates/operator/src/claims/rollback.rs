@@ -119,7 +119,7 @@ pub(super) fn report_late_return(plan: &mut PodPlan<'_>) {
         return;
     };
     let message = too_late_to_return(plan, late, revision);
-    plan.tell(AutoscalerReason::RollbackPending, &late.to_string(), message.clone());
+    plan.add_event(AutoscalerReason::RollbackPending, &late.to_string(), message.clone());
     match plan.says.problem.take() {
         None => plan.wait(AutoscalerReason::RollbackPending, message),
         Some((reason, why)) => plan.wait(reason, format!("{why}; {message}")),

@@ -13,14 +13,14 @@ use crate::api::{
     Filling, FillingPhase, MOST_ORDINALS, OrdinalStatus, PopulatorPod, PvcAutoscaler,
     PvcSourcePopulator, Quantity, controlling_stateful_set,
 };
-use crate::autoscaler::usage::Usage;
+use crate::autoscaler::usage::SampledUsage;
 use crate::autoscaler::wanted;
 use crate::claims::Drift;
-use crate::claims::coverage::Coverage;
+use crate::claims::coverage::WorkloadCoverage;
 use crate::claims::detached_note::DetachedNote;
 use crate::claims::objects::{has_ended, is_copy, is_ending, uid, uses};
 use crate::claims::pv_exchange::Exchange;
-use crate::claims::surroundings::Surroundings;
+use crate::claims::surroundings::SwapContext;
 use crate::cluster::KEPT_BY;
 use crate::cluster::{ClockSkew, PodSummary, VolumeSeen};
 use crate::volume::Use;
@@ -30,7 +30,7 @@ const WINDOW: usize = 64;
 
 /// The claims of a workload, and all that belongs to them.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct ObservedWorkload {
     pub now: Timestamp,
     /// Comparison of its clock with that of the API server; only where something is deleted by
     /// time.
@@ -39,7 +39,7 @@ pub(super) struct Seen {
     /// Other PvcAutoscalers that manage claims of the same pods.
     pub siblings: Vec<PvcAutoscaler>,
     /// Whose claims these are; `None` if there is none of its name.
-    pub workload: Option<Workload>,
+    pub workload: Option<PodController>,
     /// Managed claims, and candidates, by name.
     pub claims: BTreeMap<String, PersistentVolumeClaim>,
     /// Claims that have the names of those of swaps, and are other clients': they are left out above.
@@ -59,7 +59,7 @@ pub(super) struct Seen {
     /// Progress of exchanges, by claim.
     pub exchanges: BTreeMap<String, Exchange>,
     /// Usage of volumes that their nodes reported, by claim.
-    pub usage: BTreeMap<String, Usage>,
+    pub usage: BTreeMap<String, SampledUsage>,
     /// Nodes whose node plugin does not respond, by claim: the reported usage is old.
     pub silent: BTreeMap<String, String>,
     /// The volumes of the claims that a swap is about, by the name of the claim; `None` for one of another
@@ -79,9 +79,9 @@ pub(super) struct Seen {
     /// Untrue annotations of claims about their volumes, which are ignored, by claim.
     pub untrue_notes: BTreeMap<String, Vec<&'static str>>,
     /// Coverage of the pods of the workload by the webhook.
-    pub coverage: Coverage,
+    pub coverage: WorkloadCoverage,
     /// Objects of others that swaps depend on; empty without a pending swap.
-    pub around: Surroundings,
+    pub around: SwapContext,
     /// Operation that the API server rejected the last time.
     pub refusal: Option<Refusal>,
 }
@@ -106,7 +106,7 @@ pub(super) struct Refusal {
 
 /// Workload that creates the pods.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Workload {
+pub(super) struct PodController {
     pub claims: Claims,
     /// True if the workload creates the claims.
     pub makes_claims: bool,
@@ -137,13 +137,13 @@ impl fmt::Display for Refusal {
     }
 }
 
-impl Workload {
+impl PodController {
     /// Reads a StatefulSet for the claims of this name.
-    pub fn of(set: &StatefulSet, template: &str) -> Workload {
+    pub fn of(set: &StatefulSet, template: &str) -> PodController {
         let spec = set.spec.clone().unwrap_or_default();
         let own = spec.volume_claim_templates.unwrap_or_default();
         let first = spec.ordinals.and_then(|ordinals| ordinals.start).unwrap_or(0);
-        // What a status can list; see `Keeper::refuse_replicas`.
+        // What a status can list; see `ClaimsController::refuse_replicas`.
         let most = i32::try_from(MOST_ORDINALS).unwrap_or(i32::MAX);
         let end = first.saturating_add(spec.replicas.unwrap_or(1).min(most));
         let makes_claims = own.iter().any(|one| one.name_any() == template);
@@ -166,7 +166,7 @@ impl Workload {
              the volume of the claim is retained and Released, and the event VolumeRetained names it",
         );
         let habits = rolls.into_iter().chain(leaves).collect();
-        Workload {
+        PodController {
             claims: Claims::Numbered(first..end),
             makes_claims,
             other_volumes: (!has_it && !others.is_empty()).then_some(others),
@@ -178,12 +178,12 @@ impl Workload {
     }
 
     /// Reads a Deployment for the claim that its pods have as this volume.
-    pub fn of_deployment(made: &Deployment, volume: &str, told: &[OrdinalStatus]) -> Workload {
+    pub fn of_deployment(made: &Deployment, volume: &str, told: &[OrdinalStatus]) -> PodController {
         let spec = made.spec.clone().unwrap_or_default();
         let volumes = spec.template.spec.into_iter().filter_map(|spec| spec.volumes).flatten();
         let claims = volumes.filter(|one| one.name == volume);
         let claims = claims.filter_map(|one| Some(one.persistent_volume_claim?.claim_name));
-        Workload {
+        PodController {
             claims: Claims::named(claims.collect(), told),
             makes_claims: true,
             other_volumes: None,
@@ -199,10 +199,10 @@ impl Workload {
         claims: BTreeSet<String>,
         all: &BTreeSet<String>,
         told: &[OrdinalStatus],
-    ) -> Workload {
+    ) -> PodController {
         let has_unnamed = !all.is_subset(&claims);
         let claims = Claims::named(claims, told);
-        Workload {
+        PodController {
             claims,
             makes_claims: true,
             other_volumes: None,
@@ -249,7 +249,7 @@ fn populator_pod(of: &PodSpec) -> PopulatorPod {
     }
 }
 
-impl Seen {
+impl ObservedWorkload {
     /// The generation of what is wanted.
     pub fn generation(&self) -> i64 {
         self.autoscaler.metadata.generation.unwrap_or_default()
@@ -378,7 +378,7 @@ impl Seen {
     pub fn new_ordinals(&self) -> Vec<i32> {
         let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
         let known: BTreeSet<i32> = ordinals.map(|one| one.ordinal).collect();
-        let all = self.workload.iter().flat_map(Workload::ordinals);
+        let all = self.workload.iter().flat_map(PodController::ordinals);
         all.filter(|one| !known.contains(one)).take(WINDOW).collect()
     }
 

@@ -14,7 +14,7 @@ use crate::claims::AutoscalerReason;
 use crate::claims::objects::{is_ending, uid};
 use crate::claims::others::wait_for_others;
 use crate::claims::pod_plan::PodPlan;
-use crate::claims::seen::Seen;
+use crate::claims::seen::ObservedWorkload;
 
 /// Returns true if the pod of an entry is stopped for it, or is about to be.
 fn is_stopped(one: &OrdinalStatus) -> bool {
@@ -29,7 +29,7 @@ pub(super) fn is_busy(one: &OrdinalStatus) -> bool {
     one.is_shrinking() || swap.is_some()
 }
 
-impl Seen {
+impl ObservedWorkload {
     /// The ordinals with which others are busy.
     pub fn busy_elsewhere(&self) -> impl Iterator<Item = i32> {
         self.entries_of_siblings().filter(|(_, one)| is_busy(one)).map(|(_, one)| one.ordinal)

@@ -3,7 +3,7 @@
 use crate::api::Quantity;
 use crate::claims::AutoscalerReason;
 use crate::claims::metadata_sync::Marks;
-use crate::cluster::Wish;
+use crate::cluster::NodeOperation;
 use crate::volume::VolumeId;
 
 /// One effect. All effects follow the status that announces them.
@@ -26,7 +26,7 @@ pub(super) enum Step {
     /// Have nothing more copied while the pod still runs.
     EndRounds { claim: String },
     /// Have a node apply an operation to a volume, and inspect it.
-    Ask { volume: VolumeId, wish: Wish },
+    Ask { volume: VolumeId, wish: NodeOperation },
     /// Add the finalizer that protects the old claim of a swap.
     Hold { claim: String },
     /// Let a claim go that was held; its volume stays if it has the only copy and the claim was deleted.

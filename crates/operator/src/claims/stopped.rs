@@ -8,10 +8,10 @@ use kube::{Api, ResourceExt};
 
 use crate::api::{OrdinalStatus, Swap, SwapPhase};
 use crate::claims::AutoscalerReason;
-use crate::claims::controller::Keeper;
+use crate::claims::controller::ClaimsController;
 use crate::claims::objects::uid;
 use crate::claims::pod_plan::PodPlan;
-use crate::claims::seen::Seen;
+use crate::claims::seen::ObservedWorkload;
 use crate::cluster::list;
 
 /// The taint of a node that was switched off for good, which a person puts on it.
@@ -76,9 +76,9 @@ pub(super) fn wait_if_may_still_run(plan: &mut PodPlan<'_>, swap: &Swap) -> bool
     true
 }
 
-impl Keeper {
+impl ClaimsController {
     /// Looks for stopped pods with volumes of another driver that may still run.
-    pub(super) async fn see_stopped(&self, seen: &mut Seen) -> Result<(), kube::Error> {
+    pub(super) async fn see_stopped(&self, seen: &mut ObservedWorkload) -> Result<(), kube::Error> {
         let status = seen.autoscaler.status.clone().unwrap_or_default();
         for one in status.ordinals {
             let Some(node) = node_to_ask(seen, &one) else { continue };
@@ -97,7 +97,7 @@ impl Keeper {
 }
 
 /// The node on which a pod was that a swap has stopped, if nothing else proves that it is gone.
-fn node_to_ask(seen: &Seen, one: &OrdinalStatus) -> Option<String> {
+fn node_to_ask(seen: &ObservedWorkload, one: &OrdinalStatus) -> Option<String> {
     let is_stopped = |swap: &&Swap| matches!(swap.phase, SwapPhase::Draining | SwapPhase::Fenced);
     let swap = one.swap.as_ref().filter(is_stopped)?;
     let is_foreign = matches!(seen.volumes.get(&one.active_claim), Some(None));

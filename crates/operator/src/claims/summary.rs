@@ -3,13 +3,13 @@
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{OrdinalStatus, PodsOf, PvcAutoscaler, Rival, SwapPhase, Workload};
-use crate::cluster::{Names, Record};
+use crate::cluster::{ObjectNames, Record};
 
 /// A PvcAutoscaler without the fields that a reconcile reads live.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AutoscalerSummary {
     /// Metadata and version.
-    pub names: Names,
+    pub names: ObjectNames,
     /// Time of its creation.
     creation_time: Option<Timestamp>,
     stateful_set: Option<Box<str>>,
@@ -60,7 +60,7 @@ impl AutoscalerSummary {
 
 impl Record for AutoscalerSummary {
     type Object = PvcAutoscaler;
-    type Identity = Names;
+    type ObjectIdentity = ObjectNames;
 
     fn of(one: PvcAutoscaler) -> Self {
         let PvcAutoscaler { metadata, spec, status } = one;
@@ -85,11 +85,11 @@ impl Record for AutoscalerSummary {
         }
     }
 
-    fn identity(&self) -> &Names {
+    fn identity(&self) -> &ObjectNames {
         &self.names
     }
 
-    fn identity_mut(&mut self) -> &mut Names {
+    fn identity_mut(&mut self) -> &mut ObjectNames {
         &mut self.names
     }
 }

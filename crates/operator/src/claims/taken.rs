@@ -34,7 +34,7 @@ pub(super) fn leave_taken_claim(plan: &mut PodPlan<'_>) {
          out of it before you delete it"
     );
     let subject = format!("{claim}/{pod_uid}");
-    plan.tell(AutoscalerReason::ClaimConflict, &subject, message.clone());
+    plan.add_event(AutoscalerReason::ClaimConflict, &subject, message.clone());
     let may_stop = stops && ensure_may_evict(plan);
     plan.steps.extend(may_stop.then_some(evict));
     plan.wait(AutoscalerReason::ClaimConflict, message);

@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use crate::api::Quantity;
 use crate::bytes::Bytes;
-use crate::claims::controller::Keeper;
+use crate::claims::controller::ClaimsController;
 use crate::claims::objects::uid;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{capacity, writes};
 
-impl Keeper {
+impl ClaimsController {
     /// Lowers the request of a claim whose volume was shrunk; repeating it changes nothing.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
 /// A node on which the volume of a claim can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ReadableNode {
     pub node: String,
     /// True if the class of the template creates volumes there.
     pub is_allowed: bool,
@@ -24,13 +24,13 @@ pub(super) struct Place {
     pub takes_pods: bool,
 }
 
-impl Place {
+impl ReadableNode {
     /// Reads the properties of a node for a swap to a class.
-    pub fn of(node: &Node, class: Option<&StorageClass>) -> Place {
+    pub fn of(node: &Node, class: Option<&StorageClass>) -> ReadableNode {
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
         let mut ready = conditions.filter(|one| one.type_ == "Ready");
         let is_closed = node.spec.as_ref().and_then(|spec| spec.unschedulable);
-        Place {
+        ReadableNode {
             node: node.name_any(),
             is_allowed: class.is_none_or(|class| allows(class, node)),
             is_ready: ready.all(|one| one.status == "True"),
@@ -57,7 +57,7 @@ fn allows(class: &StorageClass, node: &Node) -> bool {
 
 /// A node on which the new volume can be, if it cannot be on that of the old one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Elsewhere {
+pub(super) struct AlternativeNode {
     pub node: String,
     /// The largest volume that could be made there.
     pub largest: Bytes,
@@ -66,7 +66,7 @@ pub(super) struct Elsewhere {
 /// Returns true if the pod may run on a node on which the class creates volumes: by its nodeSelector and
 /// its required node affinity, and if the node is schedulable.
 pub(super) fn is_fit(node: &Node, class: Option<&StorageClass>, pod: Option<&PodSummary>) -> bool {
-    let place = Place::of(node, class);
+    let place = ReadableNode::of(node, class);
     let is_open = place.takes_pods || pod.is_some_and(tolerates);
     place.is_allowed && place.is_ready && is_open && pod.is_none_or(|pod| may_run_on(pod, node))
 }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn a_node_is_ready_and_takes_pods_unless_it_says_otherwise() {
         let of = |node: &Node| {
-            let Place { is_ready, takes_pods, .. } = Place::of(node, None);
+            let ReadableNode { is_ready, takes_pods, .. } = ReadableNode::of(node, None);
             (is_ready, takes_pods)
         };
         assert_eq!(of(&node(&json!({}), "True")), (true, true));

@@ -14,7 +14,7 @@ use crate::api::{
     NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity,
     SwapPhase, VolumeOnNode, Workload, ordinal_of,
 };
-use crate::claims::controller::{Keeper, PAUSE};
+use crate::claims::controller::{ClaimsController, PAUSE};
 use crate::claims::looks::{AGAIN, AT_ONCE};
 use crate::claims::objects::{uid, uses};
 use crate::claims::orphans::keeper_of;
@@ -22,9 +22,9 @@ use crate::claims::pv_exchange_apply::claims_of;
 use crate::claims::summary::AutoscalerSummary;
 use crate::claims::tell::lower;
 use crate::cluster::{
-    Answers, Change, Changes, ClaimSummary, Due, Place, PodSummary, PodVersion, Pv, Queue, Slots,
-    Timers, VolumeSeen, Wish, begun_again, capacity, caught_in_time, is_being_copied,
-    is_restricted, pods, reconcile, until,
+    Answers, Change, ClaimSummary, Due, FairQueue, NamespacedName, NodeOperation, PendingChanges,
+    PodSummary, PodVersion, PvSummary, Slots, Timers, VolumeSeen, begun_again, capacity,
+    caught_in_time, is_being_copied, is_restricted, pods, reconcile, until,
 };
 use crate::error_chain;
 use crate::panics::caught;
@@ -67,10 +67,10 @@ impl What {
 }
 
 /// Key of one check.
-type Key = (What, String);
+type CheckKey = (What, String);
 
 /// The key of what is at a place.
-fn key_at((namespace, name): &Place) -> String {
+fn key_at((namespace, name): &NamespacedName) -> String {
     key_in((namespace, name))
 }
 
@@ -91,45 +91,45 @@ fn place_of(key: &str) -> (&str, &str) {
 /// Pending and running checks.
 #[derive(Debug)]
 struct Rounds {
-    changed: BTreeSet<Key>,
-    queues: HashMap<What, Queue<String>>,
+    changed: BTreeSet<CheckKey>,
+    queues: HashMap<What, FairQueue<String>>,
     /// Leftovers that are checked again without a change.
-    later: Timers<Key>,
-    under_way: HashSet<Key>,
+    later: Timers<CheckKey>,
+    under_way: HashSet<CheckKey>,
     /// Running checks; each returns true if something is left.
     looks: JoinSet<(What, Due<String>, bool)>,
 }
 
 /// Changes since the last take.
 #[derive(Debug)]
-struct News {
-    nodes: Changes<NodeStorage>,
+struct ReferenceChanges {
+    nodes: PendingChanges<NodeStorage>,
     answers: Answers,
-    autoscalers: Changes<AutoscalerSummary>,
-    claims: Changes<ClaimSummary>,
-    gated: Changes<PodVersion>,
-    pvs: Changes<Pv>,
-    sources: Changes<PvcSourcePopulator>,
+    autoscalers: PendingChanges<AutoscalerSummary>,
+    claims: PendingChanges<ClaimSummary>,
+    gated: PendingChanges<PodVersion>,
+    pvs: PendingChanges<PvSummary>,
+    sources: PendingChanges<PvcSourcePopulator>,
 }
 
 /// Objects that the changes concern.
 #[derive(Debug, Default)]
-struct Concerned {
+struct ObjectsToCheck {
     /// Anything.
     all: bool,
     /// Leftovers of earlier or running checks: a node has answered.
     left: bool,
     namespaces: BTreeSet<String>,
     /// PvcAutoscalers, by namespace and name.
-    keepers: BTreeSet<Place>,
+    keepers: BTreeSet<NamespacedName>,
     /// The ids of volumes.
     volumes: BTreeSet<String>,
     /// Claims that have changed, or to which a changed PvcAutoscaler refers or referred.
-    claims: BTreeSet<Place>,
+    claims: BTreeSet<NamespacedName>,
     /// Pods behind our gate that have changed.
-    pods: BTreeSet<Place>,
+    pods: BTreeSet<NamespacedName>,
     /// The StatefulSets of PvcAutoscalers that have changed: those hold pods of these.
-    sets: BTreeSet<Place>,
+    sets: BTreeSet<NamespacedName>,
 }
 
 /// A claim whose volume no swap refers to, as observed.
@@ -141,10 +141,10 @@ struct Forgotten {
     seen: VolumeSeen,
 }
 
-impl News {
+impl ReferenceChanges {
     /// All is new.
-    fn of(keeper: &Keeper) -> News {
-        News {
+    fn of(keeper: &ClaimsController) -> ReferenceChanges {
+        ReferenceChanges {
             nodes: keeper.cluster.nodes().watched().subscribe(),
             answers: keeper.asks.subscribe(),
             autoscalers: keeper.autoscalers.subscribe(),
@@ -156,9 +156,9 @@ impl News {
     }
 
     /// Takes the objects that the changes concern.
-    fn take(&mut self, keeper: &Keeper) -> Concerned {
+    fn take(&mut self, keeper: &ClaimsController) -> ObjectsToCheck {
         let mut concerned =
-            Concerned { left: !self.answers.take().is_empty(), ..Concerned::default() };
+            ObjectsToCheck { left: !self.answers.take().is_empty(), ..ObjectsToCheck::default() };
         let is_any_restricted = keeper.cluster.nodes().has_restricted();
         for change in self.autoscalers.take().these(&mut concerned.all) {
             let place = change.place.clone();
@@ -227,7 +227,7 @@ impl News {
 }
 
 /// The namespaces of the claims of a PersistentVolume: of the one that has it, and of those of its exchange.
-fn namespaces_of(pv: &Pv) -> BTreeSet<String> {
+fn namespaces_of(pv: &PvSummary) -> BTreeSet<String> {
     let claim = pv.spec.claim_ref.as_ref().map(|claim| claim.namespace.clone());
     let exchange = claims_of(pv).map(|((namespace, ..), _)| namespace);
     claim.into_iter().chain(exchange).collect()
@@ -252,7 +252,7 @@ impl Rounds {
     fn new() -> Rounds {
         Rounds {
             changed: BTreeSet::new(),
-            queues: What::ALL.map(|what| (what, Queue::new(SLOTS))).into(),
+            queues: What::ALL.map(|what| (what, FairQueue::new(SLOTS))).into(),
             later: Timers::default(),
             under_way: HashSet::new(),
             looks: JoinSet::new(),
@@ -260,12 +260,12 @@ impl Rounds {
     }
 
     /// Adds the changes.
-    fn note(&mut self, keeper: &Keeper, concerned: &Concerned) {
+    fn note(&mut self, keeper: &ClaimsController, concerned: &ObjectsToCheck) {
         if concerned.left {
             self.changed.extend(self.later.keys().chain(&self.under_way).cloned());
         }
         // Of all others none waits for a claim or a volume.
-        let waits = |(what, pod): &&Key| {
+        let waits = |(what, pod): &&CheckKey| {
             *what == What::Gates && concerned.namespaces.contains(place_of(pod).0)
         };
         self.changed.extend(self.later.keys().chain(&self.under_way).filter(waits).cloned());
@@ -276,14 +276,14 @@ impl Rounds {
     }
 
     /// Starts checks of what has changed or is due, up to the maximum. A running check is repeated.
-    fn begin(&mut self, keeper: &Arc<Keeper>) {
+    fn begin(&mut self, keeper: &Arc<ClaimsController>) {
         let now = Instant::now();
         while let Some((key, _)) = self.later.take_due(now) {
             self.changed.insert(key);
         }
         let (wait, due) = std::mem::take(&mut self.changed)
             .into_iter()
-            .partition::<BTreeSet<Key>, _>(|key| self.under_way.contains(key));
+            .partition::<BTreeSet<CheckKey>, _>(|key| self.under_way.contains(key));
         self.changed = wait;
         for (what, key) in due {
             let Some(queue) = self.queues.get_mut(&what) else { continue };
@@ -340,14 +340,14 @@ impl Rounds {
     }
 }
 
-impl Keeper {
+impl ClaimsController {
     /// Cleans up leftovers, forever.
     pub(super) async fn give_back_forgotten(self: &Arc<Self>) {
         self.watches.known().await;
         tokio::join!(self.autoscalers.known(), self.cluster.known());
         tokio::join!(self.gated.known(), self.sources.known());
         begun_again("forgotten", async || {
-            let (mut news, mut rounds) = (News::of(self), Rounds::new());
+            let (mut news, mut rounds) = (ReferenceChanges::of(self), Rounds::new());
             loop {
                 rounds.note(self, &news.take(self));
                 rounds.begin(self);
@@ -362,7 +362,7 @@ impl Keeper {
     }
 
     /// Returns the possible leftovers of a kind among the changes.
-    fn may_be_forgotten(&self, what: What, concerned: &Concerned) -> BTreeSet<String> {
+    fn may_be_forgotten(&self, what: What, concerned: &ObjectsToCheck) -> BTreeSet<String> {
         match what {
             What::Volumes if concerned.all => self.cluster.nodes().restricted(),
             What::Volumes => {
@@ -374,7 +374,7 @@ impl Keeper {
                 held.iter().map(|claim| key_in(claim.names.place())).collect()
             }
             What::Claims => {
-                let is_held = |(namespace, name): &&Place| {
+                let is_held = |(namespace, name): &&NamespacedName| {
                     self.watches
                         .claims()
                         .get_in(namespace, name)
@@ -478,7 +478,7 @@ impl Keeper {
         let is_superseded = self.is_superseded(&claim).await?;
         let fence = fence_without_swap(&seen, &claim, status.as_ref(), &pods, is_superseded);
         let Some(fence) = fence else { return Ok(false) };
-        let wish = Wish::Fence(fence);
+        let wish = NodeOperation::Fence(fence);
         if seen.is_to_be_asked(&wish) {
             let name = claim.name_any();
             tracing::info!(claim = name, namespace, %fence, "returning a volume that no swap refers to");
@@ -496,7 +496,7 @@ impl Keeper {
     ) -> Result<bool, kube::Error> {
         let Some(forgotten) = self.unless_known(volume, shrinks).await? else { return Ok(false) };
         let Forgotten { namespace, claim, seen, .. } = forgotten;
-        if seen.is_to_be_asked(&Wish::Release) {
+        if seen.is_to_be_asked(&NodeOperation::Release) {
             let name = claim.name_any();
             tracing::info!(claim = name, namespace, %limit, "ending the shrink of a volume that no PvcAutoscaler refers to");
             let has = match capacity(&claim) {
@@ -509,7 +509,7 @@ impl Keeper {
             if volume.size <= limit && has > limit {
                 lower(&self.client, &claim, limit).await?;
             }
-            self.asks.ask(uid(&claim.metadata), seen.id, Wish::Release);
+            self.asks.ask(uid(&claim.metadata), seen.id, NodeOperation::Release);
         }
         Ok(true)
     }
@@ -532,7 +532,7 @@ impl Keeper {
         let status = keeper.and_then(|keeper| keeper.status);
         let there = self.of::<PersistentVolumeClaim>(&namespace).get_opt(&claim).await?;
         let (Some(there), Ok(id)) = (there, volume.volume_handle.parse()) else { return Ok(None) };
-        if is_its(told(status.as_ref()), &claim) {
+        if is_its(ordinals(status.as_ref()), &claim) {
             return Ok(None);
         }
         // Read after the status: an exchange checks that again after it has annotated the volume.
@@ -568,7 +568,7 @@ pub(super) fn fence_without_swap(
     is_superseded: bool,
 ) -> Option<Fence> {
     let now = volume.fence.filter(|now| now.lets() == Use::Read)?;
-    if names(told(status), &claim.name_any()) {
+    if names(ordinals(status), &claim.name_any()) {
         return None;
     }
     let generation = now.generation + 1;
@@ -585,7 +585,7 @@ pub(super) fn fence_without_swap(
 }
 
 /// Returns the entries of the pods in a status.
-fn told(status: Option<&PvcAutoscalerStatus>) -> &[OrdinalStatus] {
+fn ordinals(status: Option<&PvcAutoscalerStatus>) -> &[OrdinalStatus] {
     status.map_or(&[], |status| &status.ordinals)
 }
 

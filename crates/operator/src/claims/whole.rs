@@ -4,11 +4,11 @@ use kube::ResourceExt;
 
 use crate::api::{self, AutoscalerMode, ClaimNamePolicy};
 use crate::claims::AutoscalerReason;
-use crate::claims::seen::{Seen, Workload};
+use crate::claims::seen::{ObservedWorkload, PodController};
 use crate::volume::few;
 
 /// Returns true if an operation that stops a pod may start.
-pub(super) fn may_begin(seen: &Seen) -> bool {
+pub(super) fn may_begin(seen: &ObservedWorkload) -> bool {
     let spec = &seen.autoscaler.spec;
     spec.mode == AutoscalerMode::Enforce
         && !spec.rollout.as_ref().is_some_and(|rollout| rollout.paused)
@@ -16,7 +16,7 @@ pub(super) fn may_begin(seen: &Seen) -> bool {
 }
 
 /// Returns what blocks all pods.
-pub(super) fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
+pub(super) fn of_the_whole(seen: &ObservedWorkload) -> Option<(AutoscalerReason, String)> {
     let namespace = seen.autoscaler.namespace().unwrap_or_default();
     let whose = seen.autoscaler.spec.workload().in_words();
     let Some(workload) = &seen.workload else {
@@ -59,7 +59,7 @@ pub(super) fn of_the_whole(seen: &Seen) -> Option<(AutoscalerReason, String)> {
 }
 
 /// Returns why the requested naming is not possible.
-fn wrong_naming(seen: &Seen, workload: &Workload) -> Option<String> {
+fn wrong_naming(seen: &ObservedWorkload, workload: &PodController) -> Option<String> {
     let (whose, volume) = (seen.autoscaler.spec.workload().in_words(), seen.volume());
     match (seen.autoscaler.spec.claim_name_policy?, workload.makes_claims) {
         (ClaimNamePolicy::Preserve, false) if !seen.names_claims() => Some(format!(

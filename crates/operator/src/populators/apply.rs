@@ -20,13 +20,13 @@ use crate::cluster::{list, writes};
 use crate::populators::conditions::judged;
 use crate::populators::fit::Fit;
 use crate::populators::populator::Populator;
-use crate::populators::seen::{Seen, uid};
-use crate::populators::steps::Step;
+use crate::populators::seen::{ObservedPopulation, uid};
+use crate::populators::steps::PopulationStep;
 use crate::populators::{
-    FINALIZER, Fill, NUDGED, POLICY, POPULATES, PopulatorReason, SELECTED_NODE, SHOWN, Source,
-    prime, sender,
+    FINALIZER, Fill, NUDGED, POLICY, POPULATES, PopulationSource, PopulatorReason, SELECTED_NODE,
+    SHOWN, prime, sender,
 };
-use crate::remote::Keys;
+use crate::remote::TransferKeys;
 
 /// Number of attempts to write a created object into a status that others write, too.
 const RECORDED_WITHIN: usize = 5;
@@ -35,54 +35,63 @@ const SELECTED_NODE_AT: &str = "/metadata/annotations/volume.kubernetes.io~1sele
 
 /// A claim under one look: what was seen of it, and where its prime claim is.
 pub(super) struct Work<'a, S> {
-    pub seen: &'a Seen,
+    pub seen: &'a ObservedPopulation,
     pub source: Option<&'a S>,
     pub namespace: &'a str,
 }
 
-impl<S: Source> Populator<S> {
+impl<S: PopulationSource> Populator<S> {
     /// Applies a step.
     ///
     /// # Errors
     /// An error of the API server. A conflict means that something has changed: observe again.
-    pub(super) async fn apply(&self, step: Step, work: &Work<'_, S>) -> Result<(), kube::Error> {
+    pub(super) async fn apply(
+        &self,
+        step: PopulationStep,
+        work: &Work<'_, S>,
+    ) -> Result<(), kube::Error> {
         let Work { seen, source, .. } = work;
         tracing::debug!(?step, "applying a step to a claim");
         match step {
-            Step::Hold => {
-                hold(&self.of::<PersistentVolumeClaim>(&seen.claim.metadata), &seen.claim.metadata)
-                    .await
+            PopulationStep::Hold => {
+                add_finalizer(
+                    &self.of::<PersistentVolumeClaim>(&seen.claim.metadata),
+                    &seen.claim.metadata,
+                )
+                .await
             }
-            Step::HoldSource => match source {
-                Some(source) => hold(&self.of::<S>(source.meta()), source.meta()).await,
+            PopulationStep::HoldSource => match source {
+                Some(source) => add_finalizer(&self.of::<S>(source.meta()), source.meta()).await,
                 None => Ok(()),
             },
-            Step::Pin(node) => self.pin(seen, Some(&node)).await,
-            Step::Unpin => self.pin(seen, None).await,
-            Step::MakePrime => self.make_prime(work).await,
-            Step::MakeKeys => self.make_keys(work).await,
-            Step::MakeSender => self.make_sender(work).await,
-            Step::MakePod => self.make_pod(work).await,
-            Step::RehearsePod => self.rehearse_pod(work).await,
-            Step::RehearseSender => self.rehearse_sender(work).await,
-            Step::Ask { volume, wish } => {
+            PopulationStep::Pin(node) => self.pin(seen, Some(&node)).await,
+            PopulationStep::Unpin => self.pin(seen, None).await,
+            PopulationStep::MakePrime => self.make_prime(work).await,
+            PopulationStep::MakeKeys => self.make_keys(work).await,
+            PopulationStep::MakeSender => self.make_sender(work).await,
+            PopulationStep::MakePod => self.make_pod(work).await,
+            PopulationStep::RehearsePod => self.rehearse_pod(work).await,
+            PopulationStep::RehearseSender => self.rehearse_sender(work).await,
+            PopulationStep::Ask { volume, wish } => {
                 self.asks.ask(seen.uid(), volume, wish);
                 Ok(())
             }
-            Step::Tell(reason, text) => self.tell(seen, reason, &text).await,
-            Step::Note(filling) => self.note(work, Some(*filling)).await,
-            Step::Forget => self.note(work, None).await,
-            Step::Show(text) => self.show(&seen.claim, &json!({ SHOWN: text })).await,
-            Step::Count(result, seconds) => {
+            PopulationStep::Tell(reason, text) => self.emit_event(seen, reason, &text).await,
+            PopulationStep::Note(filling) => self.note(work, Some(*filling)).await,
+            PopulationStep::Forget => self.note(work, None).await,
+            PopulationStep::Show(text) => self.show(&seen.claim, &json!({ SHOWN: text })).await,
+            PopulationStep::Count(result, seconds) => {
                 let took = Duration::from_secs(seconds.unsigned_abs());
                 self.tally.filled(result, took);
                 Ok(())
             }
-            Step::Retain => self.retain(seen).await,
-            Step::Rebind => self.rebind(seen).await,
-            Step::Nudge => self.nudge(seen).await,
-            Step::DropPod => self.remove::<Pod>(seen.pod.as_ref().map(|pod| &pod.metadata)).await,
-            Step::DropStranger => {
+            PopulationStep::Retain => self.retain(seen).await,
+            PopulationStep::Rebind => self.rebind(seen).await,
+            PopulationStep::Nudge => self.resync(seen).await,
+            PopulationStep::DropPod => {
+                self.remove::<Pod>(seen.pod.as_ref().map(|pod| &pod.metadata)).await
+            }
+            PopulationStep::DropStranger => {
                 let Some(stranger) = &seen.stranger else { return Ok(()) };
                 // Only as it was seen: it may have come to a volume since.
                 writes::remove(
@@ -91,18 +100,18 @@ impl<S: Source> Populator<S> {
                 )
                 .await
             }
-            Step::DropStrangePod => {
+            PopulationStep::DropStrangePod => {
                 self.remove::<Pod>(seen.strange_pod.as_ref().map(|pod| &pod.metadata)).await
             }
-            Step::DropSender => {
+            PopulationStep::DropSender => {
                 self.remove::<Pod>(seen.sender.as_ref().map(|pod| &pod.metadata)).await
             }
-            Step::DropPrime => {
+            PopulationStep::DropPrime => {
                 let prime = seen.prime.as_ref().map(|prime| &prime.metadata);
                 self.remove::<PersistentVolumeClaim>(prime).await
             }
-            Step::Restore => self.restore(seen).await,
-            Step::Release => self.release(seen).await,
+            PopulationStep::Restore => self.restore(seen).await,
+            PopulationStep::Release => self.release(seen).await,
         }
     }
 
@@ -114,7 +123,7 @@ impl<S: Source> Populator<S> {
         Api::namespaced(self.client.clone(), metadata.namespace.as_deref().unwrap_or_default())
     }
 
-    async fn pin(&self, seen: &Seen, node: Option<&str>) -> Result<(), kube::Error> {
+    async fn pin(&self, seen: &ObservedPopulation, node: Option<&str>) -> Result<(), kube::Error> {
         let metadata = &seen.claim.metadata;
         let api = self.of::<PersistentVolumeClaim>(metadata);
         let Some(node) = node else {
@@ -180,7 +189,8 @@ impl<S: Source> Populator<S> {
     fn keys(&self, work: &Work<'_, S>) -> Result<Option<Secret>, kube::Error> {
         let Some(prime) = &work.seen.prime else { return Ok(None) };
         let now = Duration::try_from(self.now().as_duration()).unwrap_or_default();
-        let keys = Keys::make(now).map_err(|error| kube::Error::Service(Box::new(error)))?;
+        let keys =
+            TransferKeys::make(now).map_err(|error| kube::Error::Service(Box::new(error)))?;
         Ok(Some(sender::keys(&work.seen.claim, prime, work.namespace, &keys)))
     }
 
@@ -250,20 +260,20 @@ impl<S: Source> Populator<S> {
         Ok(Fit::of(&list(&quotas, &all).await?.items, &list(&ranges, &all).await?.items))
     }
 
-    fn frame<'a>(&'a self, work: &Work<'a, S>, fit: &'a Fit) -> prime::Frame<'a> {
-        prime::Frame { settings: &self.settings, namespace: work.namespace, fit }
+    fn frame<'a>(&'a self, work: &Work<'a, S>, fit: &'a Fit) -> prime::PodFrame<'a> {
+        prime::PodFrame { settings: &self.settings, namespace: work.namespace, fit }
     }
 
-    async fn tell(
+    async fn emit_event(
         &self,
-        seen: &Seen,
+        seen: &ObservedPopulation,
         reason: PopulatorReason,
         text: &str,
     ) -> Result<(), kube::Error> {
         let generation = seen.source.as_ref().map_or(0, |source| source.generation);
-        let failures = seen.told().map_or(0, |told| told.failures);
+        let failures = seen.status_entry().map_or(0, |told| told.failures);
         let subject = format!("{generation}/{failures}");
-        self.events.tell(&seen.claim, reason, &subject, text).await
+        self.events.emit(&seen.claim, reason, &subject, text).await
     }
 
     /// Writes or removes the population status of the claim; only over the observed version.
@@ -309,7 +319,7 @@ impl<S: Source> Populator<S> {
         patch_object(&api, &claim.name_any(), &Patch::Merge(patch)).await
     }
 
-    async fn retain(&self, seen: &Seen) -> Result<(), kube::Error> {
+    async fn retain(&self, seen: &ObservedPopulation) -> Result<(), kube::Error> {
         let Some(pv) = &seen.pv else { return Ok(()) };
         let policy =
             pv.spec.as_ref().and_then(|spec| spec.persistent_volume_reclaim_policy.clone());
@@ -326,7 +336,7 @@ impl<S: Source> Populator<S> {
 
     /// Rebinds the volume in one write. It is never without a claim: another pending claim of its size
     /// could get it.
-    async fn rebind(&self, seen: &Seen) -> Result<(), kube::Error> {
+    async fn rebind(&self, seen: &ObservedPopulation) -> Result<(), kube::Error> {
         let (Some(pv), Some(prime)) = (&seen.pv, &seen.prime) else { return Ok(()) };
         let owner = json!({
             "apiVersion": "v1",
@@ -345,12 +355,12 @@ impl<S: Source> Populator<S> {
     }
 
     /// Updates a claim to trigger its controller, which resyncs every 15 s otherwise.
-    async fn nudge(&self, seen: &Seen) -> Result<(), kube::Error> {
+    async fn resync(&self, seen: &ObservedPopulation) -> Result<(), kube::Error> {
         let (Some(pv), Some(prime)) = (&seen.pv, &seen.prime) else { return Ok(()) };
         self.show(prime, &json!({ NUDGED: pv.name_any() })).await
     }
 
-    async fn restore(&self, seen: &Seen) -> Result<(), kube::Error> {
+    async fn restore(&self, seen: &ObservedPopulation) -> Result<(), kube::Error> {
         let Some(pv) = &seen.pv else { return Ok(()) };
         let before = pv.annotations().get(POLICY).map_or("Retain", String::as_str);
         // A PersistentVolume of the prime claim never had another claim: it is deleted with
@@ -368,7 +378,7 @@ impl<S: Source> Populator<S> {
         patch_object(&self.pvs(), &pv.name_any(), &Patch::Merge(patch)).await
     }
 
-    async fn release(&self, seen: &Seen) -> Result<(), kube::Error> {
+    async fn release(&self, seen: &ObservedPopulation) -> Result<(), kube::Error> {
         let metadata = &seen.claim.metadata;
         let mut annotations = json!({});
         if seen.is_rebound() {
@@ -403,7 +413,7 @@ impl<S: Source> Populator<S> {
 }
 
 /// Returns the pod to create now: the populator pod, or its probe.
-pub(super) fn pod_now(seen: &Seen, frame: prime::Frame<'_>) -> Option<Pod> {
+pub(super) fn pod_now(seen: &ObservedPopulation, frame: prime::PodFrame<'_>) -> Option<Pod> {
     let generation = seen.source.as_ref().map_or(0, |source| source.generation);
     if let Some(later) = seen.fill()?.rehearsal.as_deref() {
         let nodes = later.nodes.clone().filter(|_| !seen.is_far());
@@ -414,7 +424,7 @@ pub(super) fn pod_now(seen: &Seen, frame: prime::Frame<'_>) -> Option<Pod> {
 }
 
 /// Returns what the populator pod needs: the source itself, or its sender.
-fn how_to_fill(seen: &Seen) -> Option<Fill> {
+fn how_to_fill(seen: &ObservedPopulation) -> Option<Fill> {
     let fill = seen.fill()?;
     if !seen.is_far() {
         return Some(fill.clone());
@@ -434,7 +444,7 @@ fn without_finalizer(metadata: &ObjectMeta, annotations: &Value) -> Value {
 }
 
 /// Adds the finalizer to an object, if it is still as observed.
-async fn hold<K>(api: &Api<K>, metadata: &ObjectMeta) -> Result<(), kube::Error>
+async fn add_finalizer<K>(api: &Api<K>, metadata: &ObjectMeta) -> Result<(), kube::Error>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
 {

@@ -7,13 +7,13 @@ use k8s_openapi::api::core::v1::{
 use kube::{Api, Client, ResourceExt};
 
 use crate::api::{ArchivePopulator, ConfigMapRef, PopulatorStatus};
-use crate::populators::{Fill, PopulatorReason, Sight, Source, prime};
+use crate::populators::{Fill, PopulationSource, PopulatorReason, SourceState, prime};
 
 /// Path of an archive in the pod that is not downloaded.
 const ARCHIVE: &str = "/source/archive";
 
 #[async_trait]
-impl Source for ArchivePopulator {
+impl PopulationSource for ArchivePopulator {
     /// An incomplete archive is useless, and existing files are not overwritten.
     const ANEW: bool = true;
 
@@ -29,7 +29,7 @@ impl Source for ArchivePopulator {
         &self,
         client: &Client,
         claim: &PersistentVolumeClaim,
-    ) -> Result<Sight, kube::Error> {
+    ) -> Result<SourceState, kube::Error> {
         let Some(from) = &self.spec.config_map_ref else {
             return Ok(sight(self, claim, None));
         };
@@ -44,20 +44,20 @@ fn sight(
     source: &ArchivePopulator,
     claim: &PersistentVolumeClaim,
     map: Option<&ConfigMap>,
-) -> Sight {
+) -> SourceState {
     if prime::is_block(claim) {
         let message = "an archive can only be unpacked into a file system, but this claim has volumeMode \
                        Block: delete it and create it with volumeMode Filesystem";
-        return Sight::Never(PopulatorReason::VolumeModeMismatch, message.to_owned());
+        return SourceState::Never(PopulatorReason::VolumeModeMismatch, message.to_owned());
     }
     match &source.spec.config_map_ref {
         Some(from) if !map.is_some_and(|map| has_key(map, &from.key)) => {
             let ConfigMapRef { name, key } = from;
             let message =
                 format!("there is no key {key} in ConfigMap {name}; add it, or delete the claim");
-            Sight::Waits(PopulatorReason::PopulatorDataSourceNotFound, message)
+            SourceState::Waits(PopulatorReason::PopulatorDataSourceNotFound, message)
         }
-        _ => Sight::Ready(Box::new(fill(source))),
+        _ => SourceState::Ready(Box::new(fill(source))),
     }
 }
 
@@ -161,8 +161,8 @@ mod tests {
             &claim(mode),
             map,
         ) {
-            Sight::Ready(_) => None,
-            Sight::Waits(reason, _) | Sight::Never(reason, _) => Some(reason),
+            SourceState::Ready(_) => None,
+            SourceState::Waits(reason, _) | SourceState::Never(reason, _) => Some(reason),
         };
         let url = of_url("https://a/b.tar");
         assert_eq!(reason(&url, "Filesystem", None), None);

@@ -43,7 +43,7 @@ fn ready(claims: &[Filling], generation: i64) -> Judged {
             (
                 false,
                 reason,
-                told(one, all.len(), &format!("{done} of {} claims are populated", all.len())),
+                describe(one, all.len(), &format!("{done} of {} claims are populated", all.len())),
             )
         }
     };
@@ -60,7 +60,7 @@ fn stalled(claims: &[Filling], generation: i64) -> Judged {
     Judged {
         is_so: true,
         reason: one.reason.clone().unwrap_or_else(|| "PopulationFailed".to_owned()),
-        message: told(one, claims.len(), &count),
+        message: describe(one, claims.len(), &count),
     }
 }
 
@@ -69,7 +69,7 @@ fn first_failed(claims: &[Filling], generation: i64) -> Option<&Filling> {
 }
 
 /// What is said of one claim, after the count if there are others.
-fn told(one: &Filling, of: usize, count: &str) -> String {
+fn describe(one: &Filling, of: usize, count: &str) -> String {
     let said = format!("claim {}: {}", one.name, in_words(one));
     if of > 1 { format!("{count}; {said}") } else { said }
 }

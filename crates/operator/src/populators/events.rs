@@ -11,7 +11,7 @@ pub(super) struct Events {
 
 impl Events {
     /// Emits an event on a claim; the same one of the same subject is written once, by any writer.
-    pub async fn tell(
+    pub async fn emit(
         &self,
         claim: &impl Record,
         reason: PopulatorReason,

@@ -5,17 +5,17 @@
 //! the status before a node gets it: a late request of a replica changes nothing.
 
 use crate::api::{FenceState, FenceStatus, Filling};
-use crate::cluster::{VolumeSeen, Wish};
+use crate::cluster::{NodeOperation, VolumeSeen};
 use crate::populators::PopulatorReason;
 use crate::populators::notes::with_reason;
-use crate::populators::seen::Seen;
-use crate::populators::steps::Step;
+use crate::populators::seen::ObservedPopulation;
+use crate::populators::steps::PopulationStep;
 use crate::volume::{Fence, Standing};
 
-impl Seen {
+impl ObservedPopulation {
     /// Returns the steps until the node of the volume has set its fence; `None` once it has, and for a
     /// volume of another driver.
-    pub fn fence(&self, state: FenceState, filling: Filling) -> Option<Vec<Step>> {
+    pub fn fence(&self, state: FenceState, filling: Filling) -> Option<Vec<PopulationStep>> {
         let volume = self.volume.as_ref()?;
         let fence = self.fence_to_be(volume, state);
         let wanted = Fence::from(&fence);
@@ -34,9 +34,9 @@ impl Seen {
             }
             None => filling,
         };
-        let wish = Wish::Fence(wanted);
+        let wish = NodeOperation::Fence(wanted);
         let is_due = volume.is_to_be_asked(&wish);
-        let ask = is_due.then(|| Step::Ask { volume: volume.id.clone(), wish });
+        let ask = is_due.then(|| PopulationStep::Ask { volume: volume.id.clone(), wish });
         Some(self.say(filling).into_iter().chain(ask).collect())
     }
 
@@ -44,7 +44,7 @@ impl Seen {
     fn fence_to_be(&self, volume: &VolumeSeen, state: FenceState) -> FenceStatus {
         // If the status has lost it, or cannot store it yet, the report of the node must do.
         let by_node = volume.fence.filter(|now| now.generation > 0).map(FenceStatus::from);
-        let told = self.told().and_then(|told| told.fence).or(by_node);
+        let told = self.status_entry().and_then(|told| told.fence).or(by_node);
         let is_it = |told: &FenceStatus| told.state == state && volume.takes(&Fence::from(told));
         told.filter(is_it).unwrap_or_else(|| FenceStatus {
             state,

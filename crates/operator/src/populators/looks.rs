@@ -13,14 +13,14 @@ use crate::api::PopulatorStatus;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::writes::is_stale;
 use crate::cluster::{
-    Answers, Binding, Change, Changed, Changes, ClaimSummary, Due, Place, PodVersion, Pv, Queue,
-    Slots, Timers, Turnover, reconcile, report_panic, until,
+    Answers, Binding, Change, Changed, ClaimSummary, Due, FairQueue, NamespacedName,
+    PendingChanges, PodVersion, PvSummary, Slots, Timers, Turnover, reconcile, report_panic, until,
 };
 use crate::error_chain;
 use crate::panics::{caught, caught_now};
 use crate::populators::populator::Populator;
 use crate::populators::seen::is_held;
-use crate::populators::{POPULATES, Source, prime, sender};
+use crate::populators::{POPULATES, PopulationSource, prime, sender};
 
 /// Delay after the API server did not respond, and while waiting for something that is not watched.
 pub(super) const AGAIN: Duration = Duration::from_secs(10);
@@ -47,9 +47,9 @@ const LONGEST_FAULT: Duration = Duration::from_secs(600);
 
 /// The versions of all that belongs to a claim: while they stay there is nothing new to see.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-struct Versions([Option<String>; 7]);
+struct ObjectVersions([Option<String>; 7]);
 
-impl Versions {
+impl ObjectVersions {
     /// True if a pod populates it: its workload may be stopped for that.
     fn has_pod(&self) -> bool {
         let [_, _, pod, sender, ..] = &self.0;
@@ -59,9 +59,9 @@ impl Versions {
 
 /// Last observed state of a claim.
 #[derive(Debug, Clone)]
-struct Known {
+struct KnownPopulation {
     claim: Arc<ClaimSummary>,
-    versions: Versions,
+    versions: ObjectVersions,
     /// True during a reconcile.
     is_attended: bool,
     /// Number of consecutive reconciles that found it waiting without a change.
@@ -72,35 +72,35 @@ struct Known {
 
 /// The looks under way, and what was last seen.
 #[derive(Debug)]
-pub(super) struct Looks<S: Source> {
-    news: News<S>,
+pub(super) struct PopulationReconciles<S: PopulationSource> {
+    news: PopulationChanges<S>,
     /// The claims that name a source of this kind and are not yet as they should be, by uid.
-    known: HashMap<String, Known>,
+    known: HashMap<String, KnownPopulation>,
     /// Claims that are due, and those in a reconcile.
-    queue: Queue<String>,
+    queue: FairQueue<String>,
     /// The claims that are due later, without a change.
     later: Timers<String>,
     /// The claims whose looks have ended since they were compared last.
     ended: BTreeSet<String>,
-    claims: JoinSet<Attended>,
+    claims: JoinSet<PopulationReconciled>,
     sources: Sources,
 }
 
 /// The sources that may have become free or whose status may differ, and those that are being updated.
 #[derive(Debug)]
 struct Sources {
-    queue: Queue<Place>,
+    queue: FairQueue<NamespacedName>,
     /// Sources whose update failed.
-    later: Timers<Place>,
+    later: Timers<NamespacedName>,
     /// Sources that have changed during their update.
-    changed: HashSet<Place>,
-    updating: HashSet<Place>,
+    changed: HashSet<NamespacedName>,
+    updating: HashSet<NamespacedName>,
     updates: JoinSet<Updated>,
 }
 
 /// Outcome of a reconcile.
 #[derive(Debug)]
-struct Attended {
+struct PopulationReconciled {
     chosen: Due<String>,
     /// Delay until the next reconcile without a change.
     after: Option<Duration>,
@@ -121,21 +121,21 @@ enum SourceWork<S> {
 /// Outcome of an update of a source.
 #[derive(Debug)]
 struct Updated {
-    chosen: Due<Place>,
+    chosen: Due<NamespacedName>,
     has_failed: bool,
 }
 
 /// Changes since the last take, of everything that is watched for claims.
 #[derive(Debug)]
-struct News<S: Source> {
-    claims: Changes<ClaimSummary>,
-    pvs: Changes<Pv>,
-    pods: Changes<PodVersion>,
-    sources: Changes<S>,
+struct PopulationChanges<S: PopulationSource> {
+    claims: PendingChanges<ClaimSummary>,
+    pvs: PendingChanges<PvSummary>,
+    pods: PendingChanges<PodVersion>,
+    sources: PendingChanges<S>,
     answers: Answers,
 }
 
-impl<S: Source> News<S> {
+impl<S: PopulationSource> PopulationChanges<S> {
     /// Waits until there may be something to take.
     async fn changed(&mut self) {
         tokio::select! {
@@ -151,7 +151,7 @@ impl<S: Source> News<S> {
 impl Sources {
     fn new() -> Self {
         Sources {
-            queue: Queue::new(UPDATES),
+            queue: FairQueue::new(UPDATES),
             later: Timers::default(),
             changed: HashSet::new(),
             updating: HashSet::new(),
@@ -160,7 +160,7 @@ impl Sources {
     }
 
     /// Enqueues a source, again if necessary.
-    fn insert(&mut self, place: Place) {
+    fn insert(&mut self, place: NamespacedName) {
         self.later.remove(&place);
         if self.updating.contains(&place) {
             self.changed.insert(place);
@@ -171,7 +171,7 @@ impl Sources {
     }
 
     /// Starts updates of sources, up to the maximum.
-    fn begin<S: Source>(&mut self, populator: &Arc<Populator<S>>) {
+    fn begin<S: PopulationSource>(&mut self, populator: &Arc<Populator<S>>) {
         while let Some((place, _)) = self.later.take_due(Instant::now()) {
             self.insert(place);
         }
@@ -217,21 +217,21 @@ impl Sources {
     }
 }
 
-impl<S: Source> Looks<S> {
+impl<S: PopulationSource> PopulationReconciles<S> {
     /// Creates an empty queue.
     pub fn of(populator: &Populator<S>) -> Self {
         let watches = &populator.watches;
-        let news = News {
+        let news = PopulationChanges {
             claims: watches.claims().subscribe(),
             pvs: watches.pvs().subscribe(),
             pods: watches.pods().subscribe(),
             sources: populator.sources.subscribe(),
             answers: populator.asks.subscribe(),
         };
-        Looks {
+        PopulationReconciles {
             news,
             known: HashMap::new(),
-            queue: Queue::new(SLOTS),
+            queue: FairQueue::new(SLOTS),
             later: Timers::default(),
             ended: BTreeSet::new(),
             claims: JoinSet::new(),
@@ -340,9 +340,9 @@ impl<S: Source> Looks<S> {
 
     fn know(&mut self, claim: Arc<ClaimSummary>) {
         let uid = claim.names.uid.to_string();
-        let one = self.known.entry(uid).or_insert_with(|| Known {
+        let one = self.known.entry(uid).or_insert_with(|| KnownPopulation {
             claim: claim.clone(),
-            versions: Versions::default(),
+            versions: ObjectVersions::default(),
             is_attended: false,
             waits: 0,
             faults: 0,
@@ -393,7 +393,7 @@ impl<S: Source> Looks<S> {
         }
     }
 
-    fn note(&mut self, ended: Result<Attended, JoinError>) {
+    fn note(&mut self, ended: Result<PopulationReconciled, JoinError>) {
         let ended = match ended {
             Ok(ended) => ended,
             Err(error) => return tracing::error!(%error, "reconcile of a claim aborted"),
@@ -419,7 +419,10 @@ impl<S: Source> Looks<S> {
 }
 
 /// The versions of a claim; `None` after a panic over one, which stops no other.
-fn versions_of<S: Source>(populator: &Populator<S>, claim: &ClaimSummary) -> Option<Versions> {
+fn versions_of<S: PopulationSource>(
+    populator: &Populator<S>,
+    claim: &ClaimSummary,
+) -> Option<ObjectVersions> {
     let found = caught_now(CLAIMS, || populator.versions(claim));
     let told = found.inspect_err(|panicked| {
         let (namespace, claim) = claim.names.place();
@@ -428,10 +431,15 @@ fn versions_of<S: Source>(populator: &Populator<S>, claim: &ClaimSummary) -> Opt
     told.ok()
 }
 
-impl<S: Source> Populator<S> {
+impl<S: PopulationSource> Populator<S> {
     /// Reconciles one claim within the timeout.
-    async fn look_at(self: Arc<Self>, claim: Arc<ClaimSummary>, chosen: Due<String>) -> Attended {
-        let looked = tokio::time::timeout(LIMIT, caught(CLAIMS, self.attend(&claim.names))).await;
+    async fn look_at(
+        self: Arc<Self>,
+        claim: Arc<ClaimSummary>,
+        chosen: Due<String>,
+    ) -> PopulationReconciled {
+        let looked =
+            tokio::time::timeout(LIMIT, caught(CLAIMS, self.reconcile(&claim.names))).await;
         let (after, has_panicked) = match looked {
             Ok(Ok(after)) => (after, false),
             Ok(Err(panicked)) => {
@@ -443,10 +451,10 @@ impl<S: Source> Populator<S> {
                 (Some(AGAIN), false)
             }
         };
-        Attended { chosen, after, has_panicked }
+        PopulationReconciled { chosen, after, has_panicked }
     }
 
-    fn versions(&self, claim: &ClaimSummary) -> Versions {
+    fn versions(&self, claim: &ClaimSummary) -> ObjectVersions {
         let prime = prime::prime_name(&claim.names.uid);
         let own = &*claim.names.namespace;
         let places = [Some(own), self.settings.namespace.as_deref()];
@@ -459,7 +467,7 @@ impl<S: Source> Populator<S> {
         let volume = |claim: &ClaimSummary| claim.volume.clone();
         let pv = prime_claim.as_deref().and_then(volume).or_else(|| volume(claim));
         let pv = pv.and_then(|pv| self.watches.pvs().get(&pv));
-        Versions([
+        ObjectVersions([
             Some(claim.names.resource_version.to_string()),
             prime_claim.map(|prime| prime.names.resource_version.to_string()),
             pod.and_then(|pod| pod.resource_version()),
@@ -470,7 +478,7 @@ impl<S: Source> Populator<S> {
         ])
     }
 
-    fn work_on_source(&self, place: &Place) -> Option<SourceWork<S>> {
+    fn work_on_source(&self, place: &NamespacedName) -> Option<SourceWork<S>> {
         if let Some(unused) = self.unused_source(place) {
             return Some(SourceWork::Release(unused)); // Its status afterwards, when it is known as changed.
         }
@@ -481,7 +489,7 @@ impl<S: Source> Populator<S> {
     }
 
     /// Returns a source with a finalizer that populates no claim.
-    fn unused_source(&self, (namespace, name): &Place) -> Option<Arc<S>> {
+    fn unused_source(&self, (namespace, name): &NamespacedName) -> Option<Arc<S>> {
         let source = self.sources.get_in(namespace, name).filter(|one| is_held(one.meta()))?;
         if !self.watches.claims().decodes_all_of(namespace) {
             return None; // One of the others may use it as its source.
@@ -521,19 +529,19 @@ fn held_in(namespace: &str) -> String {
 }
 
 /// The keys by which a source is found.
-pub(super) fn keys_of_source<S: Source>(source: &S) -> Vec<String> {
+pub(super) fn keys_of_source<S: PopulationSource>(source: &S) -> Vec<String> {
     let namespace = source.meta().namespace.as_deref().unwrap_or_default();
     Some(held_in(namespace)).filter(|_| is_held(source.meta())).into_iter().collect()
 }
 
 /// Returns true if a claim names a source of this kind and is not populated yet.
-pub(super) fn is_open<S: Source>(claim: &ClaimSummary) -> bool {
+pub(super) fn is_open<S: PopulationSource>(claim: &ClaimSummary) -> bool {
     let is_unfinished = claim.binding == Binding::Pending || claim.held_by.populator;
     is_unfinished && names::<S>(claim).is_some()
 }
 
 /// The name of the source of this kind that a claim names.
-fn names<S: Source>(claim: &ClaimSummary) -> Option<&str> {
+fn names<S: PopulationSource>(claim: &ClaimSummary) -> Option<&str> {
     let named = claim.source.as_ref()?;
     let is_ours = *named.group == *S::group(&()) && *named.kind == *S::kind(&());
     // One of another namespace is rejected in its reconcile; see KEP-3294.
@@ -550,7 +558,7 @@ fn filled_by(name: &str) -> Option<String> {
 
 /// Returns the uids of the claims that a PersistentVolume may concern: the bound one, and the one that it is
 /// populated for.
-fn of_pv(pv: &Arc<Pv>) -> Vec<String> {
+fn of_pv(pv: &Arc<PvSummary>) -> Vec<String> {
     let claim = pv.spec.claim_ref.as_ref();
     let has = claim.and_then(|claim| claim.uid.clone());
     let second = claim.and_then(|claim| filled_by(&claim.name));
@@ -558,7 +566,7 @@ fn of_pv(pv: &Arc<Pv>) -> Vec<String> {
     [has, second, filled].into_iter().flatten().collect()
 }
 
-fn place<S: Source>(source: &S) -> Place {
+fn place<S: PopulationSource>(source: &S) -> NamespacedName {
     (source.namespace().unwrap_or_default(), source.name_any())
 }
 

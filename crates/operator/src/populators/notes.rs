@@ -8,9 +8,9 @@ use kube::ResourceExt;
 use crate::api::{Filling, FillingPhase, LONGEST_SENTENCE};
 use crate::bytes::Bytes;
 use crate::cluster::KEPT_BY;
-use crate::populators::seen::{Seen, is_ending, uid};
-use crate::populators::steps::Step;
-use crate::populators::{PopulatorReason, Progress, SHOWN};
+use crate::populators::seen::{ObservedPopulation, is_ending, uid};
+use crate::populators::steps::PopulationStep;
+use crate::populators::{PodProgress, PopulatorReason, SHOWN};
 
 /// Interval of progress updates at first, and the maximum. Between these it is half of the time so far: each is two
 /// writes, to the source, and to the claim or the PvcAutoscaler.
@@ -29,11 +29,11 @@ const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(10);
 /// Maximum delay while no node has enough free space.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(2);
 
-impl Seen {
+impl ObservedPopulation {
     /// Returns the status in this phase: the previous one, without what no longer holds.
     pub fn filling(&self, phase: FillingPhase) -> Filling {
         let generation = self.source.as_ref().map_or(0, |source| source.generation);
-        let before = self.told().cloned().unwrap_or_default();
+        let before = self.status_entry().cloned().unwrap_or_default();
         let again = before.observed_generation != generation && before.observed_generation != 0;
         let base = Filling {
             name: self.claim.name_any(),
@@ -61,7 +61,7 @@ impl Seen {
 
     /// The time until the next try, if that has not come.
     pub fn backs_off(&self) -> Option<SignedDuration> {
-        let told = self.told()?;
+        let told = self.status_entry()?;
         let same = self
             .source
             .as_ref()
@@ -71,33 +71,33 @@ impl Seen {
     }
 
     /// Writes the status, if it has changed.
-    pub fn say(&self, filling: Filling) -> Vec<Step> {
+    pub fn say(&self, filling: Filling) -> Vec<PopulationStep> {
         let mut steps = Vec::new();
         let reason = filling.reason.clone();
-        let is_new = self.told().is_none_or(|told| told.reason != reason);
+        let is_new = self.status_entry().is_none_or(|told| told.reason != reason);
         let known = PopulatorReason::ALL.into_iter().find(|one| Some(one.to_string()) == reason);
         if let Some(known) = known.filter(|one| one.is_told() && is_new) {
-            steps.push(Step::Tell(known, filling.message.clone().unwrap_or_default()));
+            steps.push(PopulationStep::Tell(known, filling.message.clone().unwrap_or_default()));
         }
         let shown = in_words(&filling);
-        if self.told() != Some(&filling) {
-            steps.push(Step::Note(Box::new(filling)));
+        if self.status_entry() != Some(&filling) {
+            steps.push(PopulationStep::Note(Box::new(filling)));
         }
         steps.extend(self.show(shown));
         steps
     }
 
     /// Writes the progress on the claim, if it has changed. For a swap it is in the status of the PvcAutoscaler.
-    pub fn show(&self, text: String) -> Option<Step> {
+    pub fn show(&self, text: String) -> Option<PopulationStep> {
         if self.claim.labels().contains_key(KEPT_BY) {
             return None;
         }
         let shown = self.claim.annotations().get(SHOWN);
-        (shown != Some(&text)).then_some(Step::Show(text))
+        (shown != Some(&text)).then_some(PopulationStep::Show(text))
     }
 
     /// Reports that it waits.
-    pub fn wait(&self, reason: PopulatorReason, message: &str) -> Vec<Step> {
+    pub fn wait(&self, reason: PopulatorReason, message: &str) -> Vec<PopulationStep> {
         // While it waits for the next try, why the last one failed is what is to be known.
         if self.backs_off().is_some() {
             return Vec::new();
@@ -106,23 +106,31 @@ impl Seen {
     }
 
     /// Reports a missing source: there is no object with a status for it.
-    pub fn wait_for_source(&self, message: &str) -> Vec<Step> {
+    pub fn wait_for_source(&self, message: &str) -> Vec<PopulationStep> {
         let reason = PopulatorReason::PopulatorDataSourceNotFound;
         let shown = self.show(format!("Waiting: {reason}: {message}"));
-        shown.into_iter().flat_map(|show| [Step::Tell(reason, message.to_owned()), show]).collect()
+        shown
+            .into_iter()
+            .flat_map(|show| [PopulationStep::Tell(reason, message.to_owned()), show])
+            .collect()
     }
 
     /// Reports that it has failed for good.
-    pub fn fail(&self, reason: PopulatorReason, message: &str) -> Vec<Step> {
+    pub fn fail(&self, reason: PopulatorReason, message: &str) -> Vec<PopulationStep> {
         let mut filling = with_reason(self.filling(FillingPhase::Failed), reason, message);
         filling.completion_time = Some(Time(self.now));
         filling.next_retry_time = None;
-        let count = Step::Count("error", self.seconds());
+        let count = PopulationStep::Count("error", self.seconds());
         [self.say(filling), vec![count]].concat()
     }
 
     /// Reports a failed attempt, and the time of the next one, if there is one.
-    pub fn retry(&self, pod: Option<&str>, reason: PopulatorReason, message: &str) -> Vec<Step> {
+    pub fn retry(
+        &self,
+        pod: Option<&str>,
+        reason: PopulatorReason,
+        message: &str,
+    ) -> Vec<PopulationStep> {
         let filling = self.filling(FillingPhase::Waiting);
         let failures = filling.failures + 1;
         if failures >= MOST_FAILURES {
@@ -143,16 +151,16 @@ impl Seen {
             pod_uid: pod.map(str::to_owned),
             ..with_reason(filling, reason, &message)
         };
-        let told = self.told().is_some_and(|told| told.reason == filling.reason);
+        let told = self.status_entry().is_some_and(|told| told.reason == filling.reason);
         // Each attempt is reported, not only the first.
-        let tell = told.then_some(Step::Tell(reason, message));
-        let count = Step::Count("retry", self.seconds());
+        let tell = told.then_some(PopulationStep::Tell(reason, message));
+        let count = PopulationStep::Count("retry", self.seconds());
         tell.into_iter().chain(self.say(filling)).chain([count]).collect()
     }
 
     /// Reports that another node is chosen. That is no failed attempt, but must not run without
     /// delay.
-    pub fn reschedule(&self, message: &str) -> Vec<Step> {
+    pub fn reschedule(&self, message: &str) -> Vec<PopulationStep> {
         let filling = self.filling(FillingPhase::Waiting);
         // What is waited for may take days: the longer it has taken, the seldomer it is tried.
         let pause = self.time_since(filling.start_time.as_ref()) / 4;
@@ -164,7 +172,7 @@ impl Seen {
 
     /// Returns the time for which a progress report is recent enough.
     pub fn pause_of_progress(&self) -> SignedDuration {
-        let begun = self.told().and_then(|told| told.start_time.as_ref());
+        let begun = self.status_entry().and_then(|told| told.start_time.as_ref());
         (self.time_since(begun) / 2).clamp(TELL_AT_FIRST, TELL_AT_LAST)
     }
 
@@ -173,16 +181,16 @@ impl Seen {
     }
 
     /// Reports the progress of the pod, if that is due.
-    pub fn progress(&self, pod: &str, progress: Option<&Progress>) -> Vec<Step> {
+    pub fn progress(&self, pod: &str, progress: Option<&PodProgress>) -> Vec<PopulationStep> {
         let mut filling = self.filling(FillingPhase::Populating);
         (filling.pod_uid, filling.next_retry_time) = (Some(pod.to_owned()), None);
-        let told = self.told().filter(|told| told.phase == FillingPhase::Populating);
+        let told = self.status_entry().filter(|told| told.phase == FillingPhase::Populating);
         let told = told.filter(|told| told.pod_uid == filling.pod_uid && told.reason.is_none());
         let last = told.and_then(|told| told.last_progress_time.as_ref());
         let pause = self.pause_of_progress();
         let is_due = last.is_none_or(|last| self.now.duration_since(last.0) >= pause);
         // Repeating an unchanged progress would hide since when it has not changed.
-        let is_news = |new: &&Progress| {
+        let is_news = |new: &&PodProgress| {
             told.is_none_or(|told| told.written_bytes != Some(counted(new.bytes)))
         };
         match progress.filter(is_news).filter(|_| is_due) {
@@ -220,9 +228,9 @@ impl Seen {
 
     /// Reports what holds up a pod, besides its progress. The reason of an earlier failure, or of another wait,
     /// stays.
-    pub fn report_stall(&self, pod: &Pod, why: &str) -> Vec<Step> {
+    pub fn report_stall(&self, pod: &Pod, why: &str) -> Vec<PopulationStep> {
         let stalled = PopulatorReason::PopulatorPodPending;
-        let known = self.told().and_then(|told| told.reason.as_ref());
+        let known = self.status_entry().and_then(|told| told.reason.as_ref());
         let is_other = known.is_some_and(|known| *known != stalled.to_string());
         if is_other && is_ending(&pod.metadata) {
             return Vec::new();
@@ -236,7 +244,7 @@ impl Seen {
     /// Returns the status of this very pod, for the present source.
     fn told_of(&self, pod: &Pod) -> Option<&Filling> {
         let generation = self.source.as_ref().map(|source| source.generation);
-        self.told().filter(|told| {
+        self.status_entry().filter(|told| {
             told.pod_uid.as_deref() == Some(uid(&pod.metadata))
                 && Some(told.observed_generation) == generation
         })
@@ -244,7 +252,7 @@ impl Seen {
 
     /// Returns the duration of the attempt so far, in seconds.
     pub fn seconds(&self) -> i64 {
-        let started = self.told().and_then(|told| told.start_time.as_ref());
+        let started = self.status_entry().and_then(|told| told.start_time.as_ref());
         started.map_or(0, |started| self.now.duration_since(started.0).as_secs().max(0))
     }
 }

@@ -8,11 +8,13 @@ use kube::api::LogParams;
 use kube::{Api, ResourceExt};
 use tokio::time::timeout;
 
-use crate::cluster::{Names, volume_of};
+use crate::cluster::{ObjectNames, volume_of};
 use crate::populators::ownership::Prime;
 use crate::populators::populator::Populator;
-use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, uid};
-use crate::populators::{Outcome, Progress, Source, prime, sender, topology};
+use crate::populators::seen::{ObservedPopulation, SourceSeen, is_ending, is_held, uid};
+use crate::populators::{
+    PodProgress, PopulationOutcome, PopulationSource, prime, sender, topology,
+};
 
 /// Timeout of a kubelet's answer about the progress. One that does not respond must not delay other
 /// claims.
@@ -21,7 +23,7 @@ const LOG: Duration = Duration::from_secs(2);
 /// Binding mode of a class whose volumes are created for a pod.
 const WAIT_FOR_CONSUMER: &str = "WaitForFirstConsumer";
 
-impl<S: Source> Populator<S> {
+impl<S: PopulationSource> Populator<S> {
     /// Observes a claim, and its source next to it; `None` if the claim does not exist any more, even if
     /// another one has its name.
     ///
@@ -29,8 +31,8 @@ impl<S: Source> Populator<S> {
     /// An error of the API server.
     pub(super) async fn observe(
         &self,
-        meant: &Names,
-    ) -> Result<Option<(Seen, Option<S>)>, kube::Error> {
+        meant: &ObjectNames,
+    ) -> Result<Option<(ObservedPopulation, Option<S>)>, kube::Error> {
         let claims: Api<PersistentVolumeClaim> =
             Api::namespaced(self.client.clone(), &meant.namespace);
         let there = claims.get_opt(&meant.name).await?;
@@ -86,7 +88,7 @@ impl<S: Source> Populator<S> {
         };
         let volume = pv.as_ref().and_then(volume_of);
         let volume = volume.map(|id| self.asks.see(uid(&claim.metadata), id));
-        let seen = Seen {
+        let seen = ObservedPopulation {
             now: self.now(),
             image: self.settings.image.clone(),
             waits_for_consumer: self.waits_for_consumer(&claim).await?,
@@ -185,7 +187,7 @@ impl<S: Source> Populator<S> {
 
     /// Returns the last progress of a running pod. The last lines of its log are read each time: no stream
     /// has to be kept open or restarted.
-    async fn progress(&self, pod: Option<&Pod>) -> Option<Progress> {
+    async fn progress(&self, pod: Option<&Pod>) -> Option<PodProgress> {
         let is_running = |pod: &&Pod| {
             pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Running"))
         };
@@ -202,12 +204,12 @@ impl<S: Source> Populator<S> {
         // Only the progress is missing if a kubelet does not respond, not the pod.
         let name = pod.name_any();
         let log = timeout(LOG, api.logs(&name, &last)).await.ok()?.ok()?;
-        Progress::parse(&log)
+        PodProgress::parse(&log)
     }
 }
 
 /// Returns true if the source is to be observed: before a pod is created that reads it, and again when that has
 /// ended. A later user may have written what is not in the copy.
 fn is_to_be_seen(pod: Option<&Pod>) -> bool {
-    pod.is_none_or(|pod| prime::is_probe(pod) || Outcome::of(pod).is_some())
+    pod.is_none_or(|pod| prime::is_probe(pod) || PopulationOutcome::of(pod).is_some())
 }

@@ -13,7 +13,7 @@ const UNSAID: &str = "its pod succeeded but did not report what it wrote; check 
 
 /// Termination message of a populator pod.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-struct Told {
+struct TerminationMessage {
     #[serde(default)]
     outcome: String,
     #[serde(default)]
@@ -32,7 +32,7 @@ struct Told {
 
 /// Outcome of an attempt to populate a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PopulationOutcome {
     /// The content is complete, as its checksum proves.
     Done {
         /// Digest of what was written.
@@ -41,7 +41,7 @@ pub enum Outcome {
         bytes: u64,
     },
     /// A pass of a pre-copy is complete; its result is not verified.
-    Ahead(Round),
+    Ahead(PassReport),
     /// The probe succeeded; nothing was written.
     Probed,
     /// Another try would end the same way.
@@ -52,7 +52,7 @@ pub enum Outcome {
 
 /// Report of a pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Round {
+pub struct PassReport {
     /// Number of bytes that it wrote.
     pub bytes: u64,
     /// Number of files that changed while it read them.
@@ -64,21 +64,21 @@ pub struct Round {
 /// The longest digest that a status takes, in bytes.
 const LONGEST_DIGEST: usize = 128;
 
-impl Outcome {
+impl PopulationOutcome {
     /// Returns how a pod has ended; `None` while it has not.
-    pub fn of(pod: &Pod) -> Option<Outcome> {
+    pub fn of(pod: &Pod) -> Option<PopulationOutcome> {
         let status = pod.status.as_ref()?;
         let ended = terminated(pod).cloned().unwrap_or_default();
-        let told = told(&ended);
+        let told = termination_message(&ended);
         match status.phase.as_deref() {
             Some("Succeeded") if prime::is_probe(pod) => Some(probed(told)),
-            Some("Succeeded") if prime::is_ahead(pod) => Some(ahead(told)),
+            Some("Succeeded") if prime::is_ahead(pod) => Some(pre_copied(told)),
             Some("Succeeded") => Some(done(told)),
             Some("Failed") => Some(failed(pod, &ended, told)),
             // The end of a pod is reported when all of it is stopped, a second or two later; and its next
             // one has the same volume.
             Some("Running") if ended.exit_code == 0 && prime::fills_volume(pod) => {
-                Some(done(told)).filter(|outcome| matches!(outcome, Outcome::Done { .. }))
+                Some(done(told)).filter(|outcome| matches!(outcome, PopulationOutcome::Done { .. }))
             }
             _ => None,
         }
@@ -91,7 +91,7 @@ fn terminated(pod: &Pod) -> Option<&ContainerStateTerminated> {
     containers.find(|one| one.name == prime::CONTAINER)?.state.as_ref()?.terminated.as_ref()
 }
 
-fn told(ended: &ContainerStateTerminated) -> Option<Told> {
+fn termination_message(ended: &ContainerStateTerminated) -> Option<TerminationMessage> {
     // The last line: an older one may be of a run before, which the kubelet does not clear.
     let last = ended.message.as_deref()?.lines().rfind(|line| !line.trim().is_empty())?;
     serde_json::from_str(last).ok()
@@ -99,53 +99,57 @@ fn told(ended: &ContainerStateTerminated) -> Option<Told> {
 
 /// Converts the success of a pod: if it does not report what it wrote, its image may not be
 /// Pliant's.
-fn done(told: Option<Told>) -> Outcome {
+fn done(told: Option<TerminationMessage>) -> PopulationOutcome {
     match told {
-        Some(Told { outcome, digest: Some(digest), bytes, .. })
+        Some(TerminationMessage { outcome, digest: Some(digest), bytes, .. })
             if outcome == "done" && digest.len() <= LONGEST_DIGEST =>
         {
-            Outcome::Done { digest: Some(digest), bytes }
+            PopulationOutcome::Done { digest: Some(digest), bytes }
         }
-        _ => Outcome::Failed(UNSAID.to_owned()),
+        _ => PopulationOutcome::Failed(UNSAID.to_owned()),
     }
 }
 
 /// Converts the success of a probe: its volume is not populated, whatever else it reports.
-fn probed(told: Option<Told>) -> Outcome {
+fn probed(told: Option<TerminationMessage>) -> PopulationOutcome {
     match told {
-        Some(Told { outcome, .. }) if outcome == "done" => Outcome::Probed,
-        _ => Outcome::Failed(UNSAID.to_owned()),
+        Some(TerminationMessage { outcome, .. }) if outcome == "done" => PopulationOutcome::Probed,
+        _ => PopulationOutcome::Failed(UNSAID.to_owned()),
     }
 }
 
 /// Converts the success of a pre-copy: its volume is not populated, whatever it reports.
-fn ahead(told: Option<Told>) -> Outcome {
+fn pre_copied(told: Option<TerminationMessage>) -> PopulationOutcome {
     match told {
-        Some(Told { outcome, bytes, changing, seconds, .. }) if outcome == "done" => {
+        Some(TerminationMessage { outcome, bytes, changing, seconds, .. }) if outcome == "done" => {
             let seconds = Duration::try_from_secs_f64(seconds).unwrap_or_default().as_secs();
-            Outcome::Ahead(Round { bytes, changing, seconds })
+            PopulationOutcome::Ahead(PassReport { bytes, changing, seconds })
         }
-        _ => Outcome::Failed(UNSAID.to_owned()),
+        _ => PopulationOutcome::Failed(UNSAID.to_owned()),
     }
 }
 
-fn failed(pod: &Pod, ended: &ContainerStateTerminated, told: Option<Told>) -> Outcome {
+fn failed(
+    pod: &Pod,
+    ended: &ContainerStateTerminated,
+    told: Option<TerminationMessage>,
+) -> PopulationOutcome {
     let said = told.as_ref().map(|told| match told.message.as_str() {
         "" => told.reason.clone(),
         message => message.to_owned(),
     });
     let Some(said) = said.filter(|said| !said.is_empty()) else {
-        return Outcome::Failed(unsaid(pod, ended));
+        return PopulationOutcome::Failed(unsaid(pod, ended));
     };
     let words = told.map(|told| [told.outcome, told.reason]).unwrap_or_default();
     let says = |word: &str| words.iter().any(|one| one == word);
     if says("refused") {
-        return Outcome::Never(PopulatorReason::ContentRejected, said);
+        return PopulationOutcome::Never(PopulatorReason::ContentRejected, said);
     }
     if says("mismatch") {
-        return Outcome::Never(PopulatorReason::ChecksumMismatch, said);
+        return PopulationOutcome::Never(PopulatorReason::ChecksumMismatch, said);
     }
-    Outcome::Failed(said)
+    PopulationOutcome::Failed(said)
 }
 
 /// Describes a pod that was killed or evicted, or died without a message.
@@ -176,24 +180,24 @@ mod tests {
         let of = |phase: &str, message: &str| {
             let mut pod = pod(phase, &json!({"exitCode": 0, "message": message}));
             prime::mark_ahead(&mut pod);
-            Outcome::of(&pod)
+            PopulationOutcome::of(&pod)
         };
         let said = r#"{"outcome":"done","bytes":7,"changing":2,"seconds":61.9}"#;
-        let round = Round { bytes: 7, changing: 2, seconds: 61 };
-        assert_eq!(of("Succeeded", said), Some(Outcome::Ahead(round)));
+        let round = PassReport { bytes: 7, changing: 2, seconds: 61 };
+        assert_eq!(of("Succeeded", said), Some(PopulationOutcome::Ahead(round)));
         let lies = r#"{"outcome":"done","digest":"d"}"#;
-        assert_eq!(of("Succeeded", lies), Some(Outcome::Ahead(Round::default())));
-        assert_eq!(of("Succeeded", ""), Some(Outcome::Failed(UNSAID.to_owned())));
+        assert_eq!(of("Succeeded", lies), Some(PopulationOutcome::Ahead(PassReport::default())));
+        assert_eq!(of("Succeeded", ""), Some(PopulationOutcome::Failed(UNSAID.to_owned())));
         assert_eq!(of("Running", said), None);
     }
 
     #[test]
     fn the_end_of_a_pod_says_whether_another_try_helps() {
-        let failed = |said: &str| Outcome::Failed(said.to_owned());
-        let never = |reason, said: &str| Outcome::Never(reason, said.to_owned());
+        let failed = |said: &str| PopulationOutcome::Failed(said.to_owned());
+        let never = |reason, said: &str| PopulationOutcome::Never(reason, said.to_owned());
         let unsaid = "its pod ended with status 137: OOMKilled";
         let done = r#"{"outcome":"done","digest":"d","bytes":7}"#;
-        let filled = Outcome::Done { digest: Some("d".to_owned()), bytes: 7 };
+        let filled = PopulationOutcome::Done { digest: Some("d".to_owned()), bytes: 7 };
         for (phase, ended, expected) in [
             ("Running", json!({"exitCode": 0}), None),
             ("Running", json!({"exitCode": 5, "message": done}), None),
@@ -222,7 +226,7 @@ mod tests {
             ),
             ("Failed", json!({"exitCode": 137, "reason": "OOMKilled"}), Some(failed(unsaid))),
         ] {
-            assert_eq!(Outcome::of(&pod(phase, &ended)), expected, "{phase} {ended}");
+            assert_eq!(PopulationOutcome::of(&pod(phase, &ended)), expected, "{phase} {ended}");
         }
     }
 }

@@ -10,9 +10,9 @@ use crate::api::{Filling, FillingPhase};
 use crate::cluster::{Binding, requested};
 use crate::populators::apply::pod_now;
 use crate::populators::fit::Fit;
-use crate::populators::seen::{Seen, is_ending, uid};
-use crate::populators::steps::Step;
-use crate::populators::{LABEL, Outcome, PopulatorReason, Settings, prime};
+use crate::populators::seen::{ObservedPopulation, is_ending, uid};
+use crate::populators::steps::PopulationStep;
+use crate::populators::{LABEL, PopulationOutcome, PopulationSettings, PopulatorReason, prime};
 
 /// Time that a pod may exist before its uid is in the status: another replica may have created it just
 /// now.
@@ -71,7 +71,7 @@ fn is_as_asked(claim: &PersistentVolumeClaim, prime: &PersistentVolumeClaim) -> 
         && prime::is_block(claim) == prime::is_block(prime)
 }
 
-impl Seen {
+impl ObservedPopulation {
     /// Returns why the prime claim must not be rebound, if its request differs: its tenant can edit it.
     pub fn is_changed(&self) -> Option<String> {
         let prime = self.prime.as_ref().filter(|prime| !is_as_asked(&self.claim, prime))?;
@@ -88,7 +88,7 @@ impl Seen {
 
     /// Handles another client's claim with the name of the temporary one. One without a volume has no data to
     /// lose.
-    pub fn meet_stranger(&self, stranger: &PersistentVolumeClaim) -> Vec<Step> {
+    pub fn meet_stranger(&self, stranger: &PersistentVolumeClaim) -> Vec<PopulationStep> {
         if is_ending(&stranger.metadata) {
             return Vec::new(); // Until it is gone.
         }
@@ -100,7 +100,10 @@ impl Seen {
                 "claim {name} in namespace {namespace} was not created by the operator, and has no volume: it \
                  is deleted"
             );
-            return vec![Step::Tell(PopulatorReason::NameConflict, text), Step::DropStranger];
+            return vec![
+                PopulationStep::Tell(PopulatorReason::NameConflict, text),
+                PopulationStep::DropStranger,
+            ];
         }
         let message = format!(
             "claim {name} in namespace {namespace}, through which this one would get its volume, was not \
@@ -112,7 +115,7 @@ impl Seen {
 
     /// Handles a pod with the name of the populator pod whose uid is not in the status. If it is identical to
     /// Pliant's, it may have been created just before a replica died, and is adopted; another one is never trusted.
-    pub fn meet_strange_pod(&self, pod: &Pod) -> Vec<Step> {
+    pub fn meet_strange_pod(&self, pod: &Pod) -> Vec<PopulationStep> {
         if is_ending(&pod.metadata) {
             return Vec::new(); // Until it is gone.
         }
@@ -124,7 +127,7 @@ impl Seen {
                 (Some(uid(&pod.metadata).to_owned()), None);
             return self.say(filling);
         }
-        if Outcome::of(pod).is_none() && is_young(pod, self.now) {
+        if PopulationOutcome::of(pod).is_none() && is_young(pod, self.now) {
             return Vec::new();
         }
         let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
@@ -133,17 +136,18 @@ impl Seen {
             "pod {name} in namespace {namespace} was not created by the operator: it is deleted"
         );
         // One of ours, made just before a replica died, is nothing that people have to know of.
-        let tell =
-            (!self.is_labelled(pod)).then_some(Step::Tell(PopulatorReason::NameConflict, text));
-        tell.into_iter().chain([Step::DropStrangePod]).collect()
+        let tell = (!self.is_labelled(pod))
+            .then_some(PopulationStep::Tell(PopulatorReason::NameConflict, text));
+        tell.into_iter().chain([PopulationStep::DropStrangePod]).collect()
     }
 
     /// The pod that would be made now in the place of this one.
     fn made_pod(&self, pod: &Pod) -> Option<Pod> {
         let namespace = pod.namespace().unwrap_or_default();
-        let settings = Settings { image: self.image.clone(), ..Settings::default() };
+        let settings =
+            PopulationSettings { image: self.image.clone(), ..PopulationSettings::default() };
         let fit = Fit::default(); // What it asks of a node is not compared.
-        let frame = prime::Frame { settings: &settings, namespace: &namespace, fit: &fit };
+        let frame = prime::PodFrame { settings: &settings, namespace: &namespace, fit: &fit };
         pod_now(self, frame)
     }
 

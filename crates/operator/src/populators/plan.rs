@@ -17,12 +17,14 @@ use again::{again, anew, drop_pods, drop_prime};
 use crate::api::{FenceState, FillingPhase};
 use crate::cluster::{Binding, requested};
 use crate::populators::notes::counted;
-use crate::populators::seen::{Seen, SourceSeen, is_ending, is_held, selected_node, uid};
-use crate::populators::steps::Step;
-use crate::populators::{Fill, Outcome, PopulatorReason, Sight, conditions, prime};
+use crate::populators::seen::{
+    ObservedPopulation, SourceSeen, is_ending, is_held, selected_node, uid,
+};
+use crate::populators::steps::PopulationStep;
+use crate::populators::{Fill, PopulationOutcome, PopulatorReason, SourceState, conditions, prime};
 
 /// Plans the next steps.
-pub(super) fn plan(seen: &Seen) -> Vec<Step> {
+pub(super) fn plan(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     if seen.is_rebound() {
         return settle(seen);
     }
@@ -55,8 +57,8 @@ impl SourceSeen {
     /// Returns who uses the source again, although it was copied while unused.
     fn is_used_again(&self) -> Option<&str> {
         match self.sight.as_ref()? {
-            Sight::Waits(PopulatorReason::SourceInUse, why) => Some(why),
-            Sight::Ready(fill) if fill.is_live => {
+            SourceState::Waits(PopulatorReason::SourceInUse, why) => Some(why),
+            SourceState::Ready(fill) if fill.is_live => {
                 fill.ahead_of.is_some().then_some("a pod uses the source again")
             }
             _ => None,
@@ -64,7 +66,7 @@ impl SourceSeen {
     }
 }
 
-fn without_source(seen: &Seen) -> Vec<Step> {
+fn without_source(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     let named = seen.claim.spec.as_ref().and_then(|spec| spec.data_source_ref.clone());
     let (kind, name) = named.map(|named| (named.kind, named.name)).unwrap_or_default();
     seen.wait_for_source(&format!(
@@ -74,11 +76,11 @@ fn without_source(seen: &Seen) -> Vec<Step> {
 }
 
 /// Plans before there is a pod: wait until the source can be read, choose a node, create a volume.
-fn prepare(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
+fn prepare(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<PopulationStep> {
     let fill = match &source.sight {
-        Some(Sight::Ready(fill)) => fill,
-        Some(Sight::Waits(reason, message)) => return seen.wait(*reason, message),
-        Some(Sight::Never(reason, message)) => {
+        Some(SourceState::Ready(fill)) => fill,
+        Some(SourceState::Waits(reason, message)) => return seen.wait(*reason, message),
+        Some(SourceState::Never(reason, message)) => {
             return [seen.fail(*reason, message), clear(seen)].concat();
         }
         None => return Vec::new(),
@@ -86,7 +88,7 @@ fn prepare(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     if let Some(waits) = fill.ahead_of.as_ref().filter(|_| seen.is_ahead()) {
         return seen.stay_ahead(waits);
     }
-    if let Some(told) = seen.told()
+    if let Some(told) = seen.status_entry()
         && (told.phase, told.observed_generation) == (FillingPhase::Populating, source.generation)
         && told.pod_uid.is_some()
     {
@@ -112,7 +114,7 @@ fn is_out_of_reach(fill: &Fill, nodes: &BTreeSet<String>) -> bool {
     readable.is_disjoint(nodes) && (fill.far.is_none() || readable.is_empty())
 }
 
-impl Seen {
+impl ObservedPopulation {
     fn has_pods(&self) -> bool {
         self.pod.is_some() || self.sender.is_some() || self.unrecorded_pod().is_some()
     }
@@ -133,7 +135,7 @@ impl Seen {
 }
 
 /// Without a node nothing can begin: choose the only one of the source, or wait for the scheduler.
-fn choose(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
+fn choose(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<PopulationStep> {
     if seen.prime.is_some() {
         return discard(seen); // It is for a node that is no longer chosen.
     }
@@ -141,7 +143,7 @@ fn choose(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     let only = nodes.filter(|nodes| nodes.len() == 1).and_then(|nodes| nodes.first());
     match only.filter(|_| source.early) {
         Some(_) if seen.backs_off().is_some() => Vec::new(),
-        Some(node) => vec![Step::Pin(node.clone())],
+        Some(node) => vec![PopulationStep::Pin(node.clone())],
         None => seen.wait(
             PopulatorReason::WaitForFirstConsumer,
             "its class waits for a pod that uses the claim; this is normal",
@@ -149,7 +151,7 @@ fn choose(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     }
 }
 
-fn elsewhere(seen: &Seen, node: &str) -> Vec<Step> {
+fn elsewhere(seen: &ObservedPopulation, node: &str) -> Vec<PopulationStep> {
     let nodes = seen.fill().and_then(|fill| fill.nodes.clone()).unwrap_or_default();
     let nodes: Vec<String> = nodes.into_iter().collect();
     let message = format!(
@@ -161,7 +163,7 @@ fn elsewhere(seen: &Seen, node: &str) -> Vec<Step> {
 }
 
 /// The prime claim has another node than the claim: it was rescheduled, or the claim was.
-fn move_on(seen: &Seen) -> Vec<Step> {
+fn move_on(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     let node = selected_node(&seen.claim).unwrap_or_default();
     let is_refused = |prime: &PersistentVolumeClaim| {
         selected_node(prime).is_none()
@@ -182,11 +184,11 @@ fn move_on(seen: &Seen) -> Vec<Step> {
     // The scheduler looks at the claim only, so the node must be removed from there; otherwise no
     // other one would ever be chosen.
     let message = format!("no volume could be created on node {node}, so another node is chosen");
-    [seen.reschedule(&message), vec![Step::Unpin], discard(seen)].concat()
+    [seen.reschedule(&message), vec![PopulationStep::Unpin], discard(seen)].concat()
 }
 
 /// Creates a prime claim with a volume, and then a pod.
-fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
+fn provision(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<PopulationStep> {
     let Some(prime) = &seen.prime else {
         if let Some(stranger) = &seen.stranger {
             return seen.meet_stranger(stranger);
@@ -205,10 +207,10 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         // Those of another volume.
         (filling.pre_copy, filling.fence, filling.probe_time) = (None, None, None);
         filling.prime_claim_uid = None;
-        let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);
-        let source_held = (!source.is_held).then_some(Step::HoldSource);
+        let held = (!is_held(&seen.claim.metadata)).then_some(PopulationStep::Hold);
+        let source_held = (!source.is_held).then_some(PopulationStep::HoldSource);
         let held = held.into_iter().chain(source_held);
-        return held.chain(seen.say(filling)).chain([Step::MakePrime]).collect();
+        return held.chain(seen.say(filling)).chain([PopulationStep::MakePrime]).collect();
     };
     if is_ending(&prime.metadata) {
         return Vec::new(); // Until it is gone.
@@ -225,7 +227,7 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     if let Some(why) = seen.is_changed() {
         return anew(seen, None, &why);
     }
-    if source.anew && seen.told().is_some_and(|told| told.next_retry_time.is_some()) {
+    if source.anew && seen.status_entry().is_some_and(|told| told.next_retry_time.is_some()) {
         return drop_prime(seen); // What the try before has left in it.
     }
     match Binding::of(prime) {
@@ -235,15 +237,15 @@ fn provision(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
     }
 }
 
-fn keep_provisioning(seen: &Seen) -> Vec<Step> {
-    let told = seen.told().filter(|told| told.phase == FillingPhase::Provisioning);
+fn keep_provisioning(seen: &ObservedPopulation) -> Vec<PopulationStep> {
+    let told = seen.status_entry().filter(|told| told.phase == FillingPhase::Provisioning);
     match told.filter(|told| told.reason.is_none()) {
         Some(_) => Vec::new(),
         None => seen.say(seen.filling(FillingPhase::Provisioning)),
     }
 }
 
-fn start(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
+fn start(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<PopulationStep> {
     if let (Some(fill), Some(usable)) = (seen.fill(), &seen.pv_nodes)
         && is_out_of_reach(fill, usable)
     {
@@ -263,18 +265,18 @@ fn start(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
         return seen.wait(*reason, message);
     }
     // Again, in case a user has removed it: created objects must not outlive the claim.
-    let held = (!is_held(&seen.claim.metadata)).then_some(Step::Hold);
-    let source_held = (!source.is_held).then_some(Step::HoldSource);
+    let held = (!is_held(&seen.claim.metadata)).then_some(PopulationStep::Hold);
+    let source_held = (!source.is_held).then_some(PopulationStep::HoldSource);
     let next = match waits {
         Some(_) => probing::begin(seen),
         None if seen.is_far() => sending::next(seen, source),
-        None => vec![Step::MakePod],
+        None => vec![PopulationStep::MakePod],
     };
     held.into_iter().chain(source_held).chain(next).collect()
 }
 
 /// While there is a pod: see how far it is, and what has become of it.
-fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
+fn watch(seen: &ObservedPopulation, source: &SourceSeen, pod: &Pod) -> Vec<PopulationStep> {
     let moved = selected_node(&seen.claim).is_none_or(|node| seen.is_moved(node));
     let is_outdated = prime::generation_of(pod) != Some(source.generation);
     if is_ending(&pod.metadata) {
@@ -282,7 +284,8 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
         return why.map_or_else(Vec::new, |why| seen.report_stall(pod, &why));
     }
     // What was copied for an earlier edit may have been copied too early.
-    let is_of_use = !matches!(Outcome::of(pod), None | Some(Outcome::Done { .. }));
+    let is_of_use =
+        !matches!(PopulationOutcome::of(pod), None | Some(PopulationOutcome::Done { .. }));
     if seen.waits_for_consumer && moved || is_outdated && !is_of_use {
         return call_off(seen, source);
     }
@@ -290,23 +293,27 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
         return probing::watch(seen, source, pod);
     }
     let id = uid(&pod.metadata);
-    match Outcome::of(pod) {
+    match PopulationOutcome::of(pod) {
         // A pod that started after the read may have written what is not in the copy.
-        Some(Outcome::Done { digest, bytes }) => match source.is_used_again() {
+        Some(PopulationOutcome::Done { digest, bytes }) => match source.is_used_again() {
             Some(why) => anew(seen, Some(id), &format!("the copy is outdated: {why}")),
             None => bind(seen, id, digest, bytes),
         },
         // Only a pod of Pliant that is marked as a probe can have ended so.
-        Some(Outcome::Probed) => drop_pods(seen),
-        Some(Outcome::Ahead(round)) => [seen.end_round(id, round), drop_pods(seen)].concat(),
-        Some(Outcome::Never(PopulatorReason::ChecksumMismatch, message)) if seen.is_live() => {
+        Some(PopulationOutcome::Probed) => drop_pods(seen),
+        Some(PopulationOutcome::Ahead(round)) => {
+            [seen.end_round(id, round), drop_pods(seen)].concat()
+        }
+        Some(PopulationOutcome::Never(PopulatorReason::ChecksumMismatch, message))
+            if seen.is_live() =>
+        {
             let message = format!("a pod writes to the source while it is copied: {message}");
             again(seen, source, Some(id), &message)
         }
-        Some(Outcome::Never(reason, message)) => {
+        Some(PopulationOutcome::Never(reason, message)) => {
             [seen.fail(reason, &message), clear(seen)].concat()
         }
-        Some(Outcome::Failed(message)) => again(seen, source, Some(id), &message),
+        Some(PopulationOutcome::Failed(message)) => again(seen, source, Some(id), &message),
         None => {
             let why = waiting::held_up(seen.now, pod, "populates the volume")
                 .or_else(|| {
@@ -324,7 +331,7 @@ fn watch(seen: &Seen, source: &SourceSeen, pod: &Pod) -> Vec<Step> {
 }
 
 /// Cancels a pod whose volume or content is no longer wanted, which is no failure.
-fn call_off(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
+fn call_off(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<PopulationStep> {
     let mut filling = seen.filling(FillingPhase::Waiting);
     filling.pod_uid = None;
     let mut steps = seen.say(filling);
@@ -336,7 +343,12 @@ fn call_off(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
 }
 
 /// Retains the populated volume, then rebinds it to the claim.
-fn bind(seen: &Seen, pod: &str, digest: Option<String>, bytes: u64) -> Vec<Step> {
+fn bind(
+    seen: &ObservedPopulation,
+    pod: &str,
+    digest: Option<String>,
+    bytes: u64,
+) -> Vec<PopulationStep> {
     if let Some(why) = seen.is_changed() {
         return anew(seen, Some(pod), &why);
     }
@@ -351,14 +363,17 @@ fn bind(seen: &Seen, pod: &str, digest: Option<String>, bytes: u64) -> Vec<Step>
     let is_active = told.is_none();
     let mut steps = told.unwrap_or_else(|| seen.say(filling));
     // One after the other: retaining it lets others write it too, and the binding is decided again.
-    let next =
-        if seen.is_retained() { is_active.then_some(Step::Rebind) } else { Some(Step::Retain) };
+    let next = if seen.is_retained() {
+        is_active.then_some(PopulationStep::Rebind)
+    } else {
+        Some(PopulationStep::Retain)
+    };
     steps.extend(next);
     steps
 }
 
 /// The volume is the claim's: wait until both claims know it, then clean up.
-fn settle(seen: &Seen) -> Vec<Step> {
+fn settle(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     let is_ending_claim = is_ending(&seen.claim.metadata);
     let is_bound = is_ending_claim || Binding::of(&seen.claim) == Binding::Bound;
     // A prime claim is held by pods that have ended, too.
@@ -367,18 +382,18 @@ fn settle(seen: &Seen) -> Vec<Step> {
         Some(prime) if is_ending(&prime.metadata) => return steps,
         // Not before: a prime claim that is deleted while it has the volume may take that along.
         Some(prime) if is_bound && Binding::of(prime) == Binding::Lost => {
-            steps.push(Step::DropPrime);
+            steps.push(PopulationStep::DropPrime);
             return steps;
         }
         Some(_) => {
-            steps.extend((!seen.is_nudged()).then_some(Step::Nudge));
+            steps.extend((!seen.is_nudged()).then_some(PopulationStep::Nudge));
             return steps;
         }
         None if !is_bound => return steps,
         None => {}
     }
     if seen.is_retained() {
-        steps.push(Step::Restore);
+        steps.push(PopulationStep::Restore);
     }
     if seen.has_pods() {
         return steps;
@@ -391,47 +406,51 @@ fn settle(seen: &Seen) -> Vec<Step> {
         return [steps, told].concat();
     }
     steps.extend(if is_ending_claim { forget(seen) } else { done(seen) });
-    steps.extend(is_held(&seen.claim.metadata).then_some(Step::Release));
+    steps.extend(is_held(&seen.claim.metadata).then_some(PopulationStep::Release));
     steps
 }
 
-fn done(seen: &Seen) -> Vec<Step> {
+fn done(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     if !is_held(&seen.claim.metadata) {
         return Vec::new(); // It was reported before the finalizer was removed.
     }
     let pv = seen.pv.as_ref().map(ResourceExt::name_any).unwrap_or_default();
     let text = format!("the claim is populated: its volume is {pv}");
-    let tell = Step::Tell(PopulatorReason::PopulatorFinished, text);
+    let tell = PopulationStep::Tell(PopulatorReason::PopulatorFinished, text);
     if seen.source.is_none()
-        || seen.told().is_some_and(|told| told.phase == FillingPhase::Succeeded)
+        || seen.status_entry().is_some_and(|told| told.phase == FillingPhase::Succeeded)
     {
         return vec![tell];
     }
     let mut filling = seen.filling(FillingPhase::Succeeded);
-    filling.written_bytes = seen.told().and_then(|told| told.written_bytes);
+    filling.written_bytes = seen.status_entry().and_then(|told| told.written_bytes);
     filling.completion_time = Some(Time(seen.now));
     filling.next_retry_time = None;
-    vec![tell, Step::Note(Box::new(filling)), Step::Count("success", seen.seconds())]
+    vec![
+        tell,
+        PopulationStep::Note(Box::new(filling)),
+        PopulationStep::Count("success", seen.seconds()),
+    ]
 }
 
 /// Deletes everything: pod, prime claim, its volume, and at last the finalizer.
-fn clear(seen: &Seen) -> Vec<Step> {
+fn clear(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     let mut steps = discard(seen);
     let is_clear = !seen.has_pods() && seen.prime.is_none() && !seen.is_retained();
     if is_clear && is_ending(&seen.claim.metadata) {
         steps.extend(forget(seen));
     }
-    steps.extend((is_clear && is_held(&seen.claim.metadata)).then_some(Step::Release));
+    steps.extend((is_clear && is_held(&seen.claim.metadata)).then_some(PopulationStep::Release));
     steps
 }
 
 /// Removes the status of a claim that is being deleted.
-fn forget(seen: &Seen) -> Vec<Step> {
-    seen.told().map(|_| Step::Forget).into_iter().collect()
+fn forget(seen: &ObservedPopulation) -> Vec<PopulationStep> {
+    seen.status_entry().map(|_| PopulationStep::Forget).into_iter().collect()
 }
 
 /// Deletes the prime claim with its volume, after the pod that writes to it.
-fn discard(seen: &Seen) -> Vec<Step> {
+fn discard(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     if seen.has_pods() {
         return drop_pods(seen);
     }

@@ -8,28 +8,28 @@ use kube::{Client, ResourceExt};
 
 use crate::cluster::{Asks, Clock, Watched};
 use crate::populators::events::Events;
-use crate::populators::settings::Settings;
-use crate::populators::{Source, Tally, Watches};
+use crate::populators::settings::PopulationSettings;
+use crate::populators::{PopulationMetrics, PopulationSource, Watches};
 
 /// Populates the claims of one kind of source.
-pub struct Populator<S: Source> {
+pub struct Populator<S: PopulationSource> {
     pub(super) client: Client,
-    pub(super) settings: Settings,
+    pub(super) settings: PopulationSettings,
     pub(super) watches: Arc<Watches>,
     pub(super) asks: Arc<Asks>,
     pub(super) sources: Watched<S>,
-    pub(super) tally: Arc<dyn Tally>,
+    pub(super) tally: Arc<dyn PopulationMetrics>,
     pub(super) events: Events,
     pub(super) clock: Clock,
 }
 
-impl<S: Source> fmt::Debug for Populator<S> {
+impl<S: PopulationSource> fmt::Debug for Populator<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Populator").field("kind", &S::kind(&())).finish_non_exhaustive()
     }
 }
 
-impl<S: Source> Populator<S> {
+impl<S: PopulationSource> Populator<S> {
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }

@@ -3,10 +3,10 @@
 use crate::api::{Filling, FillingPhase, PreCopy};
 use crate::bytes::Bytes;
 use crate::populators::notes::{counted, with_reason};
-use crate::populators::outcome::Round;
-use crate::populators::seen::Seen;
-use crate::populators::steps::Step;
-use crate::populators::{PopulatorReason, Progress, prime};
+use crate::populators::outcome::PassReport;
+use crate::populators::seen::ObservedPopulation;
+use crate::populators::steps::PopulationStep;
+use crate::populators::{PodProgress, PopulatorReason, prime};
 
 /// Maximum number of passes.
 const MOST_PASSES: i32 = 8;
@@ -15,7 +15,7 @@ const MOST_PASSES: i32 = 8;
 const LITTLE: Bytes = Bytes::mib(64);
 
 /// Returns the state of a pre-copy after one more pass.
-fn after(before: Option<&PreCopy>, round: Round, pod: &str) -> PreCopy {
+fn after(before: Option<&PreCopy>, round: PassReport, pod: &str) -> PreCopy {
     PreCopy {
         passes: before.map_or(0, |before| before.passes) + 1,
         written_bytes: counted(round.bytes),
@@ -33,10 +33,10 @@ fn is_enough(now: &PreCopy, before: Option<&PreCopy>) -> bool {
         || before.is_some_and(|before| now.written_bytes >= before.written_bytes / 2)
 }
 
-impl Seen {
+impl ObservedPopulation {
     /// Reports the end of a pass, once.
-    pub fn end_round(&self, pod: &str, round: Round) -> Vec<Step> {
-        let before = self.told().and_then(|told| told.pre_copy.as_ref());
+    pub fn end_round(&self, pod: &str, round: PassReport) -> Vec<PopulationStep> {
+        let before = self.status_entry().and_then(|told| told.pre_copy.as_ref());
         if before.is_some_and(|before| before.pod_uid == pod) {
             return Vec::new();
         }
@@ -60,14 +60,16 @@ impl Seen {
     }
 
     /// Reports what the final copy waits for, after the pre-copy.
-    pub fn stay_ahead(&self, (reason, message): &(PopulatorReason, String)) -> Vec<Step> {
+    pub fn stay_ahead(&self, (reason, message): &(PopulatorReason, String)) -> Vec<PopulationStep> {
         self.say(with_reason(self.filling(FillingPhase::PreCopied), *reason, message))
     }
 
     /// Formats the progress of a pod, with the pass of a pre-copy.
-    pub fn in_round(&self, progress: &Progress) -> String {
-        let passes =
-            self.told().and_then(|told| told.pre_copy.as_ref()).map_or(0, |told| told.passes);
+    pub fn in_round(&self, progress: &PodProgress) -> String {
+        let passes = self
+            .status_entry()
+            .and_then(|told| told.pre_copy.as_ref())
+            .map_or(0, |told| told.passes);
         match self.pod.as_ref().filter(|pod| prime::is_ahead(pod)) {
             Some(_) => format!("pass {}: {progress}", passes + 1),
             None => progress.to_string(),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::api::PopulatorPod;
 use crate::populators::fit::Fit;
 use crate::populators::seen::{selected_node, uid};
-use crate::populators::{Fill, LABEL, SELECTED_NODE, Settings};
+use crate::populators::{Fill, LABEL, PopulationSettings, SELECTED_NODE};
 
 /// Annotation of a populator pod: the generation of its source.
 const GENERATION: &str = "pliant.io/generation";
@@ -77,8 +77,8 @@ pub(super) fn metadata(claim: &PersistentVolumeClaim, name: &str, namespace: &st
 
 /// Common fields of Pliant's pods in a namespace.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Frame<'a> {
-    pub settings: &'a Settings,
+pub(super) struct PodFrame<'a> {
+    pub settings: &'a PopulationSettings,
     pub namespace: &'a str,
     pub fit: &'a Fit,
 }
@@ -106,7 +106,7 @@ const WRITES: &[&str] = &["CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "MKNOD", 
 pub(super) fn pod(
     claim: &PersistentVolumeClaim,
     fill: &Fill,
-    frame: Frame<'_>,
+    frame: PodFrame<'_>,
     generation: i64,
 ) -> Pod {
     let name = prime_name(uid(&claim.metadata));
@@ -151,7 +151,7 @@ pub(super) fn pod(
 pub(super) fn probe(
     claim: &PersistentVolumeClaim,
     fill: &Fill,
-    frame: Frame<'_>,
+    frame: PodFrame<'_>,
     generation: i64,
 ) -> Pod {
     let device = is_block(claim).then_some("--device");
@@ -198,7 +198,7 @@ impl<'a> Run<'a> {
 
     /// The pod: its capabilities are among those that the policy `baseline` of Kubernetes lets a namespace
     /// have; no token, no network identity, and nothing of its own that could be written.
-    pub fn pod(self, claim: &PersistentVolumeClaim, frame: Frame<'_>) -> Pod {
+    pub fn pod(self, claim: &PersistentVolumeClaim, frame: PodFrame<'_>) -> Pod {
         let settings = &frame.settings.pod;
         let secrets = frame.settings.pull_secrets.iter().map(|name| json!({ "name": name }));
         let secrets: Vec<Value> = secrets.collect();
@@ -233,7 +233,7 @@ impl<'a> Run<'a> {
         serde_json::from_value(pod).expect("a pod")
     }
 
-    fn container(&self, frame: Frame<'_>) -> Value {
+    fn container(&self, frame: PodFrame<'_>) -> Value {
         json!({
             "name": CONTAINER,
             "image": frame.settings.image,
@@ -323,8 +323,8 @@ pub(super) mod tests {
     use crate::populators::PopulatorReason;
 
     /// Returns the common fields of pods in the namespace `shop`.
-    pub fn frame<'a>(settings: &'a Settings, fit: &'a Fit) -> Frame<'a> {
-        Frame { settings, namespace: "shop", fit }
+    pub fn frame<'a>(settings: &'a PopulationSettings, fit: &'a Fit) -> PodFrame<'a> {
+        PodFrame { settings, namespace: "shop", fit }
     }
 
     pub(in crate::populators) fn claim(mode: &str) -> PersistentVolumeClaim {
@@ -364,7 +364,7 @@ pub(super) mod tests {
     #[test]
     fn a_pod_has_no_more_rights_than_it_needs() {
         let fill = Fill { args: vec!["copy".to_owned()], ..Fill::default() };
-        let (settings, fit) = (Settings::default(), Fit::default());
+        let (settings, fit) = (PopulationSettings::default(), Fit::default());
         let made = pod(&claim("Filesystem"), &fill, frame(&settings, &fit), 3);
         let made = serde_json::to_value(made).unwrap();
         let spec = &made["spec"];
@@ -394,7 +394,7 @@ pub(super) mod tests {
         };
         let mut anywhere = claim("Filesystem");
         anywhere.annotations_mut().remove(SELECTED_NODE);
-        let (settings, fit) = (Settings::default(), Fit::default());
+        let (settings, fit) = (PopulationSettings::default(), Fit::default());
         let made = pod(&anywhere, &fill, frame(&settings, &fit), 3);
         assert!(
             is_ahead(&made)
@@ -406,7 +406,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_raw_volume_is_a_device_of_the_pod() {
-        let (settings, fit) = (Settings::default(), Fit::default());
+        let (settings, fit) = (PopulationSettings::default(), Fit::default());
         let made = pod(&claim("Block"), &Fill::default(), frame(&settings, &fit), 3);
         assert_eq!(generation_of(&made), Some(3));
         let made = serde_json::to_value(made).unwrap();
@@ -420,7 +420,8 @@ pub(super) mod tests {
         let pod = json!({"tolerations": tolerations, "priorityClassName": "high"});
         let fill = Fill { pod: serde_json::from_value(pod).unwrap(), ..Fill::default() };
         let pull_secrets = vec!["registry".to_owned()];
-        let (settings, fit) = (Settings { pull_secrets, ..Settings::default() }, Fit::default());
+        let (settings, fit) =
+            (PopulationSettings { pull_secrets, ..PopulationSettings::default() }, Fit::default());
         let claim = claim("Filesystem");
         for made in [
             super::pod(&claim, &fill, frame(&settings, &fit), 3),
@@ -435,7 +436,7 @@ pub(super) mod tests {
     }
 
     /// What an administrator gives all pods.
-    pub(in crate::populators) fn given() -> Settings {
+    pub(in crate::populators) fn given() -> PopulationSettings {
         let pod = r#"{
             "labels": {"team": "storage", "app.kubernetes.io/name": "other"},
             "annotations": {"sidecar.istio.io/inject": "false"},
@@ -444,7 +445,7 @@ pub(super) mod tests {
             "priorityClassName": "usual",
             "imagePullPolicy": "Always"
         }"#;
-        Settings { pod: pod.parse().unwrap(), ..Settings::default() }
+        PopulationSettings { pod: pod.parse().unwrap(), ..PopulationSettings::default() }
     }
 
     /// A source with wishes for its pods, and one without; what their pods have by [`given`].
@@ -480,7 +481,7 @@ pub(super) mod tests {
             }
         }
         // Without any, the pods are as Kubernetes has them.
-        let settings = Settings::default();
+        let settings = PopulationSettings::default();
         let made = super::pod(&claim, &Fill::default(), frame(&settings, &fit), 3);
         let container = &made.spec.as_ref().unwrap().containers[0];
         assert_eq!(container.image_pull_policy, None);
@@ -490,16 +491,16 @@ pub(super) mod tests {
     #[test]
     fn only_a_pod_that_fetches_gets_proxies_and_authorities() {
         let fetching = vec![("HTTPS_PROXY".to_owned(), "http://p:1/$(A)".to_owned())];
-        let settings = Settings {
+        let settings = PopulationSettings {
             namespace: Some("fills".to_owned()),
             fetching,
             allowed_hosts: vec!["files.example".to_owned()],
-            ..Settings::default()
+            ..PopulationSettings::default()
         };
         let (fit, claim) = (Fit::default(), claim("Filesystem"));
         for fetches in [true, false] {
             let fill = Fill { fetches, ..Fill::default() };
-            let frame = Frame { namespace: "fills", ..frame(&settings, &fit) };
+            let frame = PodFrame { namespace: "fills", ..frame(&settings, &fit) };
             let made = super::pod(&claim, &fill, frame, 3);
             let container = &made.spec.unwrap().containers[0];
             let env: Vec<_> = container.env.iter().flatten().map(|one| one.value.clone()).collect();
@@ -522,7 +523,7 @@ pub(super) mod tests {
             nodes: Some(["beta".to_owned()].into()),
             ..Fill::default()
         };
-        let (settings, fit) = (Settings::default(), Fit::default());
+        let (settings, fit) = (PopulationSettings::default(), Fit::default());
         for (mode, device) in [("Filesystem", ""), ("Block", " --device")] {
             let claim = claim(mode);
             let [tries, fills] = [

@@ -8,7 +8,7 @@ use crate::bytes::{Bytes, Pace};
 
 /// Log line of a populator pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-pub struct Progress {
+pub struct PodProgress {
     /// Bytes that are written.
     pub bytes: u64,
     /// Bytes that there are to write, as soon as that is known.
@@ -22,9 +22,9 @@ pub struct Progress {
     pub left: Option<u64>,
 }
 
-impl Progress {
+impl PodProgress {
     /// Parses the newest line with progress; other lines are for people.
-    pub fn parse(log: &str) -> Option<Progress> {
+    pub fn parse(log: &str) -> Option<PodProgress> {
         log.lines().rev().find_map(|line| serde_json::from_str(line).ok())
     }
 
@@ -36,7 +36,7 @@ impl Progress {
     }
 }
 
-impl fmt::Display for Progress {
+impl fmt::Display for PodProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let done = Bytes::new(self.bytes);
         match (self.percent(), self.of) {
@@ -55,14 +55,14 @@ mod tests {
     fn the_newest_line_of_progress_is_told() {
         let log = "starting\n{\"bytes\":1}\n{\"bytes\":1073741824,\"bytesTotal\":2147483648,\
                    \"rate\":1048576,\"secondsLeft\":1024}\nfsync\n";
-        let progress = Progress::parse(log).unwrap();
+        let progress = PodProgress::parse(log).unwrap();
         assert_eq!(progress.to_string(), "50 % (1 GiB of 2 GiB), 1 MiB/s, 18 min left");
-        assert_eq!(Progress::parse("nothing yet\n"), None);
+        assert_eq!(PodProgress::parse("nothing yet\n"), None);
     }
 
     #[test]
     fn what_is_not_known_is_not_told() {
-        let short = |bytes, of, left| Progress { bytes, of, rate: None, left }.to_string();
+        let short = |bytes, of, left| PodProgress { bytes, of, rate: None, left }.to_string();
         assert_eq!(short(1 << 20, None, None), "1 MiB");
         assert_eq!(short(1 << 20, Some(0), Some(3)), "1 MiB, 3 s left");
         assert_eq!(short(1 << 20, Some(1 << 20), Some(7201)), "99 % (1 MiB of 1 MiB), 3 h left");

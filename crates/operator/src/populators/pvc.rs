@@ -12,10 +12,12 @@ use kube::{Api, Client, ResourceExt};
 use crate::api::{PopulatorStatus, PvcSourcePopulator, Verification};
 use crate::cluster;
 use crate::cluster::Binding;
-use crate::populators::{Far, Fill, PopulatorReason, Sight, Source, consumers, prime, topology};
+use crate::populators::{
+    Far, Fill, PopulationSource, PopulatorReason, SourceState, consumers, prime, topology,
+};
 
 /// The source as it is at this moment.
-struct Seen {
+struct ObservedSource {
     claim: Option<PersistentVolumeClaim>,
     nodes: Option<BTreeSet<String>>,
     writers: Vec<String>,
@@ -23,7 +25,7 @@ struct Seen {
 }
 
 #[async_trait]
-impl Source for PvcSourcePopulator {
+impl PopulationSource for PvcSourcePopulator {
     const ANEW: bool = false;
     const IS_SENT: bool = true;
 
@@ -43,7 +45,7 @@ impl Source for PvcSourcePopulator {
         &self,
         client: &Client,
         claim: &PersistentVolumeClaim,
-    ) -> Result<Sight, kube::Error> {
+    ) -> Result<SourceState, kube::Error> {
         let namespace = claim.namespace().unwrap_or_default();
         let source = self.spec.source_pvc_ref.namespace.as_ref();
         if let Some(other) = source.filter(|source| **source != namespace) {
@@ -55,7 +57,11 @@ impl Source for PvcSourcePopulator {
 }
 
 /// Reads the source live: a cache would miss a new writer.
-async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Seen, kube::Error> {
+async fn observe(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<ObservedSource, kube::Error> {
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let volumes: Api<PersistentVolume> = Api::all(client.clone());
     let claim = claims.get_opt(name).await?;
@@ -70,21 +76,30 @@ async fn observe(client: &Client, namespace: &str, name: &str) -> Result<Seen, k
     };
     let all = cluster::pods(client, namespace).await?;
     let writers = consumers::writers(&all, name);
-    Ok(Seen { claim, nodes, writers, nodes_of_writers: consumers::nodes_of_writers(&all, name) })
+    Ok(ObservedSource {
+        claim,
+        nodes,
+        writers,
+        nodes_of_writers: consumers::nodes_of_writers(&all, name),
+    })
 }
 
-fn other_namespace(other: &str, namespace: &str) -> Sight {
+fn other_namespace(other: &str, namespace: &str) -> SourceState {
     let message = format!(
         "the source is in namespace {other}, but only a source in this namespace, {namespace}, can be read: \
          create a PvcSourcePopulator without a namespace in sourcePvcRef, and a claim that names it"
     );
-    Sight::Never(PopulatorReason::NamespaceMismatch, message)
+    SourceState::Never(PopulatorReason::NamespaceMismatch, message)
 }
 
-fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen) -> Sight {
+fn sight(
+    source: &PvcSourcePopulator,
+    claim: &PersistentVolumeClaim,
+    seen: &ObservedSource,
+) -> SourceState {
     let name = &source.spec.source_pvc_ref.name;
     let missing =
-        |message: String| Sight::Waits(PopulatorReason::PopulatorDataSourceNotFound, message);
+        |message: String| SourceState::Waits(PopulatorReason::PopulatorDataSourceNotFound, message);
     let Some(from) = &seen.claim else {
         return missing(format!(
             "its source, claim {name}, does not exist; create it, or delete this claim"
@@ -99,7 +114,7 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
         return wrong_mode(name, prime::is_block(from));
     }
     if source.spec.paused {
-        return Sight::Ready(Box::new(match not_ahead(source, from) {
+        return SourceState::Ready(Box::new(match not_ahead(source, from) {
             // Its volume may be made on a node to which it is sent later.
             Some(held) => {
                 let later = fill(source, "--final", prime::is_block(from), seen.nodes.clone());
@@ -112,7 +127,7 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
                     ..Fill::default()
                 }
             }
-            None => ahead(source, from, seen),
+            None => pre_copy(source, from, seen),
         }));
     }
     if !seen.writers.is_empty() && !source.spec.allow_in_use_source {
@@ -122,10 +137,10 @@ fn sight(source: &PvcSourcePopulator, claim: &PersistentVolumeClaim, seen: &Seen
             seen.writers.join(", "),
             source.name_any()
         );
-        return Sight::Waits(PopulatorReason::SourceInUse, message);
+        return SourceState::Waits(PopulatorReason::SourceInUse, message);
     }
     let fill = fill(source, "--final", prime::is_block(from), seen.nodes.clone());
-    Sight::Ready(Box::new(Fill { is_live: !seen.writers.is_empty(), ..fill }))
+    SourceState::Ready(Box::new(Fill { is_live: !seen.writers.is_empty(), ..fill }))
 }
 
 fn paused(source: &PvcSourcePopulator) -> String {
@@ -136,7 +151,11 @@ fn paused(source: &PvcSourcePopulator) -> String {
 }
 
 /// Returns the pre-copy while the populator is paused and pods use the source.
-fn ahead(source: &PvcSourcePopulator, from: &PersistentVolumeClaim, seen: &Seen) -> Fill {
+fn pre_copy(
+    source: &PvcSourcePopulator,
+    from: &PersistentVolumeClaim,
+    seen: &ObservedSource,
+) -> Fill {
     let mut fill = fill(source, "--pre-copy", prime::is_block(from), seen.nodes.clone());
     if !modes_of(from).any(|mode| mode.ends_with("Many")) && !seen.nodes_of_writers.is_empty() {
         // Its volume is attached to their node, and to no other one.
@@ -173,13 +192,13 @@ fn modes_of(claim: &PersistentVolumeClaim) -> impl Iterator<Item = &String> {
     claim.spec.iter().flat_map(|spec| spec.access_modes.iter().flatten())
 }
 
-fn wrong_mode(name: &str, is_block: bool) -> Sight {
+fn wrong_mode(name: &str, is_block: bool) -> SourceState {
     let mode = if is_block { "Block" } else { "Filesystem" };
     let message = format!(
         "its source, claim {name}, has volumeMode {mode}, but this claim does not: delete it and create it \
          with that one"
     );
-    Sight::Never(PopulatorReason::VolumeModeMismatch, message)
+    SourceState::Never(PopulatorReason::VolumeModeMismatch, message)
 }
 
 fn fill(
@@ -253,9 +272,9 @@ mod tests {
         PvcSourcePopulator::new("copy", spec)
     }
 
-    fn seen(from: Option<PersistentVolumeClaim>, writers: &[&str]) -> Seen {
+    fn seen(from: Option<PersistentVolumeClaim>, writers: &[&str]) -> ObservedSource {
         let writers = writers.iter().map(|name| (*name).to_owned()).collect();
-        Seen {
+        ObservedSource {
             claim: from,
             nodes: Some(BTreeSet::from(["alpha".to_owned()])),
             writers,
@@ -278,8 +297,8 @@ mod tests {
             (seen(old("Filesystem", "Bound"), &[]), false, None),
         ] {
             let reason = match sight(&source(in_use), &new, &seen) {
-                Sight::Ready(_) => None,
-                Sight::Waits(reason, _) | Sight::Never(reason, _) => Some(reason),
+                SourceState::Ready(_) => None,
+                SourceState::Waits(reason, _) | SourceState::Never(reason, _) => Some(reason),
             };
             assert_eq!(reason, expected);
         }
@@ -312,12 +331,12 @@ mod tests {
             let mut seen = seen(from, &["web"]);
             seen.nodes_of_writers = BTreeSet::from(["beta".to_owned()]);
             match sight(&source, &new(mode), &seen) {
-                Sight::Ready(fill) if fill.held.is_some() => {
+                SourceState::Ready(fill) if fill.held.is_some() => {
                     assert_eq!(Some(fill.held.unwrap().0), expected);
                     assert!(fill.args.is_empty() && fill.nodes.is_some(), "only a volume is got");
                     assert!(fill.far.is_some(), "that may be on a node to which it is sent later");
                 }
-                Sight::Ready(fill) => {
+                SourceState::Ready(fill) => {
                     assert_eq!(expected, None);
                     let device = if mode == raw { " --device" } else { "" };
                     let copy = "copy /source /target --pre-copy --result /dev/termination-log";
@@ -331,7 +350,7 @@ mod tests {
                         (Some(BTreeSet::from([node.to_owned()])), true)
                     );
                 }
-                Sight::Waits(reason, _) | Sight::Never(reason, _) => {
+                SourceState::Waits(reason, _) | SourceState::Never(reason, _) => {
                     assert_eq!(Some(reason), expected);
                 }
             }

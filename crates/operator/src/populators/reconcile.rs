@@ -8,16 +8,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{FillingPhase, is_understood};
 use crate::cluster::writes::{is_refused, is_stale};
-use crate::cluster::{Asks, Clock, Names, Watched, begun_again, every};
+use crate::cluster::{Asks, Clock, ObjectNames, Watched, begun_again, every};
 use crate::error_chain;
 use crate::populators::apply::Work;
 use crate::populators::events::Events;
-use crate::populators::looks::{AGAIN, Looks, keys_of_source};
+use crate::populators::looks::{AGAIN, PopulationReconciles, keys_of_source};
 use crate::populators::plan::plan;
 use crate::populators::populator::Populator;
-use crate::populators::seen::Seen;
-use crate::populators::settings::Settings;
-use crate::populators::{PopulatorReason, Source, Tally, Watches};
+use crate::populators::seen::ObservedPopulation;
+use crate::populators::settings::PopulationSettings;
+use crate::populators::{PopulationMetrics, PopulationSource, PopulatorReason, Watches};
 
 /// Delay after a reconcile, for related changes to arrive; the first change after a quiet time is
 /// handled at once.
@@ -26,15 +26,15 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Delay after a conflicting write.
 const SOON: Duration = Duration::from_secs(1);
 
-impl<S: Source> Populator<S> {
+impl<S: PopulationSource> Populator<S> {
     /// Starts to watch the sources, until `stop`; all kinds share the watched claims and the requests
     /// to nodes.
     pub fn start(
         client: &Client,
-        settings: &Settings,
+        settings: &PopulationSettings,
         watches: &Arc<Watches>,
         asks: &Arc<Asks>,
-        tally: &Arc<dyn Tally>,
+        tally: &Arc<dyn PopulationMetrics>,
         stop: &CancellationToken,
     ) -> Arc<Self> {
         Arc::new(Populator {
@@ -63,7 +63,7 @@ impl<S: Source> Populator<S> {
         let filled = begun_again("claims", async || {
             self.watches.known().await;
             tokio::join!(self.sources.known(), self.asks.cluster().known());
-            let mut looks = Looks::of(&self);
+            let mut looks = PopulationReconciles::of(&self);
             loop {
                 looks.begin(&self);
                 tokio::time::sleep(PAUSE).await;
@@ -74,8 +74,8 @@ impl<S: Source> Populator<S> {
     }
 
     /// Reconciles a claim; returns the delay until the next time without a change.
-    pub(super) async fn attend(&self, claim: &Names) -> Option<Duration> {
-        let failed = match self.further(claim).await {
+    pub(super) async fn reconcile(&self, claim: &ObjectNames) -> Option<Duration> {
+        let failed = match self.reconcile_inner(claim).await {
             Ok(due) => return due,
             Err(error) => error,
         };
@@ -89,9 +89,9 @@ impl<S: Source> Populator<S> {
         }
     }
 
-    async fn further(&self, claim: &Names) -> Result<Option<Duration>, kube::Error> {
+    async fn reconcile_inner(&self, claim: &ObjectNames) -> Result<Option<Duration>, kube::Error> {
         let Some((seen, source)) = self.observe(claim).await? else { return Ok(None) };
-        if seen.told().is_some_and(|told| !is_understood(told)) {
+        if seen.status_entry().is_some_and(|told| !is_understood(told)) {
             return Ok(Some(AGAIN)); // Another version populates it, and continues.
         }
         let there = self.namespace_of(&seen.claim, source.as_ref());
@@ -117,7 +117,7 @@ impl<S: Source> Populator<S> {
     /// The API server does not let something be made: a quota, a policy. Who has the claim can help.
     async fn tell_refusal(
         &self,
-        seen: &Seen,
+        seen: &ObservedPopulation,
         work: &Work<'_, S>,
         why: &str,
     ) -> Result<(), kube::Error> {
@@ -141,7 +141,7 @@ impl<S: Source> Populator<S> {
 }
 
 /// Returns how a namespace can allow populator pods: as root they set the owners of files.
-fn allow<S: Source>(work: &Work<'_, S>) -> String {
+fn allow<S: PopulationSource>(work: &Work<'_, S>) -> String {
     let label = "pod-security.kubernetes.io/enforce=baseline";
     let other = work.source.is_some_and(|source| !source.is_near());
     let other = if other {
@@ -157,7 +157,7 @@ fn allow<S: Source>(work: &Work<'_, S>) -> String {
 }
 
 /// Returns the delay until the next reconcile without a change.
-fn next(seen: &Seen) -> Option<Duration> {
+fn next(seen: &ObservedPopulation) -> Option<Duration> {
     if let Some(left) = seen.backs_off() {
         return Duration::try_from(left).ok().map(|left| left + PAUSE);
     }
@@ -170,7 +170,7 @@ fn next(seen: &Seen) -> Option<Duration> {
         PopulatorReason::WaitForFirstConsumer,
         PopulatorReason::SourcePaused,
     ];
-    let is_at_rest = seen.told().is_some_and(|told| {
+    let is_at_rest = seen.status_entry().is_some_and(|told| {
         let waits_so = |reason: &PopulatorReason| Some(reason.to_string()) == told.reason;
         told.phase == FillingPhase::Failed || watched.iter().any(waits_so)
     });

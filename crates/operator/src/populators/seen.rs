@@ -10,12 +10,12 @@ use kube::ResourceExt;
 use crate::api::{Filling, FillingPhase};
 use crate::cluster::VolumeSeen;
 use crate::populators::{
-    FINALIZER, Fill, NUDGED, POLICY, POPULATES, Progress, SELECTED_NODE, Sight,
+    FINALIZER, Fill, NUDGED, POLICY, POPULATES, PodProgress, SELECTED_NODE, SourceState,
 };
 
 /// A claim that is to be populated, with all its objects.
 #[derive(Debug, Clone)]
-pub(super) struct Seen {
+pub(super) struct ObservedPopulation {
     pub now: Timestamp,
     pub claim: PersistentVolumeClaim,
     /// Image of its populator pod.
@@ -43,7 +43,7 @@ pub(super) struct Seen {
     /// The pod that sends the source to it, from another node.
     pub sender: Option<Pod>,
     /// Last progress that the pod reported.
-    pub progress: Option<Progress>,
+    pub progress: Option<PodProgress>,
 }
 
 /// The object that a claim names.
@@ -62,7 +62,7 @@ pub(super) struct SourceSeen {
     /// Population status of the claim.
     pub told: Option<Filling>,
     /// `None` while a pod runs, which was made of an earlier one.
-    pub sight: Option<Sight>,
+    pub sight: Option<SourceState>,
 }
 
 /// Returns true if an object is being deleted.
@@ -89,14 +89,14 @@ pub(super) fn uid(metadata: &ObjectMeta) -> &str {
     metadata.uid.as_deref().unwrap_or_default()
 }
 
-impl Seen {
+impl ObservedPopulation {
     /// Uid of the claim.
     pub fn uid(&self) -> &str {
         uid(&self.claim.metadata)
     }
 
     /// Returns the population status of the claim so far.
-    pub fn told(&self) -> Option<&Filling> {
+    pub fn status_entry(&self) -> Option<&Filling> {
         self.source.as_ref()?.told.as_ref()
     }
 
@@ -144,7 +144,7 @@ impl Seen {
     /// Returns true if the pre-copy is complete, for the present source.
     pub fn is_ahead(&self) -> bool {
         let generation = self.source.as_ref().map(|source| source.generation);
-        self.told().is_some_and(|told| {
+        self.status_entry().is_some_and(|told| {
             told.phase == FillingPhase::PreCopied && Some(told.observed_generation) == generation
         })
     }
@@ -163,8 +163,8 @@ impl Seen {
     /// Returns how the source populates the claim, if known.
     pub fn fill(&self) -> Option<&Fill> {
         match self.source.as_ref()?.sight.as_ref()? {
-            Sight::Ready(fill) => Some(fill),
-            Sight::Waits(..) | Sight::Never(..) => None,
+            SourceState::Ready(fill) => Some(fill),
+            SourceState::Waits(..) | SourceState::Never(..) => None,
         }
     }
 }

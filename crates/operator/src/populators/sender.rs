@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::populators::seen::uid;
 use crate::populators::{Far, Fill, LABEL, prime};
-use crate::remote::{Keys, PORT};
+use crate::remote::{PORT, TransferKeys};
 
 /// Path of the keys in both pods.
 const KEYS: &str = "/keys";
@@ -29,7 +29,7 @@ pub(super) fn keys(
     claim: &PersistentVolumeClaim,
     prime: &PersistentVolumeClaim,
     namespace: &str,
-    keys: &Keys,
+    keys: &TransferKeys,
 ) -> Secret {
     let mut metadata = prime::metadata(claim, &keys_name(prime), namespace);
     metadata["ownerReferences"] = owned_by(prime);
@@ -90,7 +90,7 @@ pub(super) fn pod(
     claim: &PersistentVolumeClaim,
     prime: &PersistentVolumeClaim,
     (fill, far): (&Fill, &Far),
-    frame: prime::Frame<'_>,
+    frame: prime::PodFrame<'_>,
 ) -> Pod {
     let mut run = prime::Run::of(fill, name(uid(&claim.metadata)));
     // Without the port: brackets are for an address of IPv6 alone, and which it has is not known yet.
@@ -164,7 +164,7 @@ fn key_mount() -> VolumeMount {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::populators::Settings;
+    use crate::populators::PopulationSettings;
     use crate::populators::fit::Fit;
 
     fn claim(name: &str, uid: &str) -> PersistentVolumeClaim {
@@ -201,7 +201,7 @@ mod tests {
             }],
         });
         assert_eq!(made["spec"], expected);
-        let (settings, fit) = (Settings::default(), Fit::default());
+        let (settings, fit) = (PopulationSettings::default(), Fit::default());
         let frame = prime::tests::frame(&settings, &fit);
         let pod = pod(&claim, &prime, (&fill(), &far()), frame);
         assert_eq!(pod.labels()[LABEL], "u");
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn who_sends_is_at_the_source_and_has_only_its_own_keys() {
         let (claim, prime) = (claim("new", "u"), claim("prime-u", "p"));
-        let (settings, fit) = (Settings::default(), Fit::default());
+        let (settings, fit) = (PopulationSettings::default(), Fit::default());
         let made = serde_json::to_value(pod(
             &claim,
             &prime,

@@ -4,7 +4,7 @@ use crate::populators::PodSettings;
 
 /// Settings of the population of claims.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Settings {
+pub struct PopulationSettings {
     /// Image of the populator pods, which is that of this program.
     pub image: String,
     /// Namespace of prime claims and populator pods that need nothing in the claim's namespace;

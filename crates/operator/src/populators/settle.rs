@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::api::{Filling, PopulatorStatus, is_understood};
 use crate::cluster::{Binding, ClaimSummary};
-use crate::populators::Source;
+use crate::populators::PopulationSource;
 use crate::populators::apply::writer;
 use crate::populators::conditions::has_failed;
 use crate::populators::looks::AGAIN;
@@ -17,7 +17,7 @@ use crate::populators::looks::is_open;
 use crate::populators::populator::Populator;
 use crate::populators::seen::{is_ending, uid};
 
-impl<S: Source> Populator<S> {
+impl<S: PopulationSource> Populator<S> {
     /// Returns the status of a source, if it differs and no claim in progress writes it: the source is new, its spec
     /// was edited, or one of its claims is gone.
     pub(super) fn settled_status(&self, source: &S) -> Option<PopulatorStatus> {

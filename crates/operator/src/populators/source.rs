@@ -15,7 +15,7 @@ use crate::populators::PopulatorReason;
 
 /// Kind of objects that populate claims.
 #[async_trait]
-pub trait Source:
+pub trait PopulationSource:
     Resource<DynamicType = (), Scope = NamespaceResourceScope>
     + Clone
     + Debug
@@ -52,12 +52,12 @@ pub trait Source:
         &self,
         client: &Client,
         claim: &PersistentVolumeClaim,
-    ) -> Result<Sight, kube::Error>;
+    ) -> Result<SourceState, kube::Error>;
 }
 
 /// State of a source.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Sight {
+pub enum SourceState {
     /// The claim can be populated like this.
     Ready(Box<Fill>),
     /// Not now.

@@ -1,14 +1,14 @@
 //! Steps for a claim that is to be populated.
 
 use crate::api::Filling;
-use crate::cluster::Wish;
+use crate::cluster::NodeOperation;
 use crate::populators::PopulatorReason;
 use crate::volume::VolumeId;
 
 /// One effect. The order in a plan matters: a status is written before the step that makes it
 /// necessary, and a finalizer is added before what needs it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Step {
+pub(super) enum PopulationStep {
     /// Put our finalizer on the claim.
     Hold,
     /// Put our finalizer on the source.
@@ -30,7 +30,7 @@ pub(super) enum Step {
     /// Create the sender and the keys of both in a dry run.
     RehearseSender,
     /// Have the node of the volume do something to it, without waiting for that.
-    Ask { volume: VolumeId, wish: Wish },
+    Ask { volume: VolumeId, wish: NodeOperation },
     /// Write an event on the claim.
     Tell(PopulatorReason, String),
     /// Write the status of the source.
@@ -63,22 +63,22 @@ pub(super) enum Step {
     Release,
 }
 
-impl Step {
+impl PopulationStep {
     /// Returns true if it writes the status of the source.
     pub fn notes(&self) -> bool {
-        matches!(self, Step::Note(_) | Step::Forget)
+        matches!(self, PopulationStep::Note(_) | PopulationStep::Forget)
     }
 
     /// Returns true if it creates an object, which the API server may reject.
     pub fn makes(&self) -> bool {
         matches!(
             self,
-            Step::MakePrime
-                | Step::MakeKeys
-                | Step::MakeSender
-                | Step::MakePod
-                | Step::RehearsePod
-                | Step::RehearseSender
+            PopulationStep::MakePrime
+                | PopulationStep::MakeKeys
+                | PopulationStep::MakeSender
+                | PopulationStep::MakePod
+                | PopulationStep::RehearsePod
+                | PopulationStep::RehearseSender
         )
     }
 }

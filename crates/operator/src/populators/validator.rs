@@ -22,7 +22,7 @@ use crate::cluster::{
 use crate::error_chain;
 use crate::panics::caught_now;
 use crate::populators::events::Events;
-use crate::populators::{PopulatorReason, Tally};
+use crate::populators::{PopulationMetrics, PopulatorReason};
 use crate::volume::DRIVER;
 
 /// Name for panics and spans.
@@ -36,7 +36,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// Mode of the reports about unregistered kinds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Mode {
+pub enum ReportMode {
     /// Report, unless another validator has already done so.
     #[default]
     Auto,
@@ -46,32 +46,32 @@ pub enum Mode {
     Off,
 }
 
-impl FromStr for Mode {
+impl FromStr for ReportMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "auto" => Ok(Mode::Auto),
-            "on" => Ok(Mode::On),
-            "off" => Ok(Mode::Off),
+            "auto" => Ok(ReportMode::Auto),
+            "on" => Ok(ReportMode::On),
+            "off" => Ok(ReportMode::Off),
             _ => Err(format!("`{text}` is not a mode of validation: use auto, on or off")),
         }
     }
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for ReportMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Mode::Auto => "auto",
-            Mode::On => "on",
-            Mode::Off => "off",
+            ReportMode::Auto => "auto",
+            ReportMode::On => "on",
+            ReportMode::Off => "off",
         })
     }
 }
 
 /// Data source of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum DataSourceVerdict {
     Empty,
     Pvc,
     Snapshot,
@@ -81,54 +81,54 @@ enum Verdict {
     Invalid,
 }
 
-impl Verdict {
+impl DataSourceVerdict {
     /// The word for it in a metric, as the KEP has it.
     const fn as_str(self) -> &'static str {
         match self {
-            Verdict::Empty => "empty",
-            Verdict::Pvc => "pvc",
-            Verdict::Snapshot => "snapshot",
-            Verdict::Populator => "populator",
-            Verdict::Unknown => "unknown",
-            Verdict::Invalid => "invalid",
+            DataSourceVerdict::Empty => "empty",
+            DataSourceVerdict::Pvc => "pvc",
+            DataSourceVerdict::Snapshot => "snapshot",
+            DataSourceVerdict::Populator => "populator",
+            DataSourceVerdict::Unknown => "unknown",
+            DataSourceVerdict::Invalid => "invalid",
         }
     }
 
-    fn of(claim: &ClaimSummary, known: &Known) -> Verdict {
-        let Some(named) = &claim.source else { return Verdict::Empty };
+    fn of(claim: &ClaimSummary, known: &RegisteredKinds) -> DataSourceVerdict {
+        let Some(named) = &claim.source else { return DataSourceVerdict::Empty };
         let kind = (named.group.to_string(), named.kind.to_string());
         match (kind.0.as_str(), kind.1.as_str()) {
-            ("", "PersistentVolumeClaim") => Verdict::Pvc,
-            ("snapshot.storage.k8s.io", "VolumeSnapshot") => Verdict::Snapshot,
-            _ if known.kinds.contains(&kind) => Verdict::Populator,
-            _ if known.has_unknown => Verdict::Unknown,
-            _ => Verdict::Invalid,
+            ("", "PersistentVolumeClaim") => DataSourceVerdict::Pvc,
+            ("snapshot.storage.k8s.io", "VolumeSnapshot") => DataSourceVerdict::Snapshot,
+            _ if known.kinds.contains(&kind) => DataSourceVerdict::Populator,
+            _ if known.has_unknown => DataSourceVerdict::Unknown,
+            _ => DataSourceVerdict::Invalid,
         }
     }
 }
 
 /// The kinds that are registered.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Known {
+struct RegisteredKinds {
     kinds: HashSet<(String, String)>,
     /// True if there may be others: a VolumePopulator cannot be decoded.
     has_unknown: bool,
 }
 
-impl Known {
-    fn of(populators: &Watched<VolumePopulator>) -> Known {
+impl RegisteredKinds {
+    fn of(populators: &Watched<VolumePopulator>) -> RegisteredKinds {
         let kinds = populators.all().into_iter().map(|one| {
             let SourceKind { group, kind } = one.source_kind.clone();
             (group, kind)
         });
-        Known { kinds: kinds.collect(), has_unknown: !populators.decodes_all_of("") }
+        RegisteredKinds { kinds: kinds.collect(), has_unknown: !populators.decodes_all_of("") }
     }
 }
 
 /// All claims, by their uid.
 #[derive(Debug, Default)]
-struct Judged {
-    verdicts: HashMap<Arc<str>, Verdict>,
+struct JudgedClaims {
+    verdicts: HashMap<Arc<str>, DataSourceVerdict>,
     /// Claims without a populator, reported or to be reported.
     invalid: HashMap<Arc<str>, Arc<ClaimSummary>>,
     /// Times of the reports.
@@ -137,23 +137,23 @@ struct Judged {
 
 /// Next actions.
 #[derive(Debug, Default)]
-struct Plan {
+struct ValidatorPlan {
     /// Found since the look before.
-    found: Vec<Verdict>,
+    found: Vec<DataSourceVerdict>,
     /// Claims without a populator that are to be reported now.
     tell: Vec<Arc<ClaimSummary>>,
 }
 
-impl Judged {
+impl JudgedClaims {
     /// Validates changed claims: each is counted once per change, and reported unless it is bound.
     fn plan(
         &mut self,
         changed: Changed<ClaimSummary>,
-        known: &Known,
+        known: &RegisteredKinds,
         grace: Duration,
         now: Instant,
-    ) -> Plan {
-        let mut plan = Plan::default();
+    ) -> ValidatorPlan {
+        let mut plan = ValidatorPlan::default();
         match changed {
             Changed::Everything(all) => {
                 let there: HashSet<&str> = all.iter().map(|claim| &*claim.names.uid).collect();
@@ -185,16 +185,21 @@ impl Judged {
     }
 
     /// Validates a claim, and schedules a report if it is new or the verdict has changed.
-    fn judge(&mut self, claim: Arc<ClaimSummary>, known: &Known, at: Instant) -> Option<Verdict> {
+    fn judge(
+        &mut self,
+        claim: Arc<ClaimSummary>,
+        known: &RegisteredKinds,
+        at: Instant,
+    ) -> Option<DataSourceVerdict> {
         let id = claim.names.uid.clone();
-        let verdict = match caught_now(LOOP, || Verdict::of(&claim, known)) {
+        let verdict = match caught_now(LOOP, || DataSourceVerdict::of(&claim, known)) {
             Ok(verdict) => verdict,
             Err(panicked) => {
                 tracing::error!(claim = &*claim.names.name, %panicked, "failed to validate a claim");
                 return None;
             }
         };
-        let is_told = verdict == Verdict::Invalid && claim.binding == Binding::Pending;
+        let is_told = verdict == DataSourceVerdict::Invalid && claim.binding == Binding::Pending;
         let is_new = self.verdicts.insert(id.clone(), verdict) != Some(verdict);
         if is_told && is_new {
             self.later.set(id.clone(), at);
@@ -225,26 +230,26 @@ impl Judged {
 /// Judge the claims, and again when a kind is registered or no longer is, until `stop`.
 pub async fn run(
     client: &Client,
-    mode: Mode,
+    mode: ReportMode,
     claims: &Watched<ClaimSummary>,
     populators: &Watched<VolumePopulator>,
-    tally: &Arc<dyn Tally>,
+    tally: &Arc<dyn PopulationMetrics>,
     stop: CancellationToken,
 ) {
     let grace = match mode {
-        Mode::Off => return,
-        Mode::On => Duration::ZERO,
-        Mode::Auto => GRACE,
+        ReportMode::Off => return,
+        ReportMode::On => Duration::ZERO,
+        ReportMode::Auto => GRACE,
     };
     let validated = begun_again(LOOP, async || {
         claims.known().await;
         populators.known().await;
         let (mut news, mut registered) = (claims.subscribe(), populators.changes());
-        let (mut judged, mut known) = (Judged::default(), Known::default());
+        let (mut judged, mut known) = (JudgedClaims::default(), RegisteredKinds::default());
         let mut works = Works::default();
         loop {
             registered.mark_unchanged();
-            let (now_known, mut changed) = (Known::of(populators), news.take());
+            let (now_known, mut changed) = (RegisteredKinds::of(populators), news.take());
             if now_known != known {
                 (known, changed) = (now_known, Changed::Everything(claims.all()));
             }
@@ -277,11 +282,11 @@ pub async fn run(
 }
 
 /// Reports a claim without a populator within a timeout; returns true if that was done.
-async fn tell_in_time(client: Client, mode: Mode, claim: Arc<ClaimSummary>) -> bool {
+async fn tell_in_time(client: Client, mode: ReportMode, claim: Arc<ClaimSummary>) -> bool {
     let (namespace, name) = claim.names.place();
     let span = reconcile(LOOP, format_args!("{namespace}/{name}"));
     let told = async {
-        let error = match caught_in_time(LOOP, tell(&client, mode, &claim)).await {
+        let error = match caught_in_time(LOOP, report(&client, mode, &claim)).await {
             Ok(Ok(())) => return true,
             Ok(Err(error)) => error_chain::in_full(&error),
             Err(why) => why.to_string(),
@@ -293,8 +298,12 @@ async fn tell_in_time(client: Client, mode: Mode, claim: Arc<ClaimSummary>) -> b
 }
 
 /// Reports a claim without a populator, unless another validator has.
-async fn tell(client: &Client, mode: Mode, claim: &ClaimSummary) -> Result<(), kube::Error> {
-    if mode == Mode::Auto && is_told_by_another(client, claim).await? {
+async fn report(
+    client: &Client,
+    mode: ReportMode,
+    claim: &ClaimSummary,
+) -> Result<(), kube::Error> {
+    if mode == ReportMode::Auto && is_told_by_another(client, claim).await? {
         return Ok(());
     }
     let DataSource { group, kind, .. } = claim.source.as_deref().cloned().unwrap_or_default();
@@ -305,7 +314,7 @@ async fn tell(client: &Client, mode: Mode, claim: &ClaimSummary) -> Result<(), k
     );
     let reason = PopulatorReason::UnrecognizedDataSourceKind;
     let events = Events { client: client.clone() };
-    events.tell(claim, reason, &format!("{group}/{kind}"), &text).await
+    events.emit(claim, reason, &format!("{group}/{kind}"), &text).await
 }
 
 /// Returns true if another writer's event of this reason exists.
@@ -333,9 +342,9 @@ mod tests {
         json!({"apiGroup": group, "kind": kind, "name": "x"})
     }
 
-    fn registered(kinds: &[(&str, &str)]) -> Known {
+    fn registered(kinds: &[(&str, &str)]) -> RegisteredKinds {
         let kinds = kinds.iter().map(|(group, kind)| ((*group).to_owned(), (*kind).to_owned()));
-        Known { kinds: kinds.collect(), has_unknown: false }
+        RegisteredKinds { kinds: kinds.collect(), has_unknown: false }
     }
 
     #[test]
@@ -350,16 +359,16 @@ mod tests {
             (of("pliant.io", "archivepopulator"), "invalid"),
             (of("example.com", "ArchivePopulator"), "invalid"),
         ] {
-            let judged = Verdict::of(&claim("u", &from, "Pending"), &kinds);
+            let judged = DataSourceVerdict::of(&claim("u", &from, "Pending"), &kinds);
             assert_eq!(judged.as_str(), verdict, "{from}");
         }
     }
 
     #[test]
     fn a_claim_is_counted_once_and_told_after_the_grace() {
-        let (mut judged, start) = (Judged::default(), Instant::now());
+        let (mut judged, start) = (JudgedClaims::default(), Instant::now());
         let (none, some) = (registered(&[]), registered(&[("a", "B")]));
-        let mut look = |after: u64, phase: &str, known: &Known| {
+        let mut look = |after: u64, phase: &str, known: &RegisteredKinds| {
             let claims = vec![claim("u", &of("a", "B"), phase)];
             let now = start + Duration::from_secs(after);
             let plan = judged.plan(Changed::Everything(claims), known, GRACE, now);
@@ -383,9 +392,9 @@ mod tests {
 
     #[test]
     fn the_modes_are_written_as_they_are_read() {
-        for mode in [Mode::Auto, Mode::On, Mode::Off] {
+        for mode in [ReportMode::Auto, ReportMode::On, ReportMode::Off] {
             assert_eq!(mode.to_string().parse(), Ok(mode));
         }
-        assert!("maybe".parse::<Mode>().unwrap_err().contains("auto, on or off"));
+        assert!("maybe".parse::<ReportMode>().unwrap_err().contains("auto, on or off"));
     }
 }

@@ -7,9 +7,9 @@ use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::{
-    ClaimSummary, DETACHED_FOR, DataSource, EXCHANGE, PodVersion, Pv, Watched, every,
+    ClaimSummary, DETACHED_FOR, DataSource, EXCHANGE, PodVersion, PvSummary, Watched, every,
 };
-use crate::populators::{LABEL, POPULATES, Source};
+use crate::populators::{LABEL, POPULATES, PopulationSource};
 
 /// The key of the volumes that are in an exchange.
 const IN_EXCHANGE: &str = "in exchange";
@@ -72,7 +72,7 @@ fn keys_of_claim(claim: &ClaimSummary) -> Vec<String> {
     keys
 }
 
-fn keys_of_pv(pv: &Pv) -> Vec<String> {
+fn keys_of_pv(pv: &PvSummary) -> Vec<String> {
     let note = |key: &str| pv.metadata.annotations.as_ref().and_then(|all| all.get(key));
     let exchange = note(EXCHANGE).map(|_| IN_EXCHANGE.to_owned());
     let keys = [
@@ -88,7 +88,7 @@ fn keys_of_pv(pv: &Pv) -> Vec<String> {
 #[derive(Debug)]
 pub struct Watches {
     claims: Watched<ClaimSummary>,
-    pvs: Watched<Pv>,
+    pvs: Watched<PvSummary>,
     pods: Watched<PodVersion>,
 }
 
@@ -110,7 +110,7 @@ impl Watches {
                 Api::all(client.clone()),
                 all,
                 stop,
-                |pv: &mut Pv| {
+                |pv: &mut PvSummary| {
                     pv.cut(&[POPULATES, DETACHED_FOR, EXCHANGE]);
                     pv.metadata.uid = None; // They are found by their names and by what they name.
                 },
@@ -131,7 +131,7 @@ impl Watches {
     }
 
     /// All volumes, and how to wait for others.
-    pub fn pvs(&self) -> &Watched<Pv> {
+    pub fn pvs(&self) -> &Watched<PvSummary> {
         &self.pvs
     }
 
@@ -140,7 +140,7 @@ impl Watches {
     }
 
     /// Returns the annotated volume that is populated for a claim.
-    pub(super) fn pv_for(&self, uid: &str) -> Option<Arc<Pv>> {
+    pub(super) fn pv_for(&self, uid: &str) -> Option<Arc<PvSummary>> {
         self.pvs.with_key(&populates(uid)).into_iter().next()
     }
 
@@ -170,7 +170,7 @@ impl Watches {
     }
 
     /// Returns the claims that name an object of their namespace as their source.
-    pub fn claims_filled_from<S: Source>(
+    pub fn claims_filled_from<S: PopulationSource>(
         &self,
         namespace: &str,
         name: &str,
@@ -179,17 +179,17 @@ impl Watches {
     }
 
     /// The volumes that are in an exchange.
-    pub fn pvs_in_exchange(&self) -> Vec<Arc<Pv>> {
+    pub fn pvs_in_exchange(&self) -> Vec<Arc<PvSummary>> {
         self.pvs.with_key(IN_EXCHANGE)
     }
 
     /// Returns the PersistentVolumes with a note that the claim of a uid is or becomes complete.
-    pub fn pvs_detached_for(&self, uid: &str) -> Vec<Arc<Pv>> {
+    pub fn pvs_detached_for(&self, uid: &str) -> Vec<Arc<PvSummary>> {
         self.pvs.with_key(&detached_for(uid))
     }
 
     /// The PersistentVolume that names a volume of this driver.
-    pub fn pv_of_volume(&self, handle: &str) -> Option<Arc<Pv>> {
+    pub fn pv_of_volume(&self, handle: &str) -> Option<Arc<PvSummary>> {
         self.pvs.with_key(&of_volume(handle)).into_iter().next()
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::certificates::{Authority, Lasting, Usage};
+use crate::certificates::{Authority, CertificateUsage, Validity};
 
 /// Lifetime of a certificate.
 pub const LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
@@ -24,7 +24,7 @@ const SETTLING: u32 = 30;
 
 /// A certificate with its key, and the authority that has signed it. Times are seconds since 1970.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pair {
+pub struct CertificatePair {
     /// The certificate of the authority, in PEM.
     pub authority: String,
     /// The certificate, in PEM.
@@ -37,27 +37,32 @@ pub struct Pair {
     expires: Option<u64>,
 }
 
-impl fmt::Debug for Pair {
+impl fmt::Debug for CertificatePair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pair")
+        f.debug_struct("CertificatePair")
             .field("made", &self.made)
             .field("expires", &self.expires)
             .finish_non_exhaustive()
     }
 }
 
-impl Pair {
+impl CertificatePair {
     /// Creates a certificate for a server of this name; `now` is since 1970.
     ///
     /// # Errors
     /// The system cannot create keys, or the name is invalid.
-    pub fn make(host: &str, life: Duration, now: Duration) -> Result<Pair, rcgen::Error> {
+    pub fn make(
+        host: &str,
+        life: Duration,
+        now: Duration,
+    ) -> Result<CertificatePair, rcgen::Error> {
         let begins = now.saturating_sub(life / EARLY);
         let expires = begins + life;
         let name = format!("Pliant webhook authority {}", now.as_secs());
-        let authority = Authority::make(&name, Lasting { begins, expires })?;
-        let (certificate, key) = authority.sign(host, "Pliant webhook", Usage::Server)?;
-        Ok(Pair {
+        let authority = Authority::make(&name, Validity { begins, expires })?;
+        let (certificate, key) =
+            authority.sign(host, "Pliant webhook", CertificateUsage::Server)?;
+        Ok(CertificatePair {
             authority: authority.pem(),
             certificate,
             key,
@@ -67,8 +72,8 @@ impl Pair {
     }
 
     /// Wraps a certificate that another program manages and renews.
-    pub fn given(authority: String, certificate: String, key: String) -> Pair {
-        Pair { authority, certificate, key, made: 0, expires: None }
+    pub fn given(authority: String, certificate: String, key: String) -> CertificatePair {
+        CertificatePair { authority, certificate, key, made: 0, expires: None }
     }
 
     /// Returns the time of its expiry since 1970, if known.
@@ -91,11 +96,11 @@ impl Pair {
 
 /// The pairs that all replicas share, the newest first: one, and the one before it while it is good.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pairs(Vec<Pair>);
+pub struct Pairs(Vec<CertificatePair>);
 
 impl Pairs {
     /// The only one is that of another program.
-    pub fn given(pair: Pair) -> Pairs {
+    pub fn given(pair: CertificatePair) -> Pairs {
         Pairs(vec![pair])
     }
 
@@ -110,8 +115,9 @@ impl Pairs {
     }
 
     /// Returns these with a new one before them.
-    pub fn with(&self, new: Pair, now: Duration) -> Pairs {
-        let is_good = |before: &&Pair| before.expires().is_none_or(|expires| expires > now);
+    pub fn with(&self, new: CertificatePair, now: Duration) -> Pairs {
+        let is_good =
+            |before: &&CertificatePair| before.expires().is_none_or(|expires| expires > now);
         let before = self.0.first().filter(is_good);
         Pairs([Some(new), before.cloned()].into_iter().flatten().collect())
     }
@@ -123,8 +129,8 @@ impl Pairs {
 
     /// Returns the pair to show to who connects: the newest one, as soon as its authority has been
     /// known for a while to who `trusts` it, and the one before until then.
-    pub fn shown(&self, trusts: impl Fn(&str) -> bool, now: Duration) -> Option<&Pair> {
-        let is_known = |pair: &&Pair| pair.shown_at() <= now && trusts(&pair.authority);
+    pub fn shown(&self, trusts: impl Fn(&str) -> bool, now: Duration) -> Option<&CertificatePair> {
+        let is_known = |pair: &&CertificatePair| pair.shown_at() <= now && trusts(&pair.authority);
         self.0.iter().find(is_known).or(self.0.last())
     }
 

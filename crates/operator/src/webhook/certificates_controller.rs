@@ -18,12 +18,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::configuration::named;
-use super::names::{Shares, share};
-use super::{LIFE, Naming, Pair, Pairs, Service, Shown, WRITER, Workload, webhooks};
+use super::names::{NamedStatefulSets, share};
+use super::{
+    CertificatePair, LIFE, Naming, Pairs, Service, Shown, StatefulSetRef, WRITER, webhooks,
+};
 use crate::api::StatefulSetName;
 use crate::cluster::{
-    Changed, Changes, Record, StatefulSetVersion, Watched, begun_again, caught_in_time, every,
-    pages, reconcile, writes,
+    Changed, PendingChanges, Record, StatefulSetVersion, Watched, begun_again, caught_in_time,
+    every, pages, reconcile, writes,
 };
 use crate::error_chain;
 use crate::panics::caught_now;
@@ -55,37 +57,39 @@ const ROUNDS: usize = 3;
 
 /// Returns the time since 1970 by the clock of the host, which may be set: clients check certificates by
 /// it.
-pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
+pub type HostClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// Reconciles the certificates and the configuration; each replica has one.
 #[derive(Clone)]
-pub struct Keeper {
+pub struct CertificatesController {
     client: Client,
     service: Service,
     /// Secret of another program with the certificates; without it they are created here.
     given: Option<String>,
     shown: Shown,
     life: Duration,
-    clock: Clock,
+    clock: HostClock,
 }
 
-impl fmt::Debug for Keeper {
+impl fmt::Debug for CertificatesController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeper").field("service", &self.service).finish_non_exhaustive()
+        f.debug_struct("CertificatesController")
+            .field("service", &self.service)
+            .finish_non_exhaustive()
     }
 }
 
 /// Observed state.
 #[derive(Debug, Default)]
-struct Seen {
+struct ObservedWebhook {
     secret: Option<Secret>,
     configuration: Option<MutatingWebhookConfiguration>,
-    shares: Shares,
+    shares: NamedStatefulSets,
 }
 
 /// Next action.
 #[derive(Debug, PartialEq)]
-enum Step {
+enum WebhookStep {
     /// Make a certificate and put it before those of the Secret.
     Renew,
     /// Let the API server ask by these webhooks.
@@ -105,12 +109,12 @@ enum KeepError {
 
 /// Inputs for the list of names: the StatefulSets that PvcAutoscalers name, and those that exist. Other
 /// changes of them do not matter.
-struct Names {
-    autoscalers: Changes<Naming>,
-    sets: Changes<StatefulSetVersion>,
+struct NameInputs {
+    autoscalers: PendingChanges<Naming>,
+    sets: PendingChanges<StatefulSetVersion>,
 }
 
-impl Names {
+impl NameInputs {
     /// Takes the changes; returns true if the names may have changed.
     fn take(&mut self) -> bool {
         let named = |one: &Arc<Naming>| one.stateful_set.clone();
@@ -143,23 +147,23 @@ impl Names {
     }
 }
 
-impl Keeper {
+impl CertificatesController {
     /// Creates a controller for the webhook of this Service, which serves its certificates through
     /// `shown`.
     pub fn new(client: Client, service: Service, shown: Shown) -> Self {
         let since_1970 = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let clock: Clock = Arc::new(move || since_1970().unwrap_or_default());
-        Keeper { client, service, given: None, shown, life: LIFE, clock }
+        let clock: HostClock = Arc::new(move || since_1970().unwrap_or_default());
+        CertificatesController { client, service, given: None, shown, life: LIFE, clock }
     }
 
     /// Uses the certificates of this Secret in the namespace of the Service, which another program manages.
     pub fn with_given(self, secret: Option<String>) -> Self {
-        Keeper { given: secret, ..self }
+        CertificatesController { given: secret, ..self }
     }
 
     /// Uses certificates of another lifetime and another clock.
-    pub fn with_lives(self, life: Duration, clock: Clock) -> Self {
-        Keeper { life, clock, ..self }
+    pub fn with_lives(self, life: Duration, clock: HostClock) -> Self {
+        CertificatesController { life, clock, ..self }
     }
 
     /// Reconciles until `stop`: after each change, and when a certificate is due for renewal.
@@ -182,16 +186,17 @@ impl Keeper {
                 sets.known()
             );
             let mut changes = [secrets.changes(), configurations.changes()];
-            let mut names = Names { autoscalers: autoscalers.subscribe(), sets: sets.subscribe() };
+            let mut names =
+                NameInputs { autoscalers: autoscalers.subscribe(), sets: sets.subscribe() };
             loop {
                 changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
                 names.take();
                 let configuration = configurations.all().first().map(|one| (**one).clone());
                 let wanted = autoscalers.all().iter().filter_map(|one| workload(one)).collect();
-                let exists = |one: &Workload| {
+                let exists = |one: &StatefulSetRef| {
                     sets.get_in(one.namespace.as_str(), one.name.as_str()).is_some()
                 };
-                let seen = Seen {
+                let seen = ObservedWebhook {
                     secret: secrets.all().first().map(|secret| (**secret).clone()),
                     shares: share(wanted, &named(configuration.as_ref()), exists),
                     configuration,
@@ -211,7 +216,7 @@ impl Keeper {
 
     /// Serves the certificate and writes what differs; returns the time until the next check without
     /// a change.
-    async fn keep(&self, seen: &Seen) -> Duration {
+    async fn keep(&self, seen: &ObservedWebhook) -> Duration {
         self.show(seen);
         if self.plan(seen).is_none() {
             return self.pairs(seen).next((self.clock)()).unwrap_or(LOOK).min(LOOK);
@@ -236,7 +241,7 @@ impl Keeper {
             let configuration = configurations.get_opt(&self.service.name).await?;
             let secret = secrets.get_opt(self.secret_name()).await?;
             let (wanted, sets) = (self.named_workloads().await?, self.stateful_sets().await?);
-            let exists = |one: &Workload| sets.contains(one);
+            let exists = |one: &StatefulSetRef| sets.contains(one);
             let shares = share(wanted, &named(configuration.as_ref()), exists);
             if let Some(first) = shares.left_out.first() {
                 let (count, first) = (shares.left_out.len(), first.to_string());
@@ -246,7 +251,7 @@ impl Keeper {
                     "the webhook leaves out StatefulSets: their namespaces exceed their share"
                 );
             }
-            let seen = Seen { secret, configuration, shares };
+            let seen = ObservedWebhook { secret, configuration, shares };
             self.show(&seen);
             match self.plan(&seen) {
                 Some(step) => self.apply(step, &seen).await?,
@@ -256,7 +261,7 @@ impl Keeper {
         Ok(())
     }
 
-    fn show(&self, seen: &Seen) {
+    fn show(&self, seen: &ObservedWebhook) {
         let asks = seen.configuration.iter().flat_map(|one| one.webhooks.iter().flatten());
         let bundles = asks.filter_map(|one| one.client_config.ca_bundle.as_ref());
         let bundles: Vec<_> = bundles.map(|bundle| String::from_utf8_lossy(&bundle.0)).collect();
@@ -274,30 +279,30 @@ impl Keeper {
     }
 
     /// The next step, if one is needed.
-    fn plan(&self, seen: &Seen) -> Option<Step> {
+    fn plan(&self, seen: &ObservedWebhook) -> Option<WebhookStep> {
         let pairs = self.pairs(seen);
         if self.given.is_some() && pairs.is_empty() {
             return None; // Without an authority nothing would be trusted: what is trusted now stays.
         }
         if self.given.is_none() && pairs.are_due((self.clock)()) {
-            return Some(Step::Renew);
+            return Some(WebhookStep::Renew);
         }
         let wanted = webhooks(&self.service, &seen.shares.named, &pairs.authorities());
         let there = seen.configuration.as_ref().and_then(|one| one.webhooks.as_deref());
-        (there.unwrap_or_default() != wanted).then_some(Step::Ask(wanted))
+        (there.unwrap_or_default() != wanted).then_some(WebhookStep::Ask(wanted))
     }
 
-    async fn apply(&self, step: Step, seen: &Seen) -> Result<(), KeepError> {
+    async fn apply(&self, step: WebhookStep, seen: &ObservedWebhook) -> Result<(), KeepError> {
         match step {
-            Step::Renew => self.renew(seen).await,
-            Step::Ask(webhooks) => Ok(self.ask(webhooks, seen).await?),
+            WebhookStep::Renew => self.renew(seen).await,
+            WebhookStep::Ask(webhooks) => Ok(self.ask(webhooks, seen).await?),
         }
     }
 
     /// Puts a new certificate before the observed ones, unless another replica has done so.
-    async fn renew(&self, seen: &Seen) -> Result<(), KeepError> {
+    async fn renew(&self, seen: &ObservedWebhook) -> Result<(), KeepError> {
         let now = (self.clock)();
-        let new = Pair::make(&self.service.host(), self.life, now)?;
+        let new = CertificatePair::make(&self.service.host(), self.life, now)?;
         let text = serde_json::to_vec(&self.pairs(seen).with(new, now))?;
         let mut secret = seen.secret.clone().unwrap_or_default();
         secret.metadata.managed_fields = None;
@@ -317,7 +322,7 @@ impl Keeper {
     }
 
     /// All StatefulSets that PvcAutoscalers name now.
-    async fn named_workloads(&self) -> Result<BTreeSet<Workload>, kube::Error> {
+    async fn named_workloads(&self) -> Result<BTreeSet<StatefulSetRef>, kube::Error> {
         let all: Api<StatefulSetName> = Api::all(self.client.clone());
         let mut named = BTreeSet::new();
         let name = |one: StatefulSetName| workload(&Naming::of(one));
@@ -326,13 +331,16 @@ impl Keeper {
     }
 
     /// All StatefulSets that there are now.
-    async fn stateful_sets(&self) -> Result<BTreeSet<Workload>, kube::Error> {
+    async fn stateful_sets(&self) -> Result<BTreeSet<StatefulSetRef>, kube::Error> {
         let all: Api<StatefulSet> = Api::all(self.client.clone());
         let (mut sets, mut page) = (BTreeSet::new(), ListParams::default().limit(PAGE));
         loop {
             let list = all.list_metadata(&page).await?;
             let read = list.items.iter().filter_map(|one| {
-                Workload::parse(one.metadata.namespace.as_deref()?, one.metadata.name.as_deref()?)
+                StatefulSetRef::parse(
+                    one.metadata.namespace.as_deref()?,
+                    one.metadata.name.as_deref()?,
+                )
             });
             sets.extend(read);
             let Some(next) = list.metadata.continue_.filter(|next| !next.is_empty()) else {
@@ -345,7 +353,11 @@ impl Keeper {
     /// Writes these webhooks, unless the configuration has changed since it was read. If the API server rejects
     /// the names, it still gets the authorities: otherwise it would trust no certificate in the end, and no pod
     /// would be created.
-    async fn ask(&self, webhooks: Vec<MutatingWebhook>, seen: &Seen) -> Result<(), kube::Error> {
+    async fn ask(
+        &self,
+        webhooks: Vec<MutatingWebhook>,
+        seen: &ObservedWebhook,
+    ) -> Result<(), kube::Error> {
         let mut wanted = MutatingWebhookConfiguration::default();
         wanted.metadata.name = Some(self.service.name.clone());
         wanted.metadata.resource_version =
@@ -364,7 +376,11 @@ impl Keeper {
     }
 
     /// Updates only the authorities of the existing webhooks.
-    async fn trust(&self, wanted: &[MutatingWebhook], seen: &Seen) -> Result<(), kube::Error> {
+    async fn trust(
+        &self,
+        wanted: &[MutatingWebhook],
+        seen: &ObservedWebhook,
+    ) -> Result<(), kube::Error> {
         let bundle = wanted.iter().find_map(|one| one.client_config.ca_bundle.as_ref());
         let (Some(bundle), Some(there)) = (bundle, &seen.configuration) else { return Ok(()) };
         let webhooks = there.webhooks.iter().flatten().enumerate();
@@ -386,7 +402,7 @@ impl Keeper {
     }
 
     /// The certificates of the Secret; none, if they cannot be read.
-    fn pairs(&self, seen: &Seen) -> Pairs {
+    fn pairs(&self, seen: &ObservedWebhook) -> Pairs {
         let data = seen.secret.as_ref().and_then(|secret| secret.data.as_ref());
         let text = |key: &str| data.and_then(|data| data.get(key)).map(|text| text.0.as_slice());
         if self.given.is_none() {
@@ -396,11 +412,13 @@ impl Keeper {
         }
         let given = GIVEN_KEYS.map(|key| text(key).and_then(|text| str::from_utf8(text).ok()));
         match given.map(|text| text.filter(|text| !text.is_empty())) {
-            [Some(authority), Some(certificate), Some(key)] => Pairs::given(Pair::given(
-                authority.to_owned(),
-                certificate.to_owned(),
-                key.to_owned(),
-            )),
+            [Some(authority), Some(certificate), Some(key)] => {
+                Pairs::given(CertificatePair::given(
+                    authority.to_owned(),
+                    certificate.to_owned(),
+                    key.to_owned(),
+                ))
+            }
             _ => Pairs::default(),
         }
     }
@@ -419,6 +437,6 @@ impl Keeper {
 }
 
 /// Returns the StatefulSet that a PvcAutoscaler names. A panic over one counts as no name; the log shows where.
-fn workload(one: &Naming) -> Option<Workload> {
+fn workload(one: &Naming) -> Option<StatefulSetRef> {
     caught_now(LOOP, || one.workload()).ok().flatten()
 }

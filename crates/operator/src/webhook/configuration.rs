@@ -40,17 +40,17 @@ const BETWEEN_NAMES: &str = ", ";
 
 /// A StatefulSet by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Workload {
+pub struct StatefulSetRef {
     /// Namespace of the StatefulSet.
     pub namespace: DnsName,
     /// Name of the StatefulSet.
     pub name: DnsName,
 }
 
-impl Workload {
+impl StatefulSetRef {
     /// Returns the StatefulSet of these names; `None` if no StatefulSet can have them.
-    pub fn parse(namespace: &str, name: &str) -> Option<Workload> {
-        Some(Workload { namespace: namespace.parse().ok()?, name: name.parse().ok()? })
+    pub fn parse(namespace: &str, name: &str) -> Option<StatefulSetRef> {
+        Some(StatefulSetRef { namespace: namespace.parse().ok()?, name: name.parse().ok()? })
     }
 
     /// Formats the name as a CEL string. Names have no character that would end one.
@@ -58,13 +58,13 @@ impl Workload {
         format!("'{self}'")
     }
 
-    fn of_literal(text: &str) -> Option<Workload> {
+    fn of_literal(text: &str) -> Option<StatefulSetRef> {
         let (namespace, name) = text.strip_prefix('\'')?.strip_suffix('\'')?.split_once('/')?;
-        Workload::parse(namespace, name)
+        StatefulSetRef::parse(namespace, name)
     }
 }
 
-impl fmt::Display for Workload {
+impl fmt::Display for StatefulSetRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
@@ -75,7 +75,7 @@ impl fmt::Display for Workload {
 /// be compared with the existing ones.
 pub fn webhooks(
     service: &Service,
-    workloads: &BTreeSet<Workload>,
+    workloads: &BTreeSet<StatefulSetRef>,
     authorities: &str,
 ) -> Vec<MutatingWebhook> {
     let client = WebhookClientConfig {
@@ -94,7 +94,7 @@ pub fn webhooks(
 
 /// Returns true if the API server calls the webhook for the pods of a StatefulSet. A pod that is
 /// created earlier lacks its claim. A condition in a foreign format covers none.
-pub fn covers(configuration: &MutatingWebhookConfiguration, workload: &Workload) -> bool {
+pub fn covers(configuration: &MutatingWebhookConfiguration, workload: &StatefulSetRef) -> bool {
     configuration.webhooks.iter().flatten().any(|webhook| {
         let selector = webhook.namespace_selector.as_ref();
         let mut namespaces = selector
@@ -111,21 +111,23 @@ pub fn covers(configuration: &MutatingWebhookConfiguration, workload: &Workload)
 }
 
 /// The StatefulSets that a condition names; `None` for one that is not exactly as we write it.
-pub fn names_in(expression: &str) -> Option<BTreeSet<Workload>> {
+pub fn names_in(expression: &str) -> Option<BTreeSet<StatefulSetRef>> {
     let list = expression.strip_prefix(BEFORE_NAMES)?.strip_suffix(AFTER_NAMES)?;
-    list.split(BETWEEN_NAMES).map(Workload::of_literal).collect()
+    list.split(BETWEEN_NAMES).map(StatefulSetRef::of_literal).collect()
 }
 
 /// The StatefulSets that a configuration names.
-pub(super) fn named(configuration: Option<&MutatingWebhookConfiguration>) -> BTreeSet<Workload> {
+pub(super) fn named(
+    configuration: Option<&MutatingWebhookConfiguration>,
+) -> BTreeSet<StatefulSetRef> {
     let webhooks = configuration.into_iter().flat_map(|one| one.webhooks.iter().flatten());
     let conditions = webhooks.flat_map(|one| one.match_conditions.iter().flatten());
     conditions.filter_map(|one| names_in(&one.expression)).flatten().collect()
 }
 
 /// The StatefulSets by as many as one condition holds.
-fn parts(workloads: &BTreeSet<Workload>) -> Vec<Vec<&Workload>> {
-    let mut parts: Vec<Vec<&Workload>> = Vec::new();
+fn parts(workloads: &BTreeSet<StatefulSetRef>) -> Vec<Vec<&StatefulSetRef>> {
+    let mut parts: Vec<Vec<&StatefulSetRef>> = Vec::new();
     let mut length = 0;
     for workload in workloads {
         let more = workload.literal().len() + BETWEEN_NAMES.len();
@@ -141,7 +143,11 @@ fn parts(workloads: &BTreeSet<Workload>) -> Vec<Vec<&Workload>> {
     parts
 }
 
-fn webhook(number: usize, part: &[&Workload], client: WebhookClientConfig) -> MutatingWebhook {
+fn webhook(
+    number: usize,
+    part: &[&StatefulSetRef],
+    client: WebhookClientConfig,
+) -> MutatingWebhook {
     let namespaces: BTreeSet<&str> = part.iter().map(|one| one.namespace.as_str()).collect();
     let of_names = LabelSelectorRequirement {
         key: NAMESPACE_LABEL.to_owned(),
@@ -176,7 +182,7 @@ fn webhook(number: usize, part: &[&Workload], client: WebhookClientConfig) -> Mu
     }
 }
 
-fn expression(part: &[&Workload]) -> String {
+fn expression(part: &[&StatefulSetRef]) -> String {
     let names: Vec<String> = part.iter().map(|one| one.literal()).collect();
     format!("{BEFORE_NAMES}{}{AFTER_NAMES}", names.join(BETWEEN_NAMES))
 }

@@ -21,11 +21,11 @@ pub(super) struct Guests(Arc<Mutex<Table>>);
 struct Table {
     next: u64,
     /// Connections in the order of their arrival.
-    all: BTreeMap<u64, Entry>,
+    all: BTreeMap<u64, ConnectionEntry>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ConnectionEntry {
     address: IpAddr,
     bytes: usize,
     ended: CancellationToken,
@@ -51,7 +51,7 @@ impl Guests {
         }
         let (number, ended) = (table.next, CancellationToken::new());
         table.next += 1;
-        table.all.insert(number, Entry { address, bytes: 0, ended: ended.clone() });
+        table.all.insert(number, ConnectionEntry { address, bytes: 0, ended: ended.clone() });
         drop(table);
         Guest { number, guests: self.clone(), ended }
     }

@@ -5,7 +5,7 @@ use kube::{Api, Client};
 
 use super::configuration::named;
 use super::names::{FullShare, full_share};
-use super::{Service, Workload, covers};
+use super::{Service, StatefulSetRef, covers};
 
 /// Coverage of the pods of a StatefulSet by the webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Coverage {
 pub async fn coverage(
     client: &Client,
     service: &Service,
-    workload: &Workload,
+    workload: &StatefulSetRef,
 ) -> Result<Coverage, kube::Error> {
     let api: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     let there = api.get_opt(&service.name).await?;

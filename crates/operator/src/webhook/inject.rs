@@ -16,7 +16,7 @@ use crate::api::{
 
 /// Decision about a new pod.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Verdict {
+pub enum PodVerdict {
     /// Create it unchanged.
     AsItIs,
     /// Create it with this change.
@@ -38,15 +38,15 @@ pub fn decide(
     workload: &StatefulSet,
     autoscalers: &[PvcAutoscaler],
     lacks_claim: bool,
-) -> Verdict {
+) -> PodVerdict {
     let is_held = lacks_claim || autoscalers.iter().any(|one| one.holds(pod));
     let changes = volumes(pod, workload, autoscalers)
         .and_then(|volumes| Ok((volumes, gate(pod, is_held)?)))
         .map(|(volumes, gate)| volumes.into_iter().chain(gate).collect::<Vec<_>>());
     match changes {
-        Ok(none) if none.is_empty() => Verdict::AsItIs,
-        Ok(changes) => Verdict::With(Patch(changes)),
-        Err(why) => Verdict::Not(why),
+        Ok(none) if none.is_empty() => PodVerdict::AsItIs,
+        Ok(changes) => PodVerdict::With(Patch(changes)),
+        Err(why) => PodVerdict::Not(why),
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::Workload;
+use super::StatefulSetRef;
 use crate::api::DnsName;
 
 /// Maximum size of the names of one namespace, in bytes: some 200 of the longest, well over a thousand usual
@@ -20,10 +20,10 @@ const AROUND: usize = 5;
 
 /// The StatefulSets that the webhook names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Shares {
-    pub named: BTreeSet<Workload>,
+pub(super) struct NamedStatefulSets {
+    pub named: BTreeSet<StatefulSetRef>,
     /// StatefulSets that exist and exceed the share of their namespace.
-    pub left_out: BTreeSet<Workload>,
+    pub left_out: BTreeSet<StatefulSetRef>,
 }
 
 /// Shares the configuration among the `wanted` StatefulSets, some of which are already `named`. Only
@@ -33,10 +33,10 @@ pub(super) struct Shares {
 /// Named ones come first in their namespace. Namespaces take turns of one name each, so those with few names
 /// get all of theirs.
 pub(super) fn share(
-    wanted: BTreeSet<Workload>,
-    named: &BTreeSet<Workload>,
-    exists: impl Fn(&Workload) -> bool,
-) -> Shares {
+    wanted: BTreeSet<StatefulSetRef>,
+    named: &BTreeSet<StatefulSetRef>,
+    exists: impl Fn(&StatefulSetRef) -> bool,
+) -> NamedStatefulSets {
     let mut namespaces: BTreeMap<DnsName, Namespace> = BTreeMap::new();
     for workload in wanted {
         let is_named = named.contains(&workload);
@@ -46,7 +46,7 @@ pub(super) fn share(
             namespace.wanted.insert((!exists, !is_named, workload));
         }
     }
-    let (mut shares, mut taken) = (Shares::default(), 0);
+    let (mut shares, mut taken) = (NamedStatefulSets::default(), 0);
     while !namespaces.is_empty() {
         namespaces.retain(|_, namespace| {
             let Some((is_gone, _, workload)) = namespace.wanted.pop_first() else { return false };
@@ -97,7 +97,10 @@ impl fmt::Display for FullShare {
 }
 
 /// Returns the share that prevents the webhook from naming one more StatefulSet.
-pub(super) fn full_share(named: &BTreeSet<Workload>, workload: &Workload) -> Option<FullShare> {
+pub(super) fn full_share(
+    named: &BTreeSet<StatefulSetRef>,
+    workload: &StatefulSetRef,
+) -> Option<FullShare> {
     let mut namespaces: BTreeMap<&DnsName, (usize, Namespace)> = BTreeMap::new();
     for one in named {
         let (count, namespace) = namespaces.entry(&one.namespace).or_default();
@@ -119,13 +122,13 @@ pub(super) fn full_share(named: &BTreeSet<Workload>, workload: &Workload) -> Opt
 /// these.
 #[derive(Default)]
 struct Namespace {
-    wanted: BTreeSet<(bool, bool, Workload)>,
+    wanted: BTreeSet<(bool, bool, StatefulSetRef)>,
     taken: usize,
 }
 
 impl Namespace {
     /// Size of a name in bytes; the first one of a namespace also selects the namespace.
-    fn size_with(&self, workload: &Workload) -> usize {
+    fn size_with(&self, workload: &StatefulSetRef) -> usize {
         let (namespace, name) = (workload.namespace.as_str().len(), workload.name.as_str().len());
         let selected = if self.taken == 0 { namespace + AROUND } else { 0 };
         namespace + name + AROUND + selected
@@ -136,16 +139,16 @@ impl Namespace {
 mod tests {
     use super::*;
 
-    fn workload(namespace: &str, name: &str) -> Workload {
-        Workload::parse(namespace, name).unwrap()
+    fn workload(namespace: &str, name: &str) -> StatefulSetRef {
+        StatefulSetRef::parse(namespace, name).unwrap()
     }
 
     /// So many names of the greatest length, in one namespace.
-    fn many(namespace: &str, count: usize) -> BTreeSet<Workload> {
+    fn many(namespace: &str, count: usize) -> BTreeSet<StatefulSetRef> {
         (0..count).map(|n| workload(namespace, &format!("{n:0253}"))).collect()
     }
 
-    fn bytes(shares: &Shares) -> usize {
+    fn bytes(shares: &NamedStatefulSets) -> usize {
         shares.named.iter().map(|one| one.namespace.as_str().len() + one.name.as_str().len()).sum()
     }
 
@@ -180,7 +183,7 @@ mod tests {
     #[test]
     fn whoever_is_not_named_has_the_share_that_is_full() {
         let victim = workload("bank", "db");
-        let of = |wanted: BTreeSet<Workload>, one: &Workload| {
+        let of = |wanted: BTreeSet<StatefulSetRef>, one: &StatefulSetRef| {
             full_share(&share(wanted, &BTreeSet::new(), |_| true).named, one)
         };
         let (tenant, more) = (many("shop", 2_100), workload("shop", &"x".repeat(253)));
@@ -188,7 +191,7 @@ mod tests {
         assert_eq!((full.namespace, full.names), (Some("shop".parse().unwrap()), 250));
         assert!(full.taken <= full.most && full.taken + 262 > full.most, "{}", full.taken);
         assert_eq!(of(tenant, &victim), None, "others have theirs");
-        let few: BTreeSet<Workload> = many("shop", 200);
+        let few: BTreeSet<StatefulSetRef> = many("shop", 200);
         assert_eq!(of(few, &more), None, "it is named soon");
 
         let all = (0..100).flat_map(|n| many(&format!("a-tenant-{n}"), 200)).collect();
@@ -200,9 +203,9 @@ mod tests {
 
     #[test]
     fn many_namespaces_share_what_there_is() {
-        let mut wanted: BTreeSet<Workload> =
+        let mut wanted: BTreeSet<StatefulSetRef> =
             (0..100).flat_map(|n| many(&format!("a-tenant-{n}"), 200)).collect();
-        let victims: Vec<Workload> =
+        let victims: Vec<StatefulSetRef> =
             (0..10).map(|n| workload("bank", &format!("db-{n}"))).collect();
         wanted.extend(victims.iter().cloned());
         let shares = share(wanted, &BTreeSet::new(), |_| true);

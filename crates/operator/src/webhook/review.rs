@@ -21,7 +21,7 @@ use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use super::connections::Guest;
-use super::{Verdict, Workload, decide};
+use super::{PodVerdict, StatefulSetRef, decide};
 use crate::api::{PvcAutoscaler, StatefulSetName, SwapPhase, controlling_stateful_set};
 use crate::cluster::{lacks_claim, list};
 use crate::error_chain;
@@ -93,10 +93,12 @@ async fn answer(client: &Client, review: Vec<u8>) -> Response {
     let read: Result<AdmissionReview<Pod>, _> = serde_json::from_slice(&review);
     drop(review);
     let answer = match read.map(TryInto::try_into) {
-        Ok(Ok(request)) => match attend(client, &request).instrument(span_of(&request)).await {
-            Some(answer) => answer,
-            None => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-        },
+        Ok(Ok(request)) => {
+            match answer_caught(client, &request).instrument(span_of(&request)).await {
+                Some(answer) => answer,
+                None => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+            }
+        }
         Ok(Err(error)) => AdmissionResponse::invalid(error),
         Err(error) => AdmissionResponse::invalid(error),
     };
@@ -121,7 +123,10 @@ fn span_of(request: &AdmissionRequest<Pod>) -> Span {
 }
 
 /// Answers a review; after a panic there is no answer.
-async fn attend(client: &Client, request: &AdmissionRequest<Pod>) -> Option<AdmissionResponse> {
+async fn answer_caught(
+    client: &Client,
+    request: &AdmissionRequest<Pod>,
+) -> Option<AdmissionResponse> {
     let answered = caught("webhook", respond(client, request)).await;
     let told =
         answered.inspect_err(|panicked| tracing::error!(%panicked, "failed to review a pod"));
@@ -137,12 +142,12 @@ async fn respond(client: &Client, request: &AdmissionRequest<Pod>) -> AdmissionR
     let namespace = request.namespace.as_deref().unwrap_or_default();
     let looked = timeout(PATIENCE, verdict(client, namespace, pod)).await;
     let why = match looked {
-        Ok(Ok(Verdict::AsItIs)) => return answer,
-        Ok(Ok(Verdict::With(patch))) => match answer.clone().with_patch(patch) {
+        Ok(Ok(PodVerdict::AsItIs)) => return answer,
+        Ok(Ok(PodVerdict::With(patch))) => match answer.clone().with_patch(patch) {
             Ok(answer) => return answer,
             Err(error) => error_chain::in_full(&error),
         },
-        Ok(Ok(Verdict::Not(why))) => why,
+        Ok(Ok(PodVerdict::Not(why))) => why,
         Ok(Err(error)) => unknown(pod, &error_chain::in_full(&error)),
         Err(_) => unknown(pod, "the API server does not respond"),
     };
@@ -162,11 +167,11 @@ fn unknown(pod: &Pod, why: &str) -> String {
 }
 
 /// Reads the live objects and decides: a cache could still have the previous claim.
-async fn verdict(client: &Client, namespace: &str, pod: &Pod) -> Result<Verdict, kube::Error> {
-    let Some(owner) = controlling_stateful_set(pod) else { return Ok(Verdict::AsItIs) };
+async fn verdict(client: &Client, namespace: &str, pod: &Pod) -> Result<PodVerdict, kube::Error> {
+    let Some(owner) = controlling_stateful_set(pod) else { return Ok(PodVerdict::AsItIs) };
     // The creator of a pod sets its owner, and the name becomes a part of a path.
-    if Workload::parse(namespace, &owner.name).is_none() {
-        return Ok(Verdict::AsItIs);
+    if StatefulSetRef::parse(namespace, &owner.name).is_none() {
+        return Ok(PodVerdict::AsItIs);
     }
     let workloads: Api<StatefulSet> = Api::namespaced(client.clone(), namespace);
     let autoscalers: Api<PvcAutoscaler> = Api::namespaced(client.clone(), namespace);
@@ -175,7 +180,9 @@ async fn verdict(client: &Client, namespace: &str, pod: &Pod) -> Result<Verdict,
         tokio::try_join!(workloads.get_opt(&owner.name), list(&autoscalers, &every))?;
     for unreadable in &autoscalers.unreadable {
         if names(client, namespace, unreadable.name(), &owner.name).await? {
-            return Ok(Verdict::Not(format!("{unreadable}; upgrade the operator, or correct it")));
+            return Ok(PodVerdict::Not(format!(
+                "{unreadable}; upgrade the operator, or correct it"
+            )));
         }
     }
     let has_unknown = |one: &&PvcAutoscaler| {
@@ -186,13 +193,13 @@ async fn verdict(client: &Client, namespace: &str, pod: &Pod) -> Result<Verdict,
     };
     if let Some(one) = autoscalers.items.iter().find(has_unknown) {
         let name = one.name_any();
-        return Ok(Verdict::Not(format!(
+        return Ok(PodVerdict::Not(format!(
             "a swap of PvcAutoscaler {name} has a phase of another version; upgrade the operator"
         )));
     }
     let Some(workload) = workload else {
         let (set, pod) = (&owner.name, pod.name_any());
-        return Ok(Verdict::Not(format!(
+        return Ok(PodVerdict::Not(format!(
             "StatefulSet {set} of pod {pod} is gone: create it again, or create the pod without that owner"
         )));
     };

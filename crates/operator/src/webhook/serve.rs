@@ -65,7 +65,7 @@ pub async fn serve(
                 let (acceptor, routes, stop) = (acceptor.clone(), routes.clone(), stop.clone());
                 connections.spawn(async move {
                     let ended = guest.ended.clone();
-                    ended.run_until_cancelled(attend(stream, acceptor, guest, routes, stop)).await;
+                    ended.run_until_cancelled(serve_connection(stream, acceptor, guest, routes, stop)).await;
                 });
             }
             Some(_) = connections.join_next() => {}
@@ -78,7 +78,7 @@ pub async fn serve(
 }
 
 /// Serves one connection, until either side ends it.
-async fn attend(
+async fn serve_connection(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     guest: Guest,

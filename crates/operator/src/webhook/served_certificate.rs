@@ -12,11 +12,11 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio::sync::watch;
 
-use super::Pair;
+use super::CertificatePair;
 
 /// The certificate that is shown to who connects from now on. Clones show the same one.
 #[derive(Clone, Default)]
-pub struct Shown(watch::Sender<Option<(Pair, Arc<CertifiedKey>)>>);
+pub struct Shown(watch::Sender<Option<(CertificatePair, Arc<CertifiedKey>)>>);
 
 impl fmt::Debug for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -29,7 +29,7 @@ impl Shown {
     ///
     /// # Errors
     /// The certificate is unusable; then the previous one stays.
-    pub fn show(&self, pair: &Pair) -> Result<(), Error> {
+    pub fn show(&self, pair: &CertificatePair) -> Result<(), Error> {
         let is_shown = self.0.borrow().as_ref().is_some_and(|(shown, _)| shown == pair);
         if !is_shown {
             let certified = Arc::new(certified(pair)?);
@@ -55,7 +55,7 @@ impl ResolvesServerCert for Shown {
     }
 }
 
-fn certified(pair: &Pair) -> Result<CertifiedKey, Error> {
+fn certified(pair: &CertificatePair) -> Result<CertifiedKey, Error> {
     let unreadable = |error: rustls::pki_types::pem::Error| Error::General(error.to_string());
     let chain = CertificateDer::pem_slice_iter(pair.certificate.as_bytes());
     let chain = chain.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;

@@ -11,7 +11,7 @@ fn node(status: serde_json::Value) -> Arc<NodeStorage> {
     Arc::new(node)
 }
 
-fn pv() -> Arc<Pv> {
+fn pv() -> Arc<PvSummary> {
     let pv = json!({
         "metadata": {"name": "pvc-1", "uid": "of-pv"},
         "spec": {
@@ -39,17 +39,18 @@ fn growing(phase: Phase) -> Arc<VolumeRequest> {
 }
 
 /// What is told of whom, in short, and the first sentence.
-fn told(seen: &Seen<'_>) -> (Vec<String>, String) {
+fn told(seen: &FactInputs<'_>) -> (Vec<String>, String) {
     let facts = facts(seen);
     for fact in &facts {
-        assert_ne!(Sights::of(seen).sight(&fact.about), Sight::Gone, "{fact:?}");
+        assert_ne!(Sights::of(seen).sight(&fact.about), Visibility::Gone, "{fact:?}");
     }
     let short = |fact: &Fact| format!("{} {:?} {}", fact.reason, fact.about.kind, fact.subject);
     let first = facts.first().map(|fact| fact.text.clone());
     (facts.iter().map(short).collect(), first.unwrap_or_default())
 }
 
-const NOTHING: Seen<'_> = Seen { nodes: &[], pvs: &[], requests: &[], differences: &[], away: &[] };
+const NOTHING: FactInputs<'_> =
+    FactInputs { nodes: &[], pvs: &[], requests: &[], differences: &[], away: &[] };
 
 #[test]
 fn what_ails_a_node_is_told_of_the_node() {
@@ -83,7 +84,7 @@ fn what_ails_a_node_is_told_of_the_node() {
         (lacks("False"), &["PrerequisitesNotMet Node node alpha"], "cannot serve volumes: no lvm"),
         (lacks("True"), &[], ""),
     ] {
-        let (facts, text) = told(&Seen { nodes: &[node(status)], ..NOTHING });
+        let (facts, text) = told(&FactInputs { nodes: &[node(status)], ..NOTHING });
         assert_eq!(facts, reasons);
         assert!(text.contains(said), "{text}");
     }
@@ -97,7 +98,7 @@ fn what_ails_a_volume_is_told_of_its_pv_and_its_claim() {
         volume("v2", &[]),
     ]});
     let (nodes, pvs) = ([node(status)], [pv()]);
-    let seen = Seen { nodes: &nodes, pvs: &pvs, ..NOTHING };
+    let seen = FactInputs { nodes: &nodes, pvs: &pvs, ..NOTHING };
     let (reasons, text) = told(&seen);
     assert_eq!(reasons, ["DiskMissing Pv volume v1", "DiskMissing Claim volume v1"]);
     assert_eq!(text, "volume v1 in pool fast of node alpha: why");
@@ -119,7 +120,7 @@ fn each_ailment_that_a_person_has_to_see_to_is_told_of_both_under_its_own_name()
     ];
     for reason in told_of_volumes {
         let ailing = node(json!({"volumes": [volume("v1", &[&reason.to_string()])]}));
-        let seen = Seen { nodes: &[ailing], pvs: &[pv()], ..NOTHING };
+        let seen = FactInputs { nodes: &[ailing], pvs: &[pv()], ..NOTHING };
         let (reasons, text) = told(&seen);
         let both = ["Pv", "Claim"].map(|kind| format!("{reason} {kind} volume v1"));
         assert_eq!(reasons, both);
@@ -141,7 +142,7 @@ fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
     let pool = json!({"name": "fast", "configured": true, "capacity": "0", "available": "0", "volumeCount": 0,
                       "health": "Unavailable", "conditions": [ready_condition(
                           Health::Unavailable, "PoolIncomplete", "vg0 is away; see `vgs`")]});
-    let mut pv = Pv::clone(&pv());
+    let mut pv = PvSummary::clone(&pv());
     pv.spec.csi.as_mut().unwrap().volume_handle = id.as_str().into();
     let mut removal = VolumeRequest::clone(&growing(Phase::Running));
     removal.spec.volume_handle.clone_from(&id);
@@ -156,7 +157,7 @@ fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
         (json!({}), vec![], false),
     ] {
         let nodes = [node(status)];
-        let seen = Seen { nodes: &nodes, pvs: &pvs, requests: &requests, ..NOTHING };
+        let seen = FactInputs { nodes: &nodes, pvs: &pvs, requests: &requests, ..NOTHING };
         let facts = facts(&seen);
         let unseen: Vec<_> =
             facts.iter().filter(|fact| fact.reason == EventReason::VolumeStatusUnknown).collect();
@@ -167,14 +168,26 @@ fn a_volume_that_its_node_cannot_see_is_told_unless_it_comes_or_goes() {
 #[test]
 fn what_is_told_of_a_volume_is_over_only_if_its_node_tells_of_it() {
     let (with_it, without) = (json!({"volumes": [volume("v1", &[])]}), json!({"volumes": []}));
-    let about = [About::claim(&pv()).unwrap(), About::pv(&pv()), About::node(&node(json!({})))];
+    let about = [
+        EventObject::claim(&pv()).unwrap(),
+        EventObject::pv(&pv()),
+        EventObject::node(&node(json!({}))),
+    ];
     for (nodes, pvs, sights) in [
-        (vec![node(with_it)], vec![pv()], [Sight::There, Sight::There, Sight::There]),
-        (vec![node(without)], vec![pv()], [Sight::Hidden, Sight::Hidden, Sight::There]),
-        (vec![], vec![pv()], [Sight::Hidden, Sight::Hidden, Sight::Gone]),
-        (vec![], vec![], [Sight::Gone; 3]),
+        (
+            vec![node(with_it)],
+            vec![pv()],
+            [Visibility::There, Visibility::There, Visibility::There],
+        ),
+        (
+            vec![node(without)],
+            vec![pv()],
+            [Visibility::Hidden, Visibility::Hidden, Visibility::There],
+        ),
+        (vec![], vec![pv()], [Visibility::Hidden, Visibility::Hidden, Visibility::Gone]),
+        (vec![], vec![], [Visibility::Gone; 3]),
     ] {
-        let found = Sights::of(&Seen { nodes: &nodes, pvs: &pvs, ..NOTHING });
+        let found = Sights::of(&FactInputs { nodes: &nodes, pvs: &pvs, ..NOTHING });
         assert_eq!(about.each_ref().map(|about| found.sight(about)), sights);
     }
 }
@@ -189,7 +202,8 @@ fn a_growth_is_told_while_it_lasts() {
         (Phase::Succeeded, None),
         (Phase::Failed, None),
     ] {
-        let (reasons, text) = told(&Seen { pvs: &[pv()], requests: &[growing(phase)], ..NOTHING });
+        let (reasons, text) =
+            told(&FactInputs { pvs: &[pv()], requests: &[growing(phase)], ..NOTHING });
         let both =
             ["Pv", "Claim"].map(|kind| format!("VolumeExpanding {kind} growth of-request 2"));
         assert_eq!(reasons, if words.is_some() { both.to_vec() } else { Vec::new() }, "{phase:?}");
@@ -199,21 +213,22 @@ fn a_growth_is_told_while_it_lasts() {
 
 #[test]
 fn what_lasts_is_told_of_whoever_is_there() {
-    let leaked = Difference::VolumeWithoutPv {
+    let leaked = UnmatchedVolume::VolumeWithoutPv {
         node: "alpha".to_owned(),
         volume: "v0".to_owned(),
         name: "pvc-0".to_owned(),
         pool: "fast".to_owned(),
         size: Bytes::gib(1),
     };
-    let missing = Difference::PvWithoutVolume {
+    let missing = UnmatchedVolume::PvWithoutVolume {
         node: "alpha".to_owned(),
         volume: "v1".to_owned(),
         pv: "pvc-1".to_owned(),
     };
     let (nodes, pvs) = ([node(json!({}))], [pv()]);
     let (differences, away) = ([leaked, missing], ["alpha".to_owned(), "gone".to_owned()]);
-    let seen = Seen { nodes: &nodes, pvs: &pvs, differences: &differences, away: &away, ..NOTHING };
+    let seen =
+        FactInputs { nodes: &nodes, pvs: &pvs, differences: &differences, away: &away, ..NOTHING };
     let (reasons, text) = told(&seen);
     assert_eq!(
         reasons,
@@ -225,7 +240,7 @@ fn what_lasts_is_told_of_whoever_is_there() {
         ]
     );
     assert!(text.contains("--field-selector spec.nodeName=alpha"), "{text}");
-    assert_eq!(told(&Seen { differences: &differences, away: &away, ..NOTHING }).0, [""; 0]);
+    assert_eq!(told(&FactInputs { differences: &differences, away: &away, ..NOTHING }).0, [""; 0]);
 }
 
 #[test]

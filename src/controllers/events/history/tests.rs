@@ -1,9 +1,9 @@
 use super::*;
-use crate::controllers::events::fact::{Fact, Kind, Sight};
+use crate::controllers::events::fact::{EventObjectKind, Fact, Visibility};
 
 fn fact(reason: EventReason, subject: &str) -> Fact {
-    let about = About {
-        kind: Kind::Node,
+    let about = EventObject {
+        kind: EventObjectKind::Node,
         namespace: None,
         name: "alpha".to_owned(),
         uid: "of-alpha".to_owned(),
@@ -21,7 +21,7 @@ impl Kept {
     }
 
     /// Let one replica look; what it has written, `Reason` or `Recovered: Reason is over: subject`.
-    fn look(&mut self, told: &mut Told, facts: &[Fact], sight: Sight) -> Vec<String> {
+    fn look(&mut self, told: &mut ReportedFacts, facts: &[Fact], sight: Visibility) -> Vec<String> {
         let (history, mut written) = (self.history(), Vec::new());
         for step in told.plan(facts, &[], |_| sight) {
             if let Some(telling) = history.telling(&step) {
@@ -45,12 +45,12 @@ const OVER: &str = "Recovered DiskMissing is over: disk a";
 
 #[test]
 fn a_change_is_told_once_and_each_time_it_happens() {
-    let (mut kept, mut told) = (Kept::default(), Told::default());
+    let (mut kept, mut told) = (Kept::default(), ReportedFacts::default());
     let missing = fact(EventReason::DiskMissing, "disk a");
     let other = fact(EventReason::DiskMissing, "disk b");
     let mut look = |facts: &[&Fact]| {
         let facts: Vec<Fact> = facts.iter().copied().cloned().collect();
-        kept.look(&mut told, &facts, Sight::There)
+        kept.look(&mut told, &facts, Visibility::There)
     };
     assert_eq!(look(&[&missing]), [MISSING]);
     let changed = Fact { text: "now with other words".to_owned(), ..missing.clone() };
@@ -64,15 +64,15 @@ fn a_change_is_told_once_and_each_time_it_happens() {
 #[test]
 fn who_starts_later_goes_on_where_the_events_are() {
     let (mut kept, missing) = (Kept::default(), [fact(EventReason::DiskMissing, "disk a")]);
-    let mut old = Told::default();
+    let mut old = ReportedFacts::default();
     for round in 0..4 {
-        assert_eq!(kept.look(&mut old, &missing, Sight::There), [MISSING], "{round}");
+        assert_eq!(kept.look(&mut old, &missing, Visibility::There), [MISSING], "{round}");
         let mut new = kept.history().holding();
-        assert_eq!(kept.look(&mut new, &missing, Sight::There), [""; 0], "{round}");
+        assert_eq!(kept.look(&mut new, &missing, Visibility::There), [""; 0], "{round}");
         // What is over while nobody looks is told by who looks next.
         let mut new = kept.history().holding();
-        assert_eq!(kept.look(&mut new, &[], Sight::There), [OVER], "{round}");
-        assert_eq!(kept.look(&mut old, &[], Sight::There), [""; 0], "{round}");
+        assert_eq!(kept.look(&mut new, &[], Visibility::There), [OVER], "{round}");
+        assert_eq!(kept.look(&mut old, &[], Visibility::There), [""; 0], "{round}");
         // Then the next time is another one, whoever sees it.
         old = kept.history().holding();
     }
@@ -82,18 +82,18 @@ fn who_starts_later_goes_on_where_the_events_are() {
 fn two_who_know_of_different_times_agree_when_events_are_no_longer_kept() {
     let missing = [fact(EventReason::DiskMissing, "disk a")];
     for lost in 0..=5 {
-        let (mut kept, mut old) = (Kept::default(), Told::default());
+        let (mut kept, mut old) = (Kept::default(), ReportedFacts::default());
         for facts in [&missing[..], &[], &missing[..], &[], &missing[..]] {
-            kept.look(&mut old, facts, Sight::There);
+            kept.look(&mut old, facts, Visibility::There);
         }
         kept.0.drain(..lost);
         let mut new = kept.history().holding();
         // What still holds and is told nowhere any more is told anew, once.
-        let anew = kept.look(&mut new, &missing, Sight::There);
+        let anew = kept.look(&mut new, &missing, Visibility::There);
         assert_eq!(anew.len(), usize::from(lost == 5), "{lost}");
         for (facts, said) in [(&[][..], OVER), (&missing[..], MISSING), (&[], OVER)] {
-            assert_eq!(kept.look(&mut new, facts, Sight::There), [said], "{lost}");
-            assert_eq!(kept.look(&mut old, facts, Sight::There), [""; 0], "{lost}");
+            assert_eq!(kept.look(&mut new, facts, Visibility::There), [said], "{lost}");
+            assert_eq!(kept.look(&mut old, facts, Visibility::There), [""; 0], "{lost}");
         }
     }
 }
@@ -101,33 +101,33 @@ fn two_who_know_of_different_times_agree_when_events_are_no_longer_kept() {
 #[test]
 fn what_is_gone_or_has_only_happened_is_forgotten() {
     for reason in EventReason::ALL {
-        let (mut kept, mut told) = (Kept::default(), Told::default());
+        let (mut kept, mut told) = (Kept::default(), ReportedFacts::default());
         let one = [fact(reason, "x")];
-        assert_eq!(kept.look(&mut told, &one, Sight::There).len(), 1, "{reason}");
-        let over = kept.look(&mut told, &[], Sight::There);
+        assert_eq!(kept.look(&mut told, &one, Visibility::There).len(), 1, "{reason}");
+        let over = kept.look(&mut told, &[], Visibility::There);
         assert_eq!(over.is_empty(), !reason.recovers(), "{reason}");
-        kept.look(&mut told, &one, Sight::There);
-        let gone = kept.look(&mut told, &[], Sight::Gone);
+        kept.look(&mut told, &one, Visibility::There);
+        let gone = kept.look(&mut told, &[], Visibility::Gone);
         assert_eq!(gone, [""; 0], "{reason}: there is nobody to tell of");
     }
 }
 
 #[test]
 fn what_nobody_can_see_or_is_young_is_not_over() {
-    let (mut kept, mut told) = (Kept::default(), Told::default());
+    let (mut kept, mut told) = (Kept::default(), ReportedFacts::default());
     let missing = [fact(EventReason::DiskMissing, "disk a")];
-    kept.look(&mut told, &missing, Sight::There);
-    assert_eq!(kept.look(&mut told, &[], Sight::Hidden), [""; 0]);
-    assert_eq!(told.plan(&[], &missing, |_| Sight::There), []);
-    assert_eq!(Told::default().plan(&[], &missing, |_| Sight::There), []);
-    assert_eq!(kept.look(&mut told, &[], Sight::There), [OVER]);
+    kept.look(&mut told, &missing, Visibility::There);
+    assert_eq!(kept.look(&mut told, &[], Visibility::Hidden), [""; 0]);
+    assert_eq!(told.plan(&[], &missing, |_| Visibility::There), []);
+    assert_eq!(ReportedFacts::default().plan(&[], &missing, |_| Visibility::There), []);
+    assert_eq!(kept.look(&mut told, &[], Visibility::There), [OVER]);
 }
 
 #[test]
 fn events_are_as_long_as_the_api_server_takes_them() {
     let mut long = fact(EventReason::PoolDegraded, "pool");
     long.about.name = format!("{}.{}", "a".repeat(199), "b".repeat(53));
-    let written = History::default().telling(&Step::Tell(Box::new(long))).unwrap().event();
+    let written = History::default().telling(&EventStep::Tell(Box::new(long))).unwrap().event();
     assert_eq!(written.text.len(), 1024);
     assert!(written.name.starts_with(&"a".repeat(199)) && written.name.len() == 216);
     assert!(!written.name.contains(".."), "{}", written.name);
@@ -135,7 +135,7 @@ fn events_are_as_long_as_the_api_server_takes_them() {
 
 #[test]
 fn an_event_is_believed_about_the_objects_of_its_namespace() {
-    let step = Step::Tell(Box::new(fact(EventReason::DiskMissing, "disk a")));
+    let step = EventStep::Tell(Box::new(fact(EventReason::DiskMissing, "disk a")));
     let event = |namespace: &str| {
         let event = History::default().telling(&step).unwrap().event();
         event.event(namespace, "whoever")

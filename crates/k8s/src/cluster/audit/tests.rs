@@ -6,7 +6,7 @@ use crate::api::{
     Delete, FsType, GroupStatus, NodeStorageSpec, PoolOnNode, Quantity, VolumeMode, VolumeOnNode,
     VolumeRequestSpec, VolumeState,
 };
-use crate::cluster::Source;
+use crate::cluster::CsiSource;
 use crate::volume::{DRIVER, NodeKey, VolumeId, VolumeKey};
 
 fn id(node: &str, name: &str) -> String {
@@ -53,15 +53,15 @@ fn group(health: Health) -> GroupStatus {
     GroupStatus { name, pool, size, free: size, health, conditions: Vec::new() }
 }
 
-fn pv(name: &str, driver: &str, handle: &str) -> Pv {
-    let source = Source { driver: driver.to_owned().into(), volume_handle: handle.into() };
-    let mut pv = Pv::default();
+fn pv(name: &str, driver: &str, handle: &str) -> PvSummary {
+    let source = CsiSource { driver: driver.to_owned().into(), volume_handle: handle.into() };
+    let mut pv = PvSummary::default();
     pv.metadata.name = Some(name.to_owned());
     pv.spec.csi = Some(source);
     pv
 }
 
-fn ours(name: &str) -> Pv {
+fn ours(name: &str) -> PvSummary {
     pv(name, DRIVER, &id("alpha", name))
 }
 
@@ -82,10 +82,12 @@ fn request(kind: &str, name: &str) -> VolumeRequest {
 }
 
 /// What is found, in short.
-fn told(nodes: &[&NodeStorage], pvs: &[&Pv], requests: &[VolumeRequest]) -> Vec<String> {
-    let short = |one: &Difference| match one {
-        Difference::VolumeWithoutPv { node, name, .. } => format!("{name} of {node} has no pv"),
-        Difference::PvWithoutVolume { node, pv, .. } => format!("{pv} is not on {node}"),
+fn told(nodes: &[&NodeStorage], pvs: &[&PvSummary], requests: &[VolumeRequest]) -> Vec<String> {
+    let short = |one: &UnmatchedVolume| match one {
+        UnmatchedVolume::VolumeWithoutPv { node, name, .. } => {
+            format!("{name} of {node} has no pv")
+        }
+        UnmatchedVolume::PvWithoutVolume { node, pv, .. } => format!("{pv} is not on {node}"),
     };
     audit(nodes, pvs, requests).iter().map(short).collect()
 }

@@ -17,16 +17,16 @@ use crate::cluster::locked::locked;
 pub(super) const MOST_CHANGES: usize = 1024;
 
 /// Namespace and name of an object; the namespace is empty for a cluster-scoped one.
-pub type Place = (String, String);
+pub type NamespacedName = (String, String);
 
 /// Index keys of an object, besides its names.
-pub(super) type Keys<K> = fn(&K) -> Vec<String>;
+pub(super) type IndexKeys<K> = fn(&K) -> Vec<String>;
 
 /// An object before and after a change. Both are `None` for one that cannot be decoded.
 #[derive(Debug, Clone)]
 pub struct Change<K> {
     /// Namespace and name of the object.
-    pub place: Place,
+    pub place: NamespacedName,
     /// State before; `None` if it did not exist.
     pub before: Option<Arc<K>>,
     /// Present state; `None` if it was deleted.
@@ -109,7 +109,7 @@ impl<K> Changed<K> {
 
 /// Pending changes of one subscriber: each object once, however often it changed.
 #[derive(Debug)]
-pub struct Changes<K> {
+pub struct PendingChanges<K> {
     followed: Arc<Mutex<Followed<K>>>,
     number: u64,
     told: watch::Receiver<()>,
@@ -122,23 +122,23 @@ pub(super) struct Followed<K> {
     records: Records<K>,
     /// True once the first list is complete.
     pub is_known: bool,
-    by_key: Index<K>,
-    pub subscribers: HashMap<u64, Waiting<K>>,
+    by_key: KeyIndex<K>,
+    pub subscribers: HashMap<u64, PendingChange<K>>,
     subscribed: u64,
 }
 
 #[derive(Debug)]
-pub(super) enum Waiting<K> {
+pub(super) enum PendingChange<K> {
     Everything,
     /// Each as it was before.
-    These(HashMap<Place, Option<Arc<K>>>),
+    These(HashMap<NamespacedName, Option<Arc<K>>>),
 }
 
 /// Index of objects by their keys. The keys are not stored, as they take as much memory as a small object: they are
 /// computed from the object again.
 #[derive(Debug)]
-struct Index<K> {
-    keys: Keys<K>,
+struct KeyIndex<K> {
+    keys: IndexKeys<K>,
     table: HashTable<Keyed<K>>,
     state: RandomState,
 }
@@ -150,9 +150,9 @@ struct Keyed<K> {
     few: Few<K>,
 }
 
-impl<K> Index<K> {
-    fn new(keys: Keys<K>) -> Self {
-        Index { keys, table: HashTable::new(), state: RandomState::new() }
+impl<K> KeyIndex<K> {
+    fn new(keys: IndexKeys<K>) -> Self {
+        KeyIndex { keys, table: HashTable::new(), state: RandomState::new() }
     }
 
     fn get(&self, key: &str) -> Option<&Few<K>> {
@@ -184,7 +184,11 @@ impl<K> Index<K> {
 }
 
 /// Returns the hash of a key, and the predicate that finds its objects.
-fn search<K>(keys: Keys<K>, state: &RandomState, key: &str) -> (u64, impl Fn(&Keyed<K>) -> bool) {
+fn search<K>(
+    keys: IndexKeys<K>,
+    state: &RandomState,
+    key: &str,
+) -> (u64, impl Fn(&Keyed<K>) -> bool) {
     let hash = state.hash_one(key);
     let is_its = move |one: &Keyed<K>| {
         let has_it = |record: &Arc<K>| keys(record).iter().any(|one| one == key);
@@ -229,48 +233,48 @@ impl<K> Few<K> {
     }
 }
 
-impl<K> Waiting<K> {
+impl<K> PendingChange<K> {
     fn note(&mut self, place: (&str, &str), before: Option<&Arc<K>>) {
-        let Waiting::These(all) = self else { return };
+        let PendingChange::These(all) = self else { return };
         all.entry(owned(place)).or_insert_with(|| before.cloned());
         if all.len() > MOST_CHANGES {
-            *self = Waiting::Everything;
+            *self = PendingChange::Everything;
         }
     }
 }
 
 /// Change of the objects in a watch.
 #[derive(Debug)]
-pub(super) enum Told<K> {
+pub(super) enum CacheChange<K> {
     /// An object exists in this state.
     There(Arc<K>),
     /// An object was deleted.
-    Gone(Place),
+    Gone(NamespacedName),
     /// These objects exist, and no others.
     All(Records<K>),
 }
 
-impl<K> Told<K> {
+impl<K> CacheChange<K> {
     /// Returns true if it is about this object.
     pub fn is_of(&self, place: (&str, &str)) -> bool
     where
         K: Record,
     {
         match self {
-            Told::There(record) => record.place() == place,
-            Told::Gone(gone) => at(gone) == place,
-            Told::All(_) => false,
+            CacheChange::There(record) => record.place() == place,
+            CacheChange::Gone(gone) => at(gone) == place,
+            CacheChange::All(_) => false,
         }
     }
 }
 
 impl<K: Record> Followed<K> {
     /// Creates an empty state; objects are indexed by these keys.
-    pub fn new(keys: Keys<K>) -> Self {
+    pub fn new(keys: IndexKeys<K>) -> Self {
         Followed {
             records: Records::default(),
             is_known: false,
-            by_key: Index::new(keys),
+            by_key: KeyIndex::new(keys),
             subscribers: HashMap::new(),
             subscribed: 0,
         }
@@ -297,9 +301,9 @@ impl<K: Record> Followed<K> {
     }
 
     /// Applies a change.
-    pub fn take(&mut self, told: Told<K>) {
+    pub fn take(&mut self, told: CacheChange<K>) {
         match told {
-            Told::There(record) => {
+            CacheChange::There(record) => {
                 let before = self.records.insert(record.clone());
                 if let Some(before) = &before {
                     self.by_key.remove(before);
@@ -307,18 +311,20 @@ impl<K: Record> Followed<K> {
                 self.by_key.insert(&record);
                 self.note(record.place(), before.as_ref());
             }
-            Told::Gone(place) => {
+            CacheChange::Gone(place) => {
                 let before = self.records.remove(at(&place));
                 if let Some(before) = &before {
                     self.by_key.remove(before);
                 }
                 self.note(at(&place), before.as_ref());
             }
-            Told::All(records) => {
+            CacheChange::All(records) => {
                 (self.records, self.is_known) = (records, true);
-                self.by_key = Index::new(self.by_key.keys);
+                self.by_key = KeyIndex::new(self.by_key.keys);
                 self.records.all().iter().for_each(|one| self.by_key.insert(one));
-                self.subscribers.values_mut().for_each(|waiting| *waiting = Waiting::Everything);
+                self.subscribers
+                    .values_mut()
+                    .for_each(|waiting| *waiting = PendingChange::Everything);
             }
         }
     }
@@ -334,7 +340,7 @@ impl<K: Record> Followed<K> {
     }
 }
 
-impl<K: Record> Changes<K> {
+impl<K: Record> PendingChanges<K> {
     /// Creates the changes of a new subscriber: `told` wakes it, and `read` counts what it takes.
     pub(super) fn of(
         followed: Arc<Mutex<Followed<K>>>,
@@ -344,9 +350,9 @@ impl<K: Record> Changes<K> {
         let mut all = locked(&followed);
         all.subscribed += 1;
         let number = all.subscribed;
-        all.subscribers.insert(number, Waiting::Everything);
+        all.subscribers.insert(number, PendingChange::Everything);
         drop(all);
-        Changes { followed, number, told, read }
+        PendingChanges { followed, number, told, read }
     }
 
     /// Takes the changes since the last time; the first time that is everything.
@@ -354,17 +360,17 @@ impl<K: Record> Changes<K> {
         // First: what changes from here on wakes its subscriber, also if it is taken already.
         self.told.mark_unchanged();
         let mut followed = locked(&self.followed);
-        let none = Waiting::These(HashMap::new());
+        let none = PendingChange::These(HashMap::new());
         let taken = followed.subscribers.insert(self.number, none);
         let changed = match taken {
-            Some(Waiting::These(all)) => {
+            Some(PendingChange::These(all)) => {
                 let changes = all.into_iter().map(|(place, before)| {
                     let now = followed.get(at(&place));
                     Change { place, before, now }
                 });
                 Changed::These(changes.collect())
             }
-            Some(Waiting::Everything) | None => Changed::Everything(followed.all()),
+            Some(PendingChange::Everything) | None => Changed::Everything(followed.all()),
         };
         let count = match &changed {
             Changed::Everything(all) => all.len(),
@@ -382,18 +388,18 @@ impl<K: Record> Changes<K> {
     }
 }
 
-impl<K> Drop for Changes<K> {
+impl<K> Drop for PendingChanges<K> {
     fn drop(&mut self) {
         locked(&self.followed).subscribers.remove(&self.number);
     }
 }
 
 /// A place, to look for.
-pub(super) fn at((namespace, name): &Place) -> (&str, &str) {
+pub(super) fn at((namespace, name): &NamespacedName) -> (&str, &str) {
     (namespace, name)
 }
 
 /// Returns an owned namespace and name, to store.
-pub(super) fn owned((namespace, name): (&str, &str)) -> Place {
+pub(super) fn owned((namespace, name): (&str, &str)) -> NamespacedName {
     (namespace.to_owned(), name.to_owned())
 }

@@ -7,13 +7,13 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::watcher::Event;
 
-use crate::cluster::cache::changes::{Followed, Place, Told, at, owned};
+use crate::cluster::cache::changes::{CacheChange, Followed, NamespacedName, at, owned};
 use crate::cluster::cache::records::Records;
 use crate::cluster::decode::{
     Guarded, NAMESPACE_TOO_LARGE, Unreadable, note_readable, note_unreadable,
 };
 use crate::cluster::locked::locked;
-use crate::cluster::memory_limits::{BEYOND_WHOLE, Found, Shares, Whole};
+use crate::cluster::memory_limits::{BEYOND_WHOLE, MemoryLimits, NamespaceShares, Reservation};
 use crate::cluster::summary::weight;
 use crate::cluster::{Namespaces, Record};
 use crate::error_chain;
@@ -28,9 +28,9 @@ const MOST_EVENTS: usize = 100;
 
 /// Objects that are left out.
 #[derive(Debug, Default)]
-pub(super) struct Unread {
+pub(super) struct UndecodedObjects {
     /// Left-out objects by namespace and name; for a namespace beyond its share only the first one.
-    pub records: BTreeMap<Place, Unreadable>,
+    pub records: BTreeMap<NamespacedName, Unreadable>,
     /// The namespaces that have too much.
     pub beyond: BTreeSet<String>,
 }
@@ -39,12 +39,12 @@ pub(super) struct Unread {
 pub(super) struct Decoder<K> {
     followed: Arc<Mutex<Followed<K>>>,
     /// Left-out objects for readers.
-    unreadable: Arc<Mutex<Unread>>,
+    unreadable: Arc<Mutex<UndecodedObjects>>,
     /// Left-out objects of a list in progress, which replace the known ones at its end.
-    listed: Unread,
-    shares: Shares,
+    listed: UndecodedObjects,
+    shares: NamespaceShares,
     /// As `listed`.
-    listed_shares: Shares,
+    listed_shares: NamespaceShares,
     /// Objects of a list in progress: some of them may still be skipped.
     listed_records: Records<K>,
     namespaces: Namespaces,
@@ -57,15 +57,15 @@ impl<K: Record> Decoder<K> {
     /// Creates a decoder without objects.
     pub fn new(
         followed: Arc<Mutex<Followed<K>>>,
-        unreadable: Arc<Mutex<Unread>>,
+        unreadable: Arc<Mutex<UndecodedObjects>>,
         client: Option<Client>,
-        whole: Arc<Whole>,
+        whole: Arc<MemoryLimits>,
     ) -> Self {
-        let shares = Shares::new(whole);
+        let shares = NamespaceShares::new(whole);
         Decoder {
             followed,
             unreadable,
-            listed: Unread::default(),
+            listed: UndecodedObjects::default(),
             listed_shares: shares.of_list(),
             shares,
             listed_records: Records::default(),
@@ -76,10 +76,15 @@ impl<K: Record> Decoder<K> {
     }
 
     /// Decodes an event into changes. An object that no longer can be decoded stays as it was.
-    pub fn decoded(&mut self, event: Event<Guarded<K::Object>>, cut: fn(&mut K)) -> Vec<Told<K>> {
+    pub fn decoded(
+        &mut self,
+        event: Event<Guarded<K::Object>>,
+        cut: fn(&mut K),
+    ) -> Vec<CacheChange<K>> {
         match event {
             Event::Init => {
-                (self.listed, self.listed_shares) = (Unread::default(), self.shares.of_list());
+                (self.listed, self.listed_shares) =
+                    (UndecodedObjects::default(), self.shares.of_list());
                 self.listed_records = Records::default();
                 Vec::new()
             }
@@ -107,12 +112,12 @@ impl<K: Record> Decoder<K> {
                 self.shares.give_back(&gone.0, taken);
                 note_readable::<K::Object>(at(&gone));
                 self.lock().records.remove(&gone);
-                vec![Told::Gone(gone)]
+                vec![CacheChange::Gone(gone)]
             }
         }
     }
 
-    fn take(&mut self, mut record: K) -> Vec<Told<K>> {
+    fn take(&mut self, mut record: K) -> Vec<CacheChange<K>> {
         self.share(&mut record);
         let taken = self.taken_by(record.place());
         let about = || record.reference();
@@ -121,11 +126,11 @@ impl<K: Record> Decoder<K> {
         };
         note_readable::<K::Object>(record.place());
         self.lock().records.remove(&owned(record.place()));
-        told.push(Told::There(Arc::new(record)));
+        told.push(CacheChange::There(Arc::new(record)));
         told
     }
 
-    fn take_bad(&mut self, bad: Unreadable) -> Vec<Told<K>> {
+    fn take_bad(&mut self, bad: Unreadable) -> Vec<CacheChange<K>> {
         let (before, taken) = (self.before(bad.place()), self.taken_by(bad.place()));
         let then = weight(&bad) + before.as_ref().map_or(0, weight);
         let about = || bad.reference();
@@ -138,14 +143,14 @@ impl<K: Record> Decoder<K> {
     }
 
     /// Replaces the objects by those of the list.
-    fn end_list(&mut self) -> Told<K> {
+    fn end_list(&mut self) -> CacheChange<K> {
         self.shares.replace(&mut self.listed_shares);
         let listed = std::mem::take(&mut self.listed);
         let before = std::mem::replace(&mut *self.lock(), listed).records;
         let known = self.lock().records.clone();
         let gone = before.into_keys().filter(|place| !known.contains_key(place));
         gone.for_each(|gone| note_readable::<K::Object>(at(&gone)));
-        Told::All(std::mem::take(&mut self.listed_records))
+        CacheChange::All(std::mem::take(&mut self.listed_records))
     }
 
     /// Adds an object to the list in progress, as it is or as it was decoded last, and its error.
@@ -159,10 +164,10 @@ impl<K: Record> Decoder<K> {
         let taken = record.as_ref().map_or(0, weight) + bad.as_ref().map_or(0, weight);
         loop {
             match self.listed_shares.take(&place.0, 0, taken, self.shares.sum()) {
-                Found::Taken => break,
-                Found::Beyond(why) => return self.skip_listed(&about, why),
-                Found::Above(level) if self.cut_list(level) => {}
-                Found::Above(_) => return self.skip_listed(&about, BEYOND_WHOLE),
+                Reservation::Taken => break,
+                Reservation::Beyond(why) => return self.skip_listed(&about, why),
+                Reservation::Above(level) if self.cut_list(level) => {}
+                Reservation::Above(_) => return self.skip_listed(&about, BEYOND_WHOLE),
             }
         }
         if let Some(bad) = bad {
@@ -202,16 +207,16 @@ impl<K: Record> Decoder<K> {
         about: impl Fn() -> ObjectReference,
         taken: usize,
         then: usize,
-    ) -> Option<Vec<Told<K>>> {
+    ) -> Option<Vec<CacheChange<K>>> {
         let mut left = Vec::new();
         loop {
             match self.shares.take(place.0, taken, then, 0) {
-                Found::Taken => return Some(left),
-                Found::Beyond(why) => {
+                Reservation::Taken => return Some(left),
+                Reservation::Beyond(why) => {
                     self.skip(&about(), why);
                     return None;
                 }
-                Found::Above(level) => {
+                Reservation::Above(level) => {
                     let cut = self.cut(level, place);
                     if cut.is_empty() {
                         self.skip(&about(), BEYOND_WHOLE);
@@ -224,7 +229,7 @@ impl<K: Record> Decoder<K> {
     }
 
     /// Like [`Decoder::cut_list`], for the present objects except `but`.
-    fn cut(&mut self, level: usize, but: (&str, &str)) -> Vec<Told<K>> {
+    fn cut(&mut self, level: usize, but: (&str, &str)) -> Vec<CacheChange<K>> {
         let mut left = Vec::new();
         let all = locked(&self.followed).all();
         for record in all {
@@ -234,7 +239,7 @@ impl<K: Record> Decoder<K> {
             }
             self.shares.give_back(namespace, weight(&record));
             self.skip(&record.reference(), BEYOND_WHOLE);
-            left.push(Told::Gone(owned(record.place())));
+            left.push(CacheChange::Gone(owned(record.place())));
         }
         left
     }
@@ -317,7 +322,7 @@ impl<K: Record> Decoder<K> {
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Unread> {
+    fn lock(&self) -> MutexGuard<'_, UndecodedObjects> {
         locked(&self.unreadable)
     }
 }
@@ -337,7 +342,7 @@ fn record_of<K: Record>(
     made.map_err(|panicked| Box::new(Unreadable { why: panicked.to_string(), ..unreadable }))
 }
 
-fn place_in(about: &ObjectReference) -> Place {
+fn place_in(about: &ObjectReference) -> NamespacedName {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     (text(&about.namespace), text(&about.name))
 }

@@ -13,7 +13,7 @@ use tokio_stream::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::cluster::Record;
-use crate::cluster::cache::changes::{Followed, Place, at};
+use crate::cluster::cache::changes::{Followed, NamespacedName, at};
 use crate::cluster::cache::decoder::Decoder;
 use crate::cluster::decode::{Guarded, guarded};
 use crate::cluster::locked::locked;
@@ -107,7 +107,7 @@ impl<K: Record> Watching<K> {
 }
 
 /// The object that an event is about, while no list is read.
-fn place_of<K: Resource<DynamicType = ()>>(event: &Event<Guarded<K>>) -> Option<Place> {
+fn place_of<K: Resource<DynamicType = ()>>(event: &Event<Guarded<K>>) -> Option<NamespacedName> {
     match event {
         Event::Apply(object) | Event::Delete(object) => {
             let meta = object.meta();

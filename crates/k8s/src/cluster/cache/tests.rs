@@ -34,7 +34,7 @@ fn labelled(name: &str, team: &str) -> Value {
 }
 
 /// What a subscriber takes, by name: the team before and now.
-fn taken(changes: &mut Changes<ConfigMap>) -> Vec<(String, Option<String>, Option<String>)> {
+fn taken(changes: &mut PendingChanges<ConfigMap>) -> Vec<(String, Option<String>, Option<String>)> {
     let team = |one: &Arc<ConfigMap>| one.labels().get("team").cloned().unwrap_or_default();
     let mut all: Vec<_> = match changes.take() {
         Changed::Everything(all) => {
@@ -266,7 +266,7 @@ async fn small_namespaces_fit_however_many_large_ones_there_are() {
     put("shop", "web", KIB);
     put("zoo", "web", KIB);
     let all: Api<Secret> = Api::all(api.client());
-    let (client, whole) = (Some(api.client()), Arc::new(Whole::of(512 * KIB)));
+    let (client, whole) = (Some(api.client()), Arc::new(MemoryLimits::of(512 * KIB)));
     let watched: Watched<Secret> =
         Watched::begin(all, every(), &stop, (|_| {}, |_| Vec::new()), client, whole.clone());
     tokio::time::timeout(Duration::from_secs(60), watched.known()).await.expect("it is known");

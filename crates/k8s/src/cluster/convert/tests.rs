@@ -6,7 +6,7 @@ use crate::volume::{NodeKey, State, VolumeId, VolumeKey};
 fn a_volume_that_was_written_is_read_again() {
     let want = NewVolume {
         name: "pvc-1".to_owned(),
-        size: Wanted { at_least: Bytes::gib(2), at_most: Some(Bytes::gib(3)) },
+        size: RequestedSize { at_least: Bytes::gib(2), at_most: Some(Bytes::gib(3)) },
         mode: Mode::Filesystem(FsKind::Xfs),
         class: Class { pool: Some("fast".parse().unwrap()), ..Class::default() },
         nodes: vec!["alpha".to_owned()],
@@ -21,7 +21,7 @@ fn a_volume_that_was_written_is_read_again() {
 #[test]
 fn a_listed_volume_is_read_again() {
     let id = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-1"));
-    let ailing = |severity, reason| Ailment { severity, reason, message: "why".to_owned() };
+    let ailing = |severity, reason| VolumeCondition { severity, reason, message: "why".to_owned() };
     for (state, mode) in [
         (State::Creating, Mode::Block),
         (State::Resized, Mode::Filesystem(FsKind::Btrfs)),
@@ -59,7 +59,7 @@ fn what_a_look_saw_is_read_again_and_what_it_did_not_see_is_no_zero() {
     let volume = Volume { id, name, pool, node, size, requested, mode };
     let (state, fence, limit, ailments) = (State::Ready, Fence::default(), None, Vec::new());
     let status = VolumeStatus { volume, state, published: true, fence, limit, ailments };
-    let usage = Usage {
+    let usage = FsUsage {
         total: Bytes::gib(4),
         used: Bytes::gib(1),
         available: Bytes::gib(3),
@@ -68,7 +68,7 @@ fn what_a_look_saw_is_read_again_and_what_it_did_not_see_is_no_zero() {
     };
     let whole =
         Inspection { status, open_count: 1, usage: Some(usage), smallest: Some(Bytes::gib(4)) };
-    let uncounted = Usage { inodes: 0, inodes_free: 0, ..usage };
+    let uncounted = FsUsage { inodes: 0, inodes_free: 0, ..usage };
     let btrfs = Inspection { usage: Some(uncounted), smallest: None, ..whole.clone() };
     let not_in_use = Inspection { usage: None, open_count: 0, ..whole.clone() };
     for seen in [Some(whole), Some(btrfs), Some(not_in_use), None] {
@@ -108,7 +108,7 @@ fn answer(size: Bytes) -> VolumeRequestStatus {
 #[test]
 fn a_growth_ends_within_what_was_asked_or_it_has_failed() {
     let (least, most) = (Bytes::gib(2), Bytes::gib(3));
-    let growth = |at_most| Growth { size: Wanted { at_least: least, at_most }, block: None };
+    let growth = |at_most| Growth { size: RequestedSize { at_least: least, at_most }, block: None };
     for (at_most, size, is_taken) in [
         (None, least, true),
         (None, Bytes::gib(9), true),

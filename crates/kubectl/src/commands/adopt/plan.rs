@@ -16,15 +16,15 @@ use crate::api::{
     FenceState, NodeStorage, Operation, Quantity, VolumeMode, VolumeOnNode, VolumeRequest,
     VolumeState,
 };
-use crate::cluster::audit::{Difference, audit};
-use crate::cluster::{self, Pv, volume_name};
+use crate::cluster::audit::{UnmatchedVolume, audit};
+use crate::cluster::{self, PvSummary, volume_name};
 use crate::volume::{Class, DRIVER, FsKind, TOPOLOGY, few};
 
 /// Objects on which a recovery depends.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct ObservedClaim {
     pub(super) nodes: Vec<NodeStorage>,
-    pub(super) volumes: Vec<Pv>,
+    pub(super) volumes: Vec<PvSummary>,
     pub(super) claims: Vec<PersistentVolumeClaim>,
     pub(super) requests: Vec<VolumeRequest>,
     pub(super) classes: Vec<StorageClass>,
@@ -32,7 +32,7 @@ pub struct Seen {
 
 /// Options of the caller for the claim.
 #[derive(Debug, Clone, Default)]
-pub struct Wish {
+pub struct RecoveryOptions {
     /// Namespace of the claim; not needed for a claim that has lost its PersistentVolume.
     pub namespace: Option<String>,
     /// Name of the claim; `None` for the name of the volume.
@@ -42,9 +42,10 @@ pub struct Wish {
 }
 
 /// Lists the IDs of all volumes without a PersistentVolume and without an operation in progress.
-pub fn all(seen: &Seen) -> Vec<String> {
+pub fn all(seen: &ObservedClaim) -> Vec<String> {
     let found = audit(&seen.nodes, &seen.volumes, &seen.requests);
-    let without_pv = |one: &&Difference| matches!(one, Difference::VolumeWithoutPv { .. });
+    let without_pv =
+        |one: &&UnmatchedVolume| matches!(one, UnmatchedVolume::VolumeWithoutPv { .. });
     found.iter().filter(without_pv).map(|one| one.volume().to_owned()).collect()
 }
 
@@ -52,7 +53,7 @@ pub fn all(seen: &Seen) -> Vec<String> {
 ///
 /// # Errors
 /// Why there can be none: a sentence.
-pub fn plan(seen: &Seen, id: &str, wish: &Wish) -> Result<Adoption, String> {
+pub fn plan(seen: &ObservedClaim, id: &str, wish: &RecoveryOptions) -> Result<Adoption, String> {
     let (node, volume) = find(seen, id)?;
     refuse_if_named(seen, id)?;
     refuse_if_changing(seen, volume)?;
@@ -87,7 +88,7 @@ pub fn plan(seen: &Seen, id: &str, wish: &Wish) -> Result<Adoption, String> {
     Ok(Adoption { volume: pv, claim })
 }
 
-fn find<'a>(seen: &'a Seen, id: &str) -> Result<(&'a str, &'a VolumeOnNode), String> {
+fn find<'a>(seen: &'a ObservedClaim, id: &str) -> Result<(&'a str, &'a VolumeOnNode), String> {
     for node in &seen.nodes {
         let volumes = node.status.iter().flat_map(|status| &status.volumes);
         if let Some(volume) = volumes.into_iter().find(|volume| volume.volume_handle == id) {
@@ -100,7 +101,7 @@ fn find<'a>(seen: &'a Seen, id: &str) -> Result<(&'a str, &'a VolumeOnNode), Str
     ))
 }
 
-fn refuse_if_named(seen: &Seen, id: &str) -> Result<(), String> {
+fn refuse_if_named(seen: &ObservedClaim, id: &str) -> Result<(), String> {
     match seen.volumes.iter().find(|pv| pv.handle() == Some(id)) {
         None => Ok(()),
         Some(pv) => {
@@ -112,7 +113,7 @@ fn refuse_if_named(seen: &Seen, id: &str) -> Result<(), String> {
     }
 }
 
-fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> {
+fn refuse_if_changing(seen: &ObservedClaim, volume: &VolumeOnNode) -> Result<(), String> {
     let id = &volume.volume_handle;
     if !matches!(volume.state, VolumeState::Ready | VolumeState::Resizing | VolumeState::Resized) {
         return Err(format!("volume {id} is {}: there is nothing to recover", volume.state));
@@ -145,9 +146,9 @@ fn refuse_if_changing(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> 
 /// A tenant can write the annotations and the volume of a claim. So it has to be the claim that the volume was created
 /// for, by its uid, or one that the caller names: it may have got the volume by a population, a rebind or a recovery.
 fn lost_claim<'a>(
-    seen: &'a Seen,
+    seen: &'a ObservedClaim,
     volume: &VolumeOnNode,
-    wish: &Wish,
+    wish: &RecoveryOptions,
 ) -> Option<&'a PersistentVolumeClaim> {
     seen.claims.iter().find(|claim| {
         let metadata = &claim.metadata;
@@ -164,7 +165,7 @@ fn lost_claim<'a>(
 }
 
 /// Leaves it to the caller whether a claim gets a volume that was not created for it.
-fn refuse_if_a_lost_claim_names(seen: &Seen, volume: &VolumeOnNode) -> Result<(), String> {
+fn refuse_if_a_lost_claim_names(seen: &ObservedClaim, volume: &VolumeOnNode) -> Result<(), String> {
     let is_lost = |claim: &&PersistentVolumeClaim| {
         claim.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Lost")
             && volume_name(claim) == Some(&volume.name)
@@ -181,9 +182,9 @@ fn refuse_if_a_lost_claim_names(seen: &Seen, volume: &VolumeOnNode) -> Result<()
 }
 
 fn class_of(
-    seen: &Seen,
+    seen: &ObservedClaim,
     volume: &VolumeOnNode,
-    wish: &Wish,
+    wish: &RecoveryOptions,
     lost: Option<&PersistentVolumeClaim>,
 ) -> Result<String, String> {
     if let Some(claim) = lost {
@@ -241,9 +242,9 @@ fn object_name(volume: &VolumeOnNode) -> &str {
 }
 
 fn new_claim(
-    seen: &Seen,
+    seen: &ObservedClaim,
     volume: &VolumeOnNode,
-    wish: &Wish,
+    wish: &RecoveryOptions,
     class: &str,
 ) -> Result<PersistentVolumeClaim, String> {
     let Some(namespace) = &wish.namespace else {

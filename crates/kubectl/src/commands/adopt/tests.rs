@@ -1,11 +1,11 @@
 use serde_json::{Value, json};
 
-use super::plan::Seen;
+use super::plan::ObservedClaim;
 use super::*;
 use crate::api::{
     NodeStorage, NodeStorageSpec, NodeStorageStatus, VolumeMode, VolumeRequest, VolumeState,
 };
-use crate::cluster::Pv;
+use crate::cluster::PvSummary;
 use crate::volume::{NodeKey, VolumeId, VolumeKey};
 
 fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -17,14 +17,18 @@ fn id() -> String {
 }
 
 /// A node with one volume that no PersistentVolume names, and a class.
-fn seen() -> Seen {
+fn seen() -> ObservedClaim {
     let key = NodeKey::of("alpha").as_str().to_owned();
     let mut node = NodeStorage::new("alpha", NodeStorageSpec { node_hash: key });
     let volume = json!({"volumeHandle": id(), "name": "pvc-u-1", "pool": "fast", "size": "104Mi",
                         "requestedSize": "100Mi", "volumeMode": "Filesystem", "fsType": "xfs", "state": "Ready"});
     node.status =
         Some(NodeStorageStatus { volumes: vec![typed(volume)], ..NodeStorageStatus::default() });
-    Seen { nodes: vec![node], classes: vec![class("fast", "fast")], ..Seen::default() }
+    ObservedClaim {
+        nodes: vec![node],
+        classes: vec![class("fast", "fast")],
+        ..ObservedClaim::default()
+    }
 }
 
 fn class(name: &str, pool: &str) -> k8s_openapi::api::storage::v1::StorageClass {
@@ -32,7 +36,7 @@ fn class(name: &str, pool: &str) -> k8s_openapi::api::storage::v1::StorageClass 
                  "parameters": {"pool": pool}}))
 }
 
-fn with(change: impl FnOnce(&mut Seen)) -> Seen {
+fn with(change: impl FnOnce(&mut ObservedClaim)) -> ObservedClaim {
     let mut seen = seen();
     change(&mut seen);
     seen
@@ -42,13 +46,13 @@ fn fence(state: &str) -> Option<crate::api::FenceStatus> {
     serde_json::from_value(json!({"state": state, "generation": 1})).unwrap()
 }
 
-fn volume(seen: &mut Seen) -> &mut crate::api::VolumeOnNode {
+fn volume(seen: &mut ObservedClaim) -> &mut crate::api::VolumeOnNode {
     &mut seen.nodes[0].status.as_mut().unwrap().volumes[0]
 }
 
-fn named() -> Wish {
+fn named() -> RecoveryOptions {
     let (namespace, claim) = (Some("default".to_owned()), Some("db".to_owned()));
-    Wish { namespace, claim, class: None }
+    RecoveryOptions { namespace, claim, class: None }
 }
 
 fn claim(uid: &str, phase: &str) -> PersistentVolumeClaim {
@@ -60,7 +64,7 @@ fn claim(uid: &str, phase: &str) -> PersistentVolumeClaim {
     }))
 }
 
-fn pv(name: &str, id: &str) -> Pv {
+fn pv(name: &str, id: &str) -> PvSummary {
     typed(json!({"metadata": {"name": name},
                  "spec": {"csi": {"driver": "lvm.csi.pliant.io", "volumeHandle": id}}}))
 }
@@ -139,7 +143,7 @@ fn a_raw_block_volume_has_no_file_system() {
 #[test]
 fn a_claim_that_has_lost_it_gets_it_back() {
     let lost = with(|seen| seen.claims = vec![claim("u-1", "Lost")]);
-    let adoption = plan(&lost, &id(), &Wish::default()).unwrap();
+    let adoption = plan(&lost, &id(), &RecoveryOptions::default()).unwrap();
     let spec = adoption.volume.spec.unwrap();
     assert_eq!(spec.claim_ref.unwrap().uid.as_deref(), Some("u-1"));
     assert_eq!(spec.access_modes.unwrap(), ["ReadWriteOncePod"]);
@@ -158,7 +162,7 @@ fn a_claim_that_the_volume_was_not_created_for_gets_it_only_when_it_is_named() {
             seen.classes.push(class("other", "fast"));
         })
     };
-    for wish in [Wish::default(), Wish { claim: None, ..named() }] {
+    for wish in [RecoveryOptions::default(), RecoveryOptions { claim: None, ..named() }] {
         let said = plan(&populated(), &id(), &wish).unwrap_err();
         assert!(said.contains("only if you know that the data is its own"), "{said}");
         assert!(said.ends_with("add --namespace default --claim db"), "{said}");
@@ -167,7 +171,8 @@ fn a_claim_that_the_volume_was_not_created_for_gets_it_only_when_it_is_named() {
     let spec = adoption.volume.spec.unwrap();
     assert_eq!(spec.claim_ref.unwrap().uid.as_deref(), Some("u-2"));
     assert_eq!((adoption.claim, spec.storage_class_name.as_deref()), (None, Some("gone")));
-    let another = Wish { claim: Some("x".to_owned()), class: Some("fast".to_owned()), ..named() };
+    let another =
+        RecoveryOptions { claim: Some("x".to_owned()), class: Some("fast".to_owned()), ..named() };
     assert!(plan(&populated(), &id(), &another).unwrap().claim.is_some(), "a new one");
 }
 
@@ -193,7 +198,7 @@ fn a_claim_that_has_exchanged_its_volume_gets_that_and_only_when_it_is_named() {
                 *seen = exchanged("pvc-u-1");
                 seen.claims[0].metadata.uid = Some("u-3".to_owned());
             }),
-            Wish::default(),
+            RecoveryOptions::default(),
         ),
     ] {
         plan(&seen, &id(), &wish).unwrap_err();
@@ -216,8 +221,8 @@ fn what_speaks_against_it_is_told() {
                      "metadata": {"name": "r"},
                      "spec": {"nodeName": "alpha", "volumeHandle": id(), "operation": operation}}))
     };
-    let nameless = Wish { claim: None, namespace: None, class: None };
-    let of = |class: &str| Wish { class: Some(class.to_owned()), ..named() };
+    let nameless = RecoveryOptions { claim: None, namespace: None, class: None };
+    let of = |class: &str| RecoveryOptions { class: Some(class.to_owned()), ..named() };
     for (seen, wish, words) in [
         (with(|seen| seen.nodes.clear()), named(), "no node reports volume"),
         (with(|seen| seen.volumes = vec![pv("x", &id())]), named(), "has PersistentVolume x"),

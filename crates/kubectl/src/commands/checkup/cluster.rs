@@ -6,17 +6,19 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::seen::{CLASSES, DEFINITIONS, DRIVERS, PODS, POOLS, REQUESTS, Released, Seen};
+use super::seen::{
+    CLASSES, DEFINITIONS, DRIVERS, ObservedCluster, PODS, POOLS, REQUESTS, Released,
+};
 use crate::api::{
     Health, NodeStorage, NodeStorageStatus, PoolOnNode, READY, StoragePool, definitions,
 };
-use crate::cluster::audit::{Difference, audit};
+use crate::cluster::audit::{UnmatchedVolume, audit};
 use crate::cluster::{pool_of, topology};
 use crate::commands::{DRIVER_PODS, STORAGES, VOLUMES, adopt, is_ready};
 use crate::doctor::Finding;
 use crate::volume::{Class, DRIVER, FsKind, NodeKey, TOPOLOGY, few};
 
-pub(super) fn judge(seen: &Seen, program: &str) -> Vec<Finding> {
+pub(super) fn judge(seen: &ObservedCluster, program: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(records(seen, program));
     findings.extend(driver(seen));
@@ -31,7 +33,7 @@ pub(super) fn judge(seen: &Seen, program: &str) -> Vec<Finding> {
 
 /// Reports namespaces with too many objects of a kind; the operator or the controller plugin repeats the
 /// event while that is so.
-fn too_large(seen: &Seen) -> Vec<Finding> {
+fn too_large(seen: &ObservedCluster) -> Vec<Finding> {
     let said: BTreeMap<(String, String), &Event> = seen
         .too_large
         .iter()
@@ -57,7 +59,7 @@ fn too_large(seen: &Seen) -> Vec<Finding> {
 /// Action for a missing object of the driver.
 const INSTALL: &str = "install the chart again: helm upgrade --install pliant charts/pliant …";
 
-fn records(seen: &Seen, program: &str) -> Option<Finding> {
+fn records(seen: &ObservedCluster, program: &str) -> Option<Finding> {
     if !seen.sees(DEFINITIONS) {
         return None;
     }
@@ -73,7 +75,7 @@ fn records(seen: &Seen, program: &str) -> Option<Finding> {
     })
 }
 
-fn driver(seen: &Seen) -> Option<Finding> {
+fn driver(seen: &ObservedCluster) -> Option<Finding> {
     if !seen.sees(DRIVERS) {
         return None;
     }
@@ -100,38 +102,38 @@ fn driver(seen: &Seen) -> Option<Finding> {
 }
 
 /// A part of the driver that runs as a Deployment.
-struct Part {
+struct Component {
     component: &'static str,
     name: &'static str,
     /// What does not work without it.
     without: &'static str,
 }
 
-const CONTROLLER: Part = Part {
+const CONTROLLER: Component = Component {
     component: "controller",
     name: "controller plugin",
     without: "volumes are neither created nor expanded",
 };
 
-const OPERATOR: Part = Part {
+const OPERATOR: Component = Component {
     component: "operator",
     name: "operator",
     without: "no claim is populated or managed, and pods of managed StatefulSets are not created",
 };
 
-fn controller(seen: &Seen) -> Option<Finding> {
+fn controller(seen: &ObservedCluster) -> Option<Finding> {
     let none = || Finding::error("no pod of the controller plugin exists", INSTALL);
     seen.sees(PODS).then(|| pods_of(seen, &CONTROLLER).unwrap_or_else(none))
 }
 
 /// The chart can be installed without it.
-fn operator(seen: &Seen) -> Option<Finding> {
+fn operator(seen: &ObservedCluster) -> Option<Finding> {
     pods_of(seen, &OPERATOR)
 }
 
 /// How many pods of a part are ready; `None` without any pod of it.
-fn pods_of(seen: &Seen, part: &Part) -> Option<Finding> {
-    let Part { component, name, without } = part;
+fn pods_of(seen: &ObservedCluster, part: &Component) -> Option<Finding> {
+    let Component { component, name, without } = part;
     let is_of_part = |pod: &&Pod| {
         let labels = pod.metadata.labels.as_ref();
         labels
@@ -156,12 +158,12 @@ fn pods_of(seen: &Seen, part: &Part) -> Option<Finding> {
     }
 }
 
-fn told(seen: &Seen) -> impl Iterator<Item = &NodeStorageStatus> {
+fn statuses(seen: &ObservedCluster) -> impl Iterator<Item = &NodeStorageStatus> {
     seen.storages.iter().filter_map(|node| node.status.as_ref())
 }
 
-fn versions(seen: &Seen) -> Option<Finding> {
-    let versions: BTreeSet<&str> = told(seen).map(|status| status.version.as_str()).collect();
+fn versions(seen: &ObservedCluster) -> Option<Finding> {
+    let versions: BTreeSet<&str> = statuses(seen).map(|status| status.version.as_str()).collect();
     let ours = env!("CARGO_PKG_VERSION");
     let versions: Vec<&str> = versions.into_iter().collect();
     match versions.as_slice() {
@@ -180,7 +182,7 @@ fn versions(seen: &Seen) -> Option<Finding> {
     }
 }
 
-fn pools(seen: &Seen) -> Vec<Finding> {
+fn pools(seen: &ObservedCluster) -> Vec<Finding> {
     if seen.pools.is_empty() && !seen.sees(POOLS) {
         return Vec::new();
     }
@@ -209,7 +211,7 @@ pub(super) fn pool(pool: &StoragePool) -> Finding {
     }
 }
 
-fn classes(seen: &Seen, program: &str) -> Vec<Finding> {
+fn classes(seen: &ObservedCluster, program: &str) -> Vec<Finding> {
     let ours: Vec<&StorageClass> =
         seen.classes.iter().filter(|class| class.provisioner == DRIVER).collect();
     if ours.is_empty() && !seen.sees(CLASSES) {
@@ -223,7 +225,7 @@ fn classes(seen: &Seen, program: &str) -> Vec<Finding> {
 }
 
 /// Reason why no node can create a volume of a class, by its topologies and pools.
-fn unusable(seen: &Seen, storage_class: &StorageClass, class: &Class) -> Option<String> {
+fn unusable(seen: &ObservedCluster, storage_class: &StorageClass, class: &Class) -> Option<String> {
     let allows = |node: &&NodeStorage| {
         topology::allows(storage_class, node.metadata.name.as_deref().unwrap_or_default())
     };
@@ -250,7 +252,7 @@ fn unusable(seen: &Seen, storage_class: &StorageClass, class: &Class) -> Option<
 }
 
 /// Checks a StorageClass; `None` if that depends on nodes that have not reported.
-fn class(seen: &Seen, program: &str, class: &StorageClass) -> Option<Finding> {
+fn class(seen: &ObservedCluster, program: &str, class: &StorageClass) -> Option<Finding> {
     let name = class.metadata.name.as_deref().unwrap_or_default();
     let parameters = class.parameters.clone().unwrap_or_default();
     let look = || format!("kubectl get storageclass {name} --output yaml");
@@ -289,34 +291,34 @@ fn class(seen: &Seen, program: &str, class: &StorageClass) -> Option<Finding> {
 }
 
 /// Volumes and PersistentVolumes without each other, on all nodes or on one.
-pub(super) fn differences(seen: &Seen, program: &str, on: Option<&str>) -> Vec<Finding> {
+pub(super) fn differences(seen: &ObservedCluster, program: &str, on: Option<&str>) -> Vec<Finding> {
     if !seen.sees(VOLUMES) || !seen.sees(STORAGES) {
         return Vec::new();
     }
-    let finding = |one: &Difference| match one {
-        Difference::VolumeWithoutPv { node, volume, name, size, pool } => Finding::error(
+    let finding = |one: &UnmatchedVolume| match one {
+        UnmatchedVolume::VolumeWithoutPv { node, volume, name, size, pool } => Finding::error(
             format!("volume {volume} ({name}, {size}) of node {node} has no PersistentVolume"),
             format!(
                 "{program} recover {volume} --namespace NAMESPACE --claim NAME{}",
                 which_class(seen, pool)
             ),
         ),
-        Difference::PvWithoutVolume { node, volume, pv } => Finding::error(
+        UnmatchedVolume::PvWithoutVolume { node, volume, pv } => Finding::error(
             format!("PersistentVolume {pv} names volume {volume}, which node {node} does not have"),
             "put the removed disk back, or restore the data from a backup",
         ),
     };
     let found = audit(&seen.storages, &seen.volumes, &seen.requests);
     // A volume that a request is about gets its PersistentVolume in a moment, or goes.
-    let is_known = |one: &&Difference| {
-        seen.sees(REQUESTS) || !matches!(one, Difference::VolumeWithoutPv { .. })
+    let is_known = |one: &&UnmatchedVolume| {
+        seen.sees(REQUESTS) || !matches!(one, UnmatchedVolume::VolumeWithoutPv { .. })
     };
-    let is_asked = |one: &&Difference| on.is_none_or(|on| one.node() == on);
+    let is_asked = |one: &&UnmatchedVolume| on.is_none_or(|on| one.node() == on);
     found.iter().filter(is_known).filter(is_asked).map(finding).collect()
 }
 
 /// Reports Released PersistentVolumes with the policy Retain, on all nodes or on one.
-pub(super) fn released(seen: &Seen, program: &str, on: Option<&str>) -> Vec<Finding> {
+pub(super) fn released(seen: &ObservedCluster, program: &str, on: Option<&str>) -> Vec<Finding> {
     let is_asked = |one: &&Released| on.is_none_or(|node| *one.volume.node() == NodeKey::of(node));
     let finding = |one: &Released| {
         let Released { name, size, claim, .. } = one;
@@ -331,7 +333,7 @@ pub(super) fn released(seen: &Seen, program: &str, on: Option<&str>) -> Vec<Find
 }
 
 /// The flag that `recover` needs unless exactly one class uses the pool.
-fn which_class(seen: &Seen, pool: &str) -> String {
+fn which_class(seen: &ObservedCluster, pool: &str) -> String {
     match adopt::fitting(&seen.classes, pool).as_slice() {
         [_] => String::new(),
         [] => " --storage-class CLASS".to_owned(),

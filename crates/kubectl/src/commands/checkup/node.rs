@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
-use super::seen::{KUBELETS, PODS, Seen};
+use super::seen::{KUBELETS, ObservedCluster, PODS};
 use crate::api::{
     DiskState, DiskStatus, GroupStatus, Health, INVENTORY_COMPLETE, NodeStorageStatus, PoolOnNode,
     StoragePool,
@@ -16,13 +16,13 @@ use crate::doctor::Finding;
 use crate::volume::DRIVER;
 
 /// Names of the nodes, also of those with only a NodeStorage left.
-pub(super) fn names(seen: &Seen) -> BTreeSet<&str> {
+pub(super) fn names(seen: &ObservedCluster) -> BTreeSet<&str> {
     let known = seen.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     let told = seen.storages.iter().filter_map(|node| node.metadata.name.as_deref());
     known.chain(told).collect()
 }
 
-pub(super) fn judge(seen: &Seen, program: &str, name: &str) -> Vec<Finding> {
+pub(super) fn judge(seen: &ObservedCluster, program: &str, name: &str) -> Vec<Finding> {
     let storage = seen.storage(name);
     let node_plugins = node_plugins(seen, name);
     let sees_all = seen.sees(PODS) && seen.sees(STORAGES);
@@ -44,7 +44,7 @@ pub(super) fn judge(seen: &Seen, program: &str, name: &str) -> Vec<Finding> {
     findings
 }
 
-fn node_plugins<'a>(seen: &'a Seen, name: &str) -> Vec<&'a Pod> {
+fn node_plugins<'a>(seen: &'a ObservedCluster, name: &str) -> Vec<&'a Pod> {
     let is_node_plugin = |pod: &&Pod| {
         let labels = pod.metadata.labels.as_ref();
         let component = labels.and_then(|all| all.get("app.kubernetes.io/component"));
@@ -54,7 +54,7 @@ fn node_plugins<'a>(seen: &'a Seen, name: &str) -> Vec<&'a Pod> {
     seen.pods.iter().filter(is_node_plugin).collect()
 }
 
-fn left_behind(seen: &Seen, name: &str) -> Option<Finding> {
+fn left_behind(seen: &ObservedCluster, name: &str) -> Option<Finding> {
     let is_it = |one: &str| one == name;
     let there = seen.nodes.iter().filter_map(|node| node.metadata.name.as_deref()).any(is_it);
     let volumes = seen.storage(name)?.status.as_ref().map_or(0, |status| status.volumes.len());
@@ -70,7 +70,7 @@ fn left_behind(seen: &Seen, name: &str) -> Option<Finding> {
     })
 }
 
-fn node_plugin(seen: &Seen, name: &str, node_plugins: &[&Pod]) -> Option<Finding> {
+fn node_plugin(seen: &ObservedCluster, name: &str, node_plugins: &[&Pod]) -> Option<Finding> {
     if !seen.sees(PODS) {
         return None;
     }
@@ -105,7 +105,7 @@ fn in_its_container(pod: &Pod) -> String {
     format!("{name} --namespace {namespace} --container node")
 }
 
-fn kubelet(seen: &Seen, name: &str) -> Option<Finding> {
+fn kubelet(seen: &ObservedCluster, name: &str) -> Option<Finding> {
     if !seen.sees(KUBELETS) {
         return None;
     }
@@ -122,7 +122,7 @@ fn kubelet(seen: &Seen, name: &str) -> Option<Finding> {
 }
 
 fn of_record(
-    seen: &Seen,
+    seen: &ObservedCluster,
     status: &NodeStorageStatus,
     program: &str,
     name: &str,
@@ -170,7 +170,12 @@ fn of_record(
 }
 
 /// Findings about one pool of a node.
-pub(super) fn of_pool(seen: &Seen, program: &str, name: &str, wanted: &str) -> Vec<Finding> {
+pub(super) fn of_pool(
+    seen: &ObservedCluster,
+    program: &str,
+    name: &str,
+    wanted: &str,
+) -> Vec<Finding> {
     let status = seen.storage(name).and_then(|storage| storage.status.as_ref());
     let Some(status) = status else { return Vec::new() };
     let look = on_the_node(&node_plugins(seen, name));
@@ -261,7 +266,7 @@ fn pool(
 }
 
 /// Finding for disks that wait for permission to be initialized.
-fn planned(seen: &Seen, pool: &PoolOnNode, name: &str) -> Option<Finding> {
+fn planned(seen: &ObservedCluster, pool: &PoolOnNode, name: &str) -> Option<Finding> {
     let is_it = |one: &&StoragePool| one.metadata.name.as_ref() == Some(&pool.name);
     let may = seen.pools.iter().find(is_it).is_some_and(|pool| pool.spec.create_volume_groups);
     (!pool.planned_actions.is_empty() && !may).then(|| {

@@ -6,13 +6,13 @@ use k8s_openapi::api::storage::v1::{CSIDriver, CSINode, StorageClass};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use crate::api::{NodeStorage, StoragePool, VolumeRequest};
-use crate::cluster::{Pv, Unreadable};
+use crate::cluster::{PvSummary, Unreadable};
 use crate::commands::{NODES, names};
 use crate::volume::VolumeId;
 
 /// Objects of the driver in a cluster, and those around it.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct ObservedCluster {
     pub(in crate::commands) definitions: Vec<CustomResourceDefinition>,
     pub(in crate::commands) driver: Option<CSIDriver>,
     pub(in crate::commands) classes: Vec<StorageClass>,
@@ -22,7 +22,7 @@ pub struct Seen {
     pub(in crate::commands) storages: Vec<NodeStorage>,
     /// The pods of the driver.
     pub(in crate::commands) pods: Vec<Pod>,
-    pub(in crate::commands) volumes: Vec<Pv>,
+    pub(in crate::commands) volumes: Vec<PvSummary>,
     /// Released PersistentVolumes with the policy Retain.
     pub(in crate::commands) released: Vec<Released>,
     pub(in crate::commands) requests: Vec<VolumeRequest>,
@@ -45,7 +45,7 @@ pub(in crate::commands) const PODS: &str = "the pods of the driver";
 pub(in crate::commands) const REQUESTS: &str = "volumerequests";
 pub(in crate::commands) const EVENTS: &str = "events";
 
-impl Seen {
+impl ObservedCluster {
     /// True if all objects of this kind were read.
     pub(in crate::commands) fn sees(&self, what: &str) -> bool {
         !self.unseen.contains(&what) && !self.partial.contains(&what)

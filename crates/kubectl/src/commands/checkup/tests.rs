@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::{Health, ready_condition};
-use crate::doctor::{Severity, print};
+use crate::doctor::{FindingSeverity, print};
 use crate::volume::{NodeKey, VolumeId, VolumeKey};
 
 fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
@@ -21,12 +21,12 @@ fn id(name: &str) -> String {
 }
 
 /// A cluster of a node with the driver and one without, where nothing is wrong.
-fn seen() -> Seen {
+fn seen() -> ObservedCluster {
     let pool = json!({"name": "fast", "configured": true, "capacity": "4Gi", "available": "3Gi", "volumeCount": 1,
                       "health": "Healthy"});
     let volume = json!({"volumeHandle": id("pvc-1"), "name": "pvc-1", "pool": "fast", "size": "1Gi",
                         "requestedSize": "1Gi", "volumeMode": "Filesystem", "fsType": "ext4", "state": "Ready"});
-    Seen {
+    ObservedCluster {
         definitions: crate::api::definitions(),
         driver: typed(json!({"metadata": {"name": DRIVER},
                              "spec": {"attachRequired": false, "storageCapacity": true}})),
@@ -50,16 +50,16 @@ fn seen() -> Seen {
         ],
         volumes: vec![typed(json!({"metadata": {"name": "pvc-1"},
             "spec": {"csi": {"driver": DRIVER, "volumeHandle": id("pvc-1")}}}))],
-        ..Seen::default()
+        ..ObservedCluster::default()
     }
 }
 
 /// What is found beside what is good.
-fn found(change: impl FnOnce(&mut Seen)) -> String {
+fn found(change: impl FnOnce(&mut ObservedCluster)) -> String {
     let mut seen = seen();
     change(&mut seen);
     let mut findings = judge(&seen, "pliant", None).unwrap();
-    findings.retain(|finding| finding.severity != Severity::Ok);
+    findings.retain(|finding| finding.severity != FindingSeverity::Ok);
     print(&findings, false)
 }
 
@@ -235,7 +235,7 @@ fn the_topologies_of_a_class_are_looked_at() {
 
 #[test]
 fn an_adoption_is_advised_with_the_class_that_it_needs() {
-    let advised = |change: fn(&mut Seen)| {
+    let advised = |change: fn(&mut ObservedCluster)| {
         found(|seen| {
             seen.volumes.clear();
             change(seen);
@@ -369,7 +369,7 @@ fn volumes_and_persistent_volumes_without_each_other_are_told() {
 #[test]
 fn what_may_not_be_read_is_not_missed() {
     let hidden = found(|seen| {
-        *seen = Seen {
+        *seen = ObservedCluster {
             unseen: vec![
                 DEFINITIONS,
                 DRIVERS,
@@ -382,7 +382,7 @@ fn what_may_not_be_read_is_not_missed() {
                 VOLUMES,
                 REQUESTS,
             ],
-            ..Seen::default()
+            ..ObservedCluster::default()
         };
     });
     assert!(

@@ -16,7 +16,7 @@ use crate::volume::few;
 
 /// Progress of an edit, as its PvcAutoscaler reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum EditProgress {
     /// The operator has not seen it yet.
     None,
     /// A line about its progress.
@@ -53,16 +53,16 @@ pub async fn follow(
                 return Err(AskError::Refused { reason });
             }
             match next.map_or_else(gone, |one| news(&one, generation)) {
-                News::Line(line) if line != last => {
+                EditProgress::Line(line) if line != last => {
                     tell(&line);
                     last = line;
                 }
-                News::None | News::Line(_) => {}
-                News::Done(line) => {
+                EditProgress::None | EditProgress::Line(_) => {}
+                EditProgress::Done(line) => {
                     tell(&format!("{line}, after {:.2} s", begun.elapsed().as_secs_f64()));
                     return Ok(());
                 }
-                News::Stopped(reason) => return Err(AskError::Refused { reason }),
+                EditProgress::Stopped(reason) => return Err(AskError::Refused { reason }),
             }
         }
         Ok(())
@@ -77,8 +77,8 @@ pub async fn follow(
     })
 }
 
-fn gone() -> News {
-    News::Stopped("the PvcAutoscaler was deleted; its claims stay unchanged".to_owned())
+fn gone() -> EditProgress {
+    EditProgress::Stopped("the PvcAutoscaler was deleted; its claims stay unchanged".to_owned())
 }
 
 /// True if a rollback or an abort is complete.
@@ -130,31 +130,31 @@ pub(super) fn too_late(
 }
 
 /// Progress of the edit that created this generation of the specification.
-pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> News {
+pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> EditProgress {
     let status = match &autoscaler.status {
         Some(status) if status.observed_generation >= generation => status.clone(),
-        _ => return News::None,
+        _ => return EditProgress::None,
     };
     let says = status.progress.clone().or(status.message.clone()).or(status.planned_action.clone());
     let says = says.unwrap_or_default();
     match status.phase {
-        AutoscalerPhase::Waiting if is_back(&status) => News::Done(format!(
+        AutoscalerPhase::Waiting if is_back(&status) => EditProgress::Done(format!(
             "claims      as before; {} match the template",
             status.ready_claims()
         )),
         AutoscalerPhase::InSync => {
-            News::Done(format!("claims      {} up to date", status.ready_claims()))
+            EditProgress::Done(format!("claims      {} up to date", status.ready_claims()))
         }
         AutoscalerPhase::Failed if !goes_on(autoscaler) => {
-            News::Stopped(status.message.unwrap_or(says))
+            EditProgress::Stopped(status.message.unwrap_or(says))
         }
-        AutoscalerPhase::DryRun => News::Stopped(format!(
+        AutoscalerPhase::DryRun => EditProgress::Stopped(format!(
             "mode is DryRun, so nothing is done: {}",
             status.planned_action.unwrap_or(says)
         )),
         phase => {
             let phase = format!("{phase:?}").to_lowercase();
-            News::Line(format!("{phase:<10}  {says}").trim_end().to_owned())
+            EditProgress::Line(format!("{phase:<10}  {says}").trim_end().to_owned())
         }
     }
 }

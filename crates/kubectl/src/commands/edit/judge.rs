@@ -6,18 +6,18 @@ use kube::ResourceExt;
 use super::abort::{aborts, in_the_way};
 use super::back::back;
 use super::unkept::unkept;
-use super::{Answer, Chosen, Edit, Seen, Whose, Wish};
+use super::{Chosen, Edit, EditDecision, ObservedAutoscaler, RequestedChange, Whose};
 use crate::api::{NodeStorage, PvcAutoscaler, Quantity, VolumeUsage, Workload};
 use crate::bytes::Bytes;
 use crate::cluster::{ClaimSizes, requested};
 use crate::commands::address::not_found;
-use crate::commands::managed::{Kept, Part};
-use crate::commands::plan::{Plan, PodPlan, Procedure, plan_of};
+use crate::commands::managed::{ClaimRole, ManagedClaim};
+use crate::commands::plan::{Plan, PodRow, Procedure, plan_of};
 use crate::commands::{AskError, CLAIMS, PODS, PVC_AUTOSCALERS};
 use crate::volume::{Shrinks, few};
 
 /// Reported usage of a claim.
-struct Usage<'a> {
+struct ReportedUsage<'a> {
     claim: String,
     node: String,
     told: &'a VolumeUsage,
@@ -28,24 +28,28 @@ struct Usage<'a> {
 /// # Errors
 /// [`AskError::Forbidden`] if the objects may not be read. [`AskError::Refused`] if no such claims exist, or
 /// if the change is not possible: what, how much, which command to run instead.
-pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError> {
+pub fn judge(
+    seen: &ObservedAutoscaler,
+    whose: &Whose,
+    wish: &RequestedChange,
+) -> Result<EditDecision, AskError> {
     seen.around.sees(PVC_AUTOSCALERS)?;
-    if *wish == Wish::Abort {
+    if *wish == RequestedChange::Abort {
         return abort(seen, whose);
     }
     let (autoscaler, claim) = match whose {
         Whose::Claim(name) => {
             seen.around.sees(CLAIMS)?;
             let claim = find_claim(seen, name)?;
-            let Some(kept) = Kept::find(&seen.around.autoscalers, claim) else {
-                if *wish == Wish::RollBack {
+            let Some(kept) = ManagedClaim::find(&seen.around.autoscalers, claim) else {
+                if *wish == RequestedChange::RollBack {
                     return refused(format!(
                         "no PvcAutoscaler manages claim {name}: there is nothing to roll back to"
                     ));
                 }
                 fits_one(seen, claim, wish)?;
                 seen.around.sees(PODS)?; // Whose pods use it decides what would do it.
-                return Ok(Answer::Unkept(unkept(seen, claim, wish)));
+                return Ok(EditDecision::Unkept(unkept(seen, claim, wish)));
             };
             (kept.by, Some(active(&kept, name)?))
         }
@@ -53,7 +57,8 @@ pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError
         Whose::Deployment(name) => (of_workload(seen, Workload::Deployment(name))?, None),
         Whose::Autoscaler(name) => (of_name(seen, name)?, None),
     };
-    let back = if *wish == Wish::RollBack { back(autoscaler, claim)? } else { Vec::new() };
+    let back =
+        if *wish == RequestedChange::RollBack { back(autoscaler, claim)? } else { Vec::new() };
     if let Some(pods) = in_the_way(autoscaler, &back) {
         let name = addressed(autoscaler, claim);
         return refused(format!(
@@ -70,20 +75,20 @@ pub fn judge(seen: &Seen, whose: &Whose, wish: &Wish) -> Result<Answer, AskError
     can_be_swapped(seen, autoscaler, &plan, wish)?;
     fits(seen, &plan, wish)?;
     let notes = match wish {
-        Wish::RollBack => super::back::notes(autoscaler, &chosen.back),
+        RequestedChange::RollBack => super::back::notes(autoscaler, &chosen.back),
         _ => notes(seen, autoscaler, &plan, wish),
     };
     let autoscaler = autoscaler.clone();
-    Ok(Answer::Edit(Box::new(Edit { autoscaler, patch: wish.patch(&chosen), plan, notes })))
+    Ok(EditDecision::Edit(Box::new(Edit { autoscaler, patch: wish.patch(&chosen), plan, notes })))
 }
 
 /// Decides which swaps are aborted.
-fn abort(seen: &Seen, whose: &Whose) -> Result<Answer, AskError> {
+fn abort(seen: &ObservedAutoscaler, whose: &Whose) -> Result<EditDecision, AskError> {
     let (autoscaler, ordinal) = match whose {
         Whose::Claim(name) => {
             seen.around.sees(CLAIMS)?;
             let claim = find_claim(seen, name)?;
-            let Some(kept) = Kept::find(&seen.around.autoscalers, claim) else {
+            let Some(kept) = ManagedClaim::find(&seen.around.autoscalers, claim) else {
                 return refused(format!(
                     "no PvcAutoscaler manages claim {name}: no PVC swap of it is in progress"
                 ));
@@ -97,16 +102,19 @@ fn abort(seen: &Seen, whose: &Whose) -> Result<Answer, AskError> {
     let aborts = aborts(autoscaler, ordinal, &seen.program)?;
     let notes = super::abort::notes(autoscaler, &aborts);
     let chosen = Chosen { aborts, ..Chosen::default() };
-    let plan = plan_of(&seen.around, &edited(autoscaler, &Wish::Abort, &chosen));
-    let (autoscaler, patch) = (autoscaler.clone(), Wish::Abort.patch(&chosen));
-    Ok(Answer::Edit(Box::new(Edit { autoscaler, patch, plan, notes })))
+    let plan = plan_of(&seen.around, &edited(autoscaler, &RequestedChange::Abort, &chosen));
+    let (autoscaler, patch) = (autoscaler.clone(), RequestedChange::Abort.patch(&chosen));
+    Ok(EditDecision::Edit(Box::new(Edit { autoscaler, patch, plan, notes })))
 }
 
 fn refused<T>(reason: impl Into<String>) -> Result<T, AskError> {
     Err(AskError::Refused { reason: reason.into() })
 }
 
-fn find_claim<'a>(seen: &'a Seen, name: &str) -> Result<&'a PersistentVolumeClaim, AskError> {
+fn find_claim<'a>(
+    seen: &'a ObservedAutoscaler,
+    name: &str,
+) -> Result<&'a PersistentVolumeClaim, AskError> {
     let namespace = &seen.around.namespace;
     let there = seen.around.claim(name);
     there.ok_or_else(|| AskError::Refused {
@@ -118,15 +126,15 @@ fn find_claim<'a>(seen: &'a Seen, name: &str) -> Result<&'a PersistentVolumeClai
 }
 
 /// Returns the claim if it is the active one of its pod.
-fn active<'a>(kept: &Kept<'_>, claim: &'a str) -> Result<&'a str, AskError> {
+fn active<'a>(kept: &ManagedClaim<'_>, claim: &'a str) -> Result<&'a str, AskError> {
     match kept.part {
-        Part::Active | Part::Untold => Ok(claim),
-        Part::Next(_) => refused(format!(
+        ClaimRole::Active | ClaimRole::Untold => Ok(claim),
+        ClaimRole::Next(_) => refused(format!(
             "claim {claim} is being populated, to become that of pod {}: name the workload of the PvcAutoscaler, {}",
             kept.pod(),
             called(kept.by)
         )),
-        Part::Before(_, entry) => refused(format!(
+        ClaimRole::Before(_, entry) => refused(format!(
             "claim {claim} is retained from before a PVC swap: the claim of pod {} is {} now; name that one",
             kept.pod(),
             entry.active_claim
@@ -148,14 +156,17 @@ fn called(autoscaler: &PvcAutoscaler) -> String {
     }
 }
 
-fn of_name<'a>(seen: &'a Seen, name: &str) -> Result<&'a PvcAutoscaler, AskError> {
+fn of_name<'a>(seen: &'a ObservedAutoscaler, name: &str) -> Result<&'a PvcAutoscaler, AskError> {
     let mut all = seen.around.autoscalers.iter();
     let found = all.find(|one| one.name_any() == name);
     let namespace = &seen.around.namespace;
     found.ok_or_else(|| not_found("PvcAutoscaler", name, namespace, "pvcautoscalers"))
 }
 
-fn of_workload<'a>(seen: &'a Seen, whose: Workload<'_>) -> Result<&'a PvcAutoscaler, AskError> {
+fn of_workload<'a>(
+    seen: &'a ObservedAutoscaler,
+    whose: Workload<'_>,
+) -> Result<&'a PvcAutoscaler, AskError> {
     let its = |one: &&PvcAutoscaler| one.spec.workload() == whose;
     let its: Vec<&PvcAutoscaler> = seen.around.autoscalers.iter().filter(its).collect();
     match its.as_slice() {
@@ -175,26 +186,26 @@ fn of_workload<'a>(seen: &'a Seen, whose: Workload<'_>) -> Result<&'a PvcAutosca
 }
 
 /// The PvcAutoscaler with the requested change.
-fn edited(autoscaler: &PvcAutoscaler, wish: &Wish, chosen: &Chosen) -> PvcAutoscaler {
+fn edited(autoscaler: &PvcAutoscaler, wish: &RequestedChange, chosen: &Chosen) -> PvcAutoscaler {
     let mut edited = autoscaler.clone();
     let template = &mut edited.spec.volume_claim_template.spec;
     match wish {
-        Wish::Grow(size) | Wish::Shrink(size) => {
+        RequestedChange::Grow(size) | RequestedChange::Shrink(size) => {
             template.resources.requests.storage = Quantity(*size);
         }
-        Wish::Move(class) => template.storage_class_name = Some(class.clone()),
-        Wish::RollBack => edited.spec.rollback.clone_from(&chosen.back),
-        Wish::Abort => edited.spec.abort.clone_from(&chosen.aborts.abort),
+        RequestedChange::Move(class) => template.storage_class_name = Some(class.clone()),
+        RequestedChange::RollBack => edited.spec.rollback.clone_from(&chosen.back),
+        RequestedChange::Abort => edited.spec.abort.clone_from(&chosen.aborts.abort),
     }
     edited
 }
 
 /// Rejects a change in the wrong direction: `shrink` must not expand.
 fn goes_the_right_way(
-    seen: &Seen,
+    seen: &ObservedAutoscaler,
     autoscaler: &PvcAutoscaler,
     claim: Option<&str>,
-    wish: &Wish,
+    wish: &RequestedChange,
 ) -> Result<(), AskError> {
     let template = autoscaler.spec.volume_claim_template.spec.resources.requests.storage;
     let has = match claim.and_then(|name| seen.around.claim(name)).map(requested) {
@@ -208,24 +219,24 @@ fn goes_the_right_way(
     let name = addressed(autoscaler, claim);
     let place = format!("{name} --namespace {}", seen.around.namespace);
     match wish {
-        Wish::Shrink(size) if *size >= has.0 => refused(format!(
+        RequestedChange::Shrink(size) if *size >= has.0 => refused(format!(
             "{name} has {has}, and {} is not less: to expand it, `{} expand {place} {}`",
             Quantity(*size),
             seen.program,
             Quantity(*size)
         )),
-        Wish::Shrink(size) if *size == template.0 => refused(format!(
+        RequestedChange::Shrink(size) if *size == template.0 => refused(format!(
             "the template of PvcAutoscaler {} has {template} already, and {name} was expanded to {has} \
              automatically since: give another size",
             autoscaler.name_any()
         )),
-        Wish::Grow(size) if *size == template.0 && has < template => refused(format!(
+        RequestedChange::Grow(size) if *size == template.0 && has < template => refused(format!(
             "the template of PvcAutoscaler {} has {template} already, and {name} was shrunk to {has} \
              automatically since: raise spec.autoscale.shrink.minSize, or give another size",
             autoscaler.name_any()
         )),
         // What could not be expanded may ask for less, but for more than it has.
-        Wish::Grow(size)
+        RequestedChange::Grow(size)
             if *size < has.0 && capacity.is_none_or(|capacity| *size <= capacity.0) =>
         {
             refused(format!(
@@ -235,7 +246,7 @@ fn goes_the_right_way(
                 Quantity(*size)
             ))
         }
-        Wish::Move(class) if !seen.has_class(class) => refused(format!(
+        RequestedChange::Move(class) if !seen.has_class(class) => refused(format!(
             "there is no StorageClass {class}: choose one of `kubectl get storageclass`"
         )),
         _ => Ok(()),
@@ -244,19 +255,19 @@ fn goes_the_right_way(
 
 /// Rejects a swap of claims that a pod template names: no other claim can replace them.
 fn can_be_swapped(
-    seen: &Seen,
+    seen: &ObservedAutoscaler,
     autoscaler: &PvcAutoscaler,
     plan: &Plan,
-    wish: &Wish,
+    wish: &RequestedChange,
 ) -> Result<(), AskError> {
     // The operator reports claims that shrink only while no pod uses them.
-    let must_swap = |pod: &&PodPlan| {
+    let must_swap = |pod: &&PodRow| {
         let shrinks = seen.around.claim(&pod.claim).map(|claim| seen.around.shrinks(claim));
         let can_shrink = shrinks.is_some_and(|shrinks| shrinks != Shrinks::Never);
-        pod.by == Procedure::Swap && !(can_shrink && matches!(wish, Wish::Shrink(_)))
+        pod.by == Procedure::Swap && !(can_shrink && matches!(wish, RequestedChange::Shrink(_)))
     };
     let swaps = plan.pods.iter().any(|pod| must_swap(&pod));
-    if !swaps && !matches!(wish, Wish::Move(_)) {
+    if !swaps && !matches!(wish, RequestedChange::Move(_)) {
         return Ok(());
     }
     if autoscaler.spec.stateful_set().is_some() {
@@ -271,20 +282,24 @@ fn can_be_swapped(
 }
 
 /// Rejects a size below the usage that the nodes report.
-fn fits(seen: &Seen, plan: &Plan, wish: &Wish) -> Result<(), AskError> {
-    let Wish::Shrink(size) = wish else { return Ok(()) };
+fn fits(seen: &ObservedAutoscaler, plan: &Plan, wish: &RequestedChange) -> Result<(), AskError> {
+    let RequestedChange::Shrink(size) = wish else { return Ok(()) };
     let usages = plan.pods.iter().filter_map(|pod| usage(seen, &pod.claim));
     let too_full = usages.filter(|usage| usage.told.usage.used.0 > *size);
     refuse_full(&too_full.collect::<Vec<_>>(), *size)
 }
 
-fn fits_one(seen: &Seen, claim: &PersistentVolumeClaim, wish: &Wish) -> Result<(), AskError> {
-    let Wish::Shrink(size) = wish else { return Ok(()) };
+fn fits_one(
+    seen: &ObservedAutoscaler,
+    claim: &PersistentVolumeClaim,
+    wish: &RequestedChange,
+) -> Result<(), AskError> {
+    let RequestedChange::Shrink(size) = wish else { return Ok(()) };
     let too_full = usage(seen, &claim.name_any()).filter(|one| one.told.usage.used.0 > *size);
     refuse_full(too_full.as_slice(), *size)
 }
 
-fn refuse_full(too_full: &[Usage<'_>], size: Bytes) -> Result<(), AskError> {
+fn refuse_full(too_full: &[ReportedUsage<'_>], size: Bytes) -> Result<(), AskError> {
     if too_full.is_empty() {
         return Ok(());
     }
@@ -301,18 +316,23 @@ fn refuse_full(too_full: &[Usage<'_>], size: Bytes) -> Result<(), AskError> {
 }
 
 /// Usage of a claim that its node reported last.
-fn usage<'a>(seen: &'a Seen, claim: &str) -> Option<Usage<'a>> {
+fn usage<'a>(seen: &'a ObservedAutoscaler, claim: &str) -> Option<ReportedUsage<'a>> {
     let there = seen.around.claim(claim)?;
     let of_node = |node: &'a NodeStorage| {
         let id = &seen.around.volume_on(node, there)?.volume_handle;
         let told = node.status.as_ref()?.usage.iter().find(|one| one.volume_handle == *id)?;
-        Some(Usage { claim: claim.to_owned(), node: node.name_any(), told })
+        Some(ReportedUsage { claim: claim.to_owned(), node: node.name_any(), told })
     };
     seen.around.storages.iter().find_map(of_node)
 }
 
 /// Notes to read before the edit is applied.
-fn notes(seen: &Seen, autoscaler: &PvcAutoscaler, plan: &Plan, wish: &Wish) -> Vec<String> {
+fn notes(
+    seen: &ObservedAutoscaler,
+    autoscaler: &PvcAutoscaler,
+    plan: &Plan,
+    wish: &RequestedChange,
+) -> Vec<String> {
     let mut notes = Vec::new();
     let swaps: Vec<&str> = plan
         .pods
@@ -333,7 +353,7 @@ fn notes(seen: &Seen, autoscaler: &PvcAutoscaler, plan: &Plan, wish: &Wish) -> V
             autoscaler.spec.retention
         ));
     }
-    if matches!(wish, Wish::Shrink(_)) {
+    if matches!(wish, RequestedChange::Shrink(_)) {
         let unknown = |by: Procedure| {
             let pods = plan.pods.iter().filter(move |pod| pod.by == by);
             let unknown = pods.filter(|pod| usage(seen, &pod.claim).is_none());
@@ -358,20 +378,20 @@ fn notes(seen: &Seen, autoscaler: &PvcAutoscaler, plan: &Plan, wish: &Wish) -> V
 
 impl Edit {
     /// Describes for people the effect on each claim, and the notes.
-    pub fn in_words(&self, wish: &Wish) -> String {
+    pub fn in_words(&self, wish: &RequestedChange) -> String {
         use crate::doctor::{WIDTH, wrapped};
         let what = match wish {
-            Wish::Grow(_) | Wish::Shrink(_) => "the size",
-            Wish::Move(_) => "the class",
-            Wish::RollBack | Wish::Abort => "",
+            RequestedChange::Grow(_) | RequestedChange::Shrink(_) => "the size",
+            RequestedChange::Move(_) => "the class",
+            RequestedChange::RollBack | RequestedChange::Abort => "",
         };
         let (namespace, name, whose) = (&self.plan.namespace, &self.plan.name, &self.plan.workload);
         let head = match wish {
-            Wish::RollBack => format!(
+            RequestedChange::RollBack => format!(
                 "This rolls back pods of {whose} to the claims from before their last PVC swap, by \
                  PvcAutoscaler {namespace}/{name}:"
             ),
-            Wish::Abort => format!(
+            RequestedChange::Abort => format!(
                 "This aborts PVC swaps of pods of {whose} and does nothing else, by PvcAutoscaler {namespace}/{name}:"
             ),
             _ => format!(

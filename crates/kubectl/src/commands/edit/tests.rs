@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as KubeQuantity;
 use serde_json::json;
 
-use super::follow::{News, news, too_late};
+use super::follow::{EditProgress, news, too_late};
 use super::*;
 use crate::api::FsType;
 use crate::commands::plan::tests::{around, autoscaler, claim, swapping, typed};
@@ -13,7 +13,7 @@ const IDLE: &str = r#"{"phase": "InSync", "claimCount": 2, "readyClaimCount": 2,
     {"ordinal": 1, "activeClaim": "data-db-1", "autoscaledSize": {"size": "8Gi", "templateSize": "6Gi"}}]}"#;
 
 /// Two claims of 8 GiB of class hdd whose template has 6 GiB: one of them has grown by itself.
-fn seen() -> Seen {
+fn seen() -> ObservedAutoscaler {
     let template = json!({"metadata": {"name": "data"}, "spec": {
         "accessModes": ["ReadWriteOnce"], "storageClassName": "hdd",
         "resources": {"requests": {"storage": "6Gi"}}}});
@@ -30,11 +30,11 @@ fn seen() -> Seen {
             {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "u"}]},
         "spec": {"containers": [], "volumes": volumes},
     });
-    Seen { program: "pliant".to_owned(), around, pods: vec![typed(pod)] }
+    ObservedAutoscaler { program: "pliant".to_owned(), around, pods: vec![typed(pod)] }
 }
 
 /// The same, with so much in a claim.
-fn with_usage(mut seen: Seen, claim: &str, gib: u64) -> Seen {
+fn with_usage(mut seen: ObservedAutoscaler, claim: &str, gib: u64) -> ObservedAutoscaler {
     let used = Quantity(Bytes::gib(gib));
     let node = json!({
         "apiVersion": "pliant.io/v1alpha1", "kind": "NodeStorage",
@@ -54,14 +54,14 @@ fn whose(text: &str) -> Whose {
     text.parse().unwrap()
 }
 
-fn edit(seen: &Seen, whom: &str, wish: &Wish) -> Edit {
+fn edit(seen: &ObservedAutoscaler, whom: &str, wish: &RequestedChange) -> Edit {
     match judge(seen, &whose(whom), wish).unwrap() {
-        Answer::Edit(edit) => *edit,
-        Answer::Unkept(unkept) => panic!("{unkept:?}"),
+        EditDecision::Edit(edit) => *edit,
+        EditDecision::Unkept(unkept) => panic!("{unkept:?}"),
     }
 }
 
-fn refusal(seen: &Seen, whom: &str, wish: &Wish) -> String {
+fn refusal(seen: &ObservedAutoscaler, whom: &str, wish: &RequestedChange) -> String {
     judge(seen, &whose(whom), wish).unwrap_err().to_string()
 }
 
@@ -82,7 +82,7 @@ fn the_claim_of_a_deployment_grows_and_keeps_its_name() {
     let spec = &mut of_web.around.autoscalers[0].spec;
     spec.stateful_set_name = None;
     spec.workload = Some(serde_json::from_value(json!({"deploymentName": "web"})).unwrap());
-    let wish = Wish::Grow(Bytes::gib(9));
+    let wish = RequestedChange::Grow(Bytes::gib(9));
     insta::assert_snapshot!(edit(&of_web, "deploy/web", &wish).in_words(&wish), @r"
     This edits the size in the template of PvcAutoscaler default/db, and so all
     claims that it manages for Deployment web:
@@ -90,7 +90,7 @@ fn the_claim_of_a_deployment_grows_and_keeps_its_name() {
       of data-db-0  data-db-0  8Gi hdd  9Gi hdd  expand
       of data-db-1  data-db-1  8Gi hdd  9Gi hdd  expand
     ");
-    let other = refusal(&of_web, "deploy/web", &Wish::Shrink(Bytes::gib(4)));
+    let other = refusal(&of_web, "deploy/web", &RequestedChange::Shrink(Bytes::gib(4)));
     assert!(other.contains("Deployment web names its claims in its pod template"), "{other}");
     let none = refusal(&of_web, "sts/web", &wish);
     assert!(none.contains("manages the claims of StatefulSet web"), "{none}");
@@ -98,7 +98,7 @@ fn the_claim_of_a_deployment_grows_and_keeps_its_name() {
 
 #[test]
 fn a_shrink_tells_of_all_claims_that_it_concerns() {
-    let wish = Wish::Shrink(Bytes::gib(4));
+    let wish = RequestedChange::Shrink(Bytes::gib(4));
     let seen = with_usage(seen(), "data-db-0", 3);
     let edit = edit(&seen, "data-db-0", &wish);
     let spec = json!({"resources": {"requests": {"storage": "4Gi"}}});
@@ -119,7 +119,7 @@ fn a_shrink_tells_of_all_claims_that_it_concerns() {
 
 #[test]
 fn claims_that_shrink_where_they_lie_stop_no_pod() {
-    let wish = Wish::Shrink(Bytes::gib(4));
+    let wish = RequestedChange::Shrink(Bytes::gib(4));
     let with_mode = |mode| {
         let mut seen = with_usage(with_usage(seen(), "data-db-0", 3), "data-db-1", 1);
         for node in &mut seen.around.storages {
@@ -147,7 +147,7 @@ fn claims_that_shrink_where_they_lie_stop_no_pod() {
 
 #[test]
 fn a_growth_and_a_move_tell_it_too() {
-    let grow = Wish::Grow(Bytes::gib(10));
+    let grow = RequestedChange::Grow(Bytes::gib(10));
     insta::assert_snapshot!(edit(&seen(), "data-db-0", &grow).in_words(&grow), @r"
     This edits the size in the template of PvcAutoscaler default/db, and so all
     claims that it manages for StatefulSet db:
@@ -155,7 +155,7 @@ fn a_growth_and_a_move_tell_it_too() {
       db-0  data-db-0  8Gi hdd  10Gi hdd  expand
       db-1  data-db-1  8Gi hdd  10Gi hdd  expand
     ");
-    let class = Wish::Move("ssd".to_owned());
+    let class = RequestedChange::Move("ssd".to_owned());
     let edit = edit(&seen(), "data-db-0", &class);
     let spec = json!({"storageClassName": "ssd"});
     assert_eq!(edit.patch, json!({"volumeClaimTemplate": { "spec": spec }}));
@@ -165,9 +165,9 @@ fn a_growth_and_a_move_tell_it_too() {
 
 #[test]
 fn what_cannot_be_is_refused_with_what_to_type() {
-    let shrink = |gib| Wish::Shrink(Bytes::gib(gib));
+    let shrink = |gib| RequestedChange::Shrink(Bytes::gib(gib));
     let full = with_usage(seen(), "data-db-1", 5);
-    let swapping = Seen { around: around(swapping()), ..seen() };
+    let swapping = ObservedAutoscaler { around: around(swapping()), ..seen() };
     let mut smaller = seen();
     smaller.around.claims[0] = claim("data-db-0", "4Gi", "hdd");
     // What did not get its size may ask for less, but for more than it has.
@@ -175,11 +175,12 @@ fn what_cannot_be_is_refused_with_what_to_type() {
     refused.around.claims[0].status.as_mut().unwrap().capacity =
         Some([("storage".to_owned(), KubeQuantity("2Gi".to_owned()))].into());
     assert_eq!(
-        edit(&refused, "data-db-0", &Wish::Grow(Bytes::gib(4))).patch["volumeClaimTemplate"]["spec"],
+        edit(&refused, "data-db-0", &RequestedChange::Grow(Bytes::gib(4))).patch["volumeClaimTemplate"]
+            ["spec"],
         json!({"resources": {"requests": {"storage": "4Gi"}}})
     );
     for (seen, whom, wish, says) in [
-        (refused, "data-db-0", Wish::Grow(Bytes::gib(2)), "is less: to shrink it"),
+        (refused, "data-db-0", RequestedChange::Grow(Bytes::gib(2)), "is less: to shrink it"),
         (seen(), "gone", shrink(4), "there is no claim gone in namespace default"),
         (seen(), "sts/gone", shrink(4), "no PvcAutoscaler in namespace default manages"),
         (seen(), "data-db-0", shrink(8), "`pliant expand pvc/data-db-0 --namespace default 8Gi`"),
@@ -187,11 +188,21 @@ fn what_cannot_be_is_refused_with_what_to_type() {
         (
             seen(),
             "data-db-0",
-            Wish::Grow(Bytes::gib(4)),
+            RequestedChange::Grow(Bytes::gib(4)),
             "`pliant shrink pvc/data-db-0 --namespace default 4Gi`",
         ),
-        (seen(), "data-db-0", Wish::Move("tape".to_owned()), "there is no StorageClass tape"),
-        (smaller, "data-db-0", Wish::Grow(Bytes::gib(6)), "was shrunk to 4Gi automatically since"),
+        (
+            seen(),
+            "data-db-0",
+            RequestedChange::Move("tape".to_owned()),
+            "there is no StorageClass tape",
+        ),
+        (
+            smaller,
+            "data-db-0",
+            RequestedChange::Grow(Bytes::gib(6)),
+            "was shrunk to 4Gi automatically since",
+        ),
         (
             full,
             "data-db-0",
@@ -200,7 +211,10 @@ fn what_cannot_be_is_refused_with_what_to_type() {
         ),
         (with_usage(seen(), "plain", 5), "plain", shrink(4), "plain has 5 GiB of data on node"),
         (
-            Seen { around: around(crate::commands::plan::tests::swapping()), ..Seen::default() },
+            ObservedAutoscaler {
+                around: around(crate::commands::plan::tests::swapping()),
+                ..ObservedAutoscaler::default()
+            },
             "data-db-2",
             shrink(1),
             "the claim of pod db-2 is data-db-2-1c0ff now",
@@ -216,10 +230,10 @@ fn what_cannot_be_is_refused_with_what_to_type() {
 
 #[test]
 fn a_claim_that_nobody_keeps_is_left_alone_and_the_way_is_shown() {
-    let wish = Wish::Shrink(Bytes::gib(4));
+    let wish = RequestedChange::Shrink(Bytes::gib(4));
     let unkept = |name: &str| match judge(&seen(), &whose(name), &wish).unwrap() {
-        Answer::Unkept(unkept) => unkept,
-        Answer::Edit(edit) => panic!("{edit:?}"),
+        EditDecision::Unkept(unkept) => unkept,
+        EditDecision::Edit(edit) => panic!("{edit:?}"),
     };
     let of_a_set = unkept("log-db-0");
     assert_eq!(
@@ -244,21 +258,21 @@ fn a_claim_that_nobody_keeps_is_left_alone_and_the_way_is_shown() {
 #[test]
 fn an_edit_is_followed_from_the_moment_the_operator_has_seen_it() {
     let said = |status| news(&autoscaler(json!({}), status), 3);
-    assert_eq!(said(json!({"observedGeneration": 2, "phase": "InSync"})), News::None);
+    assert_eq!(said(json!({"observedGeneration": 2, "phase": "InSync"})), EditProgress::None);
     assert_eq!(
         said(json!({"phase": "InSync", "claimCount": 2, "readyClaimCount": 2})),
-        News::Done("claims      2/2 up to date".to_owned())
+        EditProgress::Done("claims      2/2 up to date".to_owned())
     );
     assert_eq!(
         said(json!({"phase": "Swapping", "progress": "pod db-1: 62 %"})),
-        News::Line("swapping    pod db-1: 62 %".to_owned())
+        EditProgress::Line("swapping    pod db-1: 62 %".to_owned())
     );
     assert_eq!(
         said(json!({"phase": "Failed", "message": "too small"})),
-        News::Stopped("too small".to_owned())
+        EditProgress::Stopped("too small".to_owned())
     );
     let recommends = said(json!({"phase": "DryRun", "plannedAction": "pod db-0 is stopped"}));
-    assert!(matches!(recommends, News::Stopped(why) if why.contains("mode is DryRun")));
+    assert!(matches!(recommends, EditProgress::Stopped(why) if why.contains("mode is DryRun")));
 }
 
 #[test]
@@ -270,9 +284,9 @@ fn what_a_roll_back_leaves_behind_is_told() {
          "lastSwap": {"claim": "data-db-0", "completionTime": "2026-11-01T10:00:00Z"}},
         {"ordinal": 1, "activeClaim": "data-db-1"}]});
     swapped.around.autoscalers[0].status = serde_json::from_value(status).unwrap();
-    let edit = edit(&swapped, "sts/db", &Wish::RollBack);
+    let edit = edit(&swapped, "sts/db", &RequestedChange::RollBack);
     assert_eq!(edit.patch, json!({"rollback": [{"ordinal": 0, "claimRevision": 3}]}));
-    insta::assert_snapshot!(edit.in_words(&Wish::RollBack), @r"
+    insta::assert_snapshot!(edit.in_words(&RequestedChange::RollBack), @r"
     This rolls back pods of StatefulSet db to the claims from before their last PVC
     swap, by PvcAutoscaler default/db:
       POD   CLAIM      CURRENT  DESIRED  ACTION
@@ -284,7 +298,7 @@ fn what_a_roll_back_leaves_behind_is_told() {
     the size and class that they have then, or the ones that you want. Until then no
     other pod is swapped.
     ");
-    assert_eq!(self::edit(&swapped, "data-db-0", &Wish::RollBack), edit);
+    assert_eq!(self::edit(&swapped, "data-db-0", &RequestedChange::RollBack), edit);
     let mut waiting = swapped.around.autoscalers[0].clone();
     waiting.spec.rollback =
         typed(json!([{"ordinal": 1, "claimRevision": 2}, {"ordinal": 4, "claimRevision": 1}]));
@@ -292,15 +306,18 @@ fn what_a_roll_back_leaves_behind_is_told() {
     let mut others = seen();
     others.around.autoscalers[0] = waiting;
     let both = json!([{"ordinal": 0, "claimRevision": 3}, {"ordinal": 1, "claimRevision": 2}]);
-    assert_eq!(self::edit(&others, "data-db-0", &Wish::RollBack).patch, json!({"rollback": both}));
-    let none = refusal(&swapped, "data-db-1", &Wish::RollBack);
+    assert_eq!(
+        self::edit(&others, "data-db-0", &RequestedChange::RollBack).patch,
+        json!({"rollback": both})
+    );
+    let none = refusal(&swapped, "data-db-1", &RequestedChange::RollBack);
     assert!(none.contains("no claim from before a PVC swap of pod db-1 is retained"), "{none}");
-    let unkept = refusal(&swapped, "plain", &Wish::RollBack);
+    let unkept = refusal(&swapped, "plain", &RequestedChange::RollBack);
     assert!(unkept.contains("no PvcAutoscaler manages claim plain"), "{unkept}");
 }
 
 /// A swap of the second pod goes on, as far as this; the first pod has had one before.
-fn swapping_at(phase: &str) -> Seen {
+fn swapping_at(phase: &str) -> ObservedAutoscaler {
     let mut seen = seen();
     let old = json!({"name": "data-db-0-0a1b2", "uid": "u"});
     let swap = json!({"phase": phase, "claim": "data-db-1-0c0de", "specGeneration": 7,
@@ -318,10 +335,10 @@ fn swapping_at(phase: &str) -> Seen {
 #[test]
 fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
     let seen = swapping_at("FinalCopy");
-    let edit = edit(&seen, "sts/db", &Wish::Abort);
+    let edit = edit(&seen, "sts/db", &RequestedChange::Abort);
     let expected = json!({"abort": [{"ordinal": 1, "specGeneration": 7}], "rollback": []});
     assert_eq!(edit.patch, expected);
-    insta::assert_snapshot!(edit.in_words(&Wish::Abort), @r"
+    insta::assert_snapshot!(edit.in_words(&RequestedChange::Abort), @r"
     This aborts PVC swaps of pods of StatefulSet db and does nothing else, by
     PvcAutoscaler default/db:
       POD   CLAIM      CURRENT  DESIRED  ACTION
@@ -335,7 +352,7 @@ fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
     swapped.
     ");
     for named in ["data-db-1", "data-db-1-0c0de"] {
-        assert_eq!(self::edit(&seen, named, &Wish::Abort).patch, expected, "{named}");
+        assert_eq!(self::edit(&seen, named, &RequestedChange::Abort).patch, expected, "{named}");
     }
     let mut waiting = swapping_at("Failed");
     let spec = &mut waiting.around.autoscalers[0].spec;
@@ -343,14 +360,14 @@ fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
         typed(json!([{"ordinal": 0, "claimRevision": 3}, {"ordinal": 1, "claimRevision": 1}]));
     let expected = json!({"abort": [{"ordinal": 1, "specGeneration": 7}],
                           "rollback": [{"ordinal": 0, "claimRevision": 3}]});
-    assert_eq!(self::edit(&waiting, "data-db-1", &Wish::Abort).patch, expected);
+    assert_eq!(self::edit(&waiting, "data-db-1", &RequestedChange::Abort).patch, expected);
     for (seen, whom, says) in [
         (swapping_at("FinalCopy"), "data-db-0", "no PVC swap of pod db-0 is in progress"),
         (swapping_at("Soaking"), "sts/db", "the PVC swap of pod db-1 has copied everything"),
         (swapping_at("Rebinding"), "data-db-1", "`pliant rollback` reverts it"),
         (swapping_at("FinalCopy"), "plain", "no PvcAutoscaler manages claim plain"),
     ] {
-        let said = refusal(&seen, whom, &Wish::Abort);
+        let said = refusal(&seen, whom, &RequestedChange::Abort);
         assert!(said.contains(says), "{said}");
     }
 }
@@ -358,16 +375,16 @@ fn to_give_a_swap_up_says_what_the_pod_keeps_and_does_nothing_else() {
 #[test]
 fn nothing_is_rolled_back_in_the_middle_of_a_swap() {
     for phase in ["Pending", "Draining", "FinalCopy", "Rebinding", "RollingBack"] {
-        let said = refusal(&swapping_at(phase), "sts/db", &Wish::RollBack);
+        let said = refusal(&swapping_at(phase), "sts/db", &RequestedChange::RollBack);
         let expected =
             format!("a PVC swap of pod db-1 ({phase}) is in progress, and prevents the rollback");
         assert!(said.contains(&expected), "{said}");
         assert!(said.contains("`pliant abort sts/db --namespace default`"), "{said}");
     }
     // That of another pod does not matter.
-    edit(&swapping_at("FinalCopy"), "data-db-0", &Wish::RollBack);
+    edit(&swapping_at("FinalCopy"), "data-db-0", &RequestedChange::RollBack);
     for phase in ["Soaking", "Failed"] {
-        edit(&swapping_at(phase), "sts/db", &Wish::RollBack);
+        edit(&swapping_at(phase), "sts/db", &RequestedChange::RollBack);
     }
 }
 
@@ -410,12 +427,12 @@ fn a_swap_that_was_given_up_is_no_end_while_something_is_asked_for_besides() {
         }
         news(&one, 7)
     };
-    let failed = News::Stopped("it failed".to_owned());
+    let failed = EditProgress::Stopped("it failed".to_owned());
     assert_eq!(told("Failed", "SwapFailed", json!({})), failed);
     let back = json!({"rollback": [{"ordinal": 1, "claimRevision": 1}]});
-    assert!(matches!(told("Failed", "SwapFailed", back), News::Line(_)));
+    assert!(matches!(told("Failed", "SwapFailed", back), EditProgress::Line(_)));
     let abort = json!({"abort": [{"ordinal": 1, "specGeneration": 7}]});
-    assert!(matches!(told("Failed", "SwapFailed", abort.clone()), News::Line(_)));
-    let done = News::Done("claims      as before; 1/2 match the template".to_owned());
+    assert!(matches!(told("Failed", "SwapFailed", abort.clone()), EditProgress::Line(_)));
+    let done = EditProgress::Done("claims      as before; 1/2 match the template".to_owned());
     assert_eq!(told("Waiting", "SwapAborted", abort), done);
 }

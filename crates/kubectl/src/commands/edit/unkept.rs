@@ -4,11 +4,15 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{Seen, Unkept, Wish};
+use super::{ObservedAutoscaler, RequestedChange, Unkept};
 use crate::api::Quantity;
 
 /// Objects that would make the change: a PvcAutoscaler if a pod of a StatefulSet uses the claim, else a copy.
-pub(super) fn unkept(seen: &Seen, claim: &PersistentVolumeClaim, wish: &Wish) -> Unkept {
+pub(super) fn unkept(
+    seen: &ObservedAutoscaler,
+    claim: &PersistentVolumeClaim,
+    wish: &RequestedChange,
+) -> Unkept {
     let name = claim.name_any();
     let user = seen.pods.iter().find_map(|pod| Some((workload(pod)?, volume(pod, &name)?)));
     let Some((set, volume)) = user else { return by_copy(claim, wish) };
@@ -33,7 +37,7 @@ pub(super) fn unkept(seen: &Seen, claim: &PersistentVolumeClaim, wish: &Wish) ->
 }
 
 /// A copy of the claim, which a workload then names in place of it.
-fn by_copy(claim: &PersistentVolumeClaim, wish: &Wish) -> Unkept {
+fn by_copy(claim: &PersistentVolumeClaim, wish: &RequestedChange) -> Unkept {
     let (name, namespace) = (claim.name_any(), claim.namespace());
     let copy = format!("{name}-copy");
     let why = format!(
@@ -60,7 +64,7 @@ fn by_copy(claim: &PersistentVolumeClaim, wish: &Wish) -> Unkept {
 }
 
 /// Specification of a claim with the requested change.
-fn spec(claim: &PersistentVolumeClaim, wish: &Wish) -> Value {
+fn spec(claim: &PersistentVolumeClaim, wish: &RequestedChange) -> Value {
     let has = claim.spec.clone().unwrap_or_default();
     let asked = has.resources.and_then(|all| all.requests?.remove("storage"));
     let size = match wish.size() {
@@ -68,7 +72,7 @@ fn spec(claim: &PersistentVolumeClaim, wish: &Wish) -> Value {
         None => json!(asked), // As it is written, whatever it is.
     };
     let class = match wish {
-        Wish::Move(class) => Some(class.clone()),
+        RequestedChange::Move(class) => Some(class.clone()),
         _ => has.storage_class_name,
     };
     let mut spec = json!({

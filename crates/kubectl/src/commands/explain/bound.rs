@@ -2,20 +2,20 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::explanation::{Explanation, Remediation, State};
+use super::explanation::{ClaimState, Explanation, Remediation};
 use super::fit::{Bar, in_one, objections};
-use super::gather::{Facts, STORAGES, VOLUMES};
+use super::gather::{ClaimFacts, STORAGES, VOLUMES};
 use super::growth::growth;
 use super::managed;
 use super::pending::{look_at_node_plugins, unschedulable};
-use super::place::Place;
+use super::place::VolumeLocation;
 use crate::api::{FenceStatus, NodeStorage};
 use crate::cluster::audit::is_complete;
 use crate::cluster::is_on;
 use crate::volume::{Fence, NodeKey, Use, VolumeId, few};
 
 /// A claim whose PersistentVolume was removed under it.
-pub(super) fn lost(facts: &Facts) -> Explanation {
+pub(super) fn lost(facts: &ClaimFacts) -> Explanation {
     let claim = facts.claim.as_ref().and_then(|claim| claim.spec.as_ref());
     let name = claim.and_then(|spec| spec.volume_name.clone()).unwrap_or_default();
     let why = format!(
@@ -26,11 +26,11 @@ pub(super) fn lost(facts: &Facts) -> Explanation {
         "see such volumes",
         format!("{} recover --all --dry-run", facts.program),
     );
-    facts.explain(State::Lost, why, vec![todo])
+    facts.explain(ClaimState::Lost, why, vec![todo])
 }
 
 /// A claim with its PersistentVolume.
-pub(super) fn bound(facts: &Facts) -> Explanation {
+pub(super) fn bound(facts: &ClaimFacts) -> Explanation {
     if facts.volume.is_none() {
         let why = if facts.sees(VOLUMES) {
             "is Bound, and its PersistentVolume does not exist."
@@ -39,19 +39,22 @@ pub(super) fn bound(facts: &Facts) -> Explanation {
         } else {
             "is Bound; its PersistentVolume cannot be decoded, so nothing more is known."
         };
-        return facts.explain(State::Forbidden, why, Vec::new());
+        return facts.explain(ClaimState::Forbidden, why, Vec::new());
     }
     let Some(id) = facts.handle() else {
         let why = "is Bound to a volume of another driver, which Pliant cannot explain.";
-        return facts.explain(State::OtherDriver, why, Vec::new());
+        return facts.explain(ClaimState::OtherDriver, why, Vec::new());
     };
     let is_its = |node: &&NodeStorage| id.parse().is_ok_and(|id| is_on(node, &id));
     let storage = facts.storages.iter().find(is_its);
     let Some(storage) = storage else { return without_record(facts, id) };
     let node = storage.metadata.name.as_deref().unwrap_or_default();
     let volumes = storage.status.iter().flat_map(|status| &status.volumes);
-    let place =
-        Place { id, node, volume: volumes.into_iter().find(|volume| volume.volume_handle == id) };
+    let place = VolumeLocation {
+        id,
+        node,
+        volume: volumes.into_iter().find(|volume| volume.volume_handle == id),
+    };
     gone(facts, storage, &place)
         .or_else(|| fenced(facts, &place))
         .or_else(|| growth(facts, &place))
@@ -61,31 +64,39 @@ pub(super) fn bound(facts: &Facts) -> Explanation {
         .unwrap_or_else(|| fine(facts, &place))
 }
 
-fn without_record(facts: &Facts, id: &str) -> Explanation {
+fn without_record(facts: &ClaimFacts, id: &str) -> Explanation {
     if !facts.sees(STORAGES) {
         let why = if facts.unseen.contains(&STORAGES) {
             "is Bound; you may not read nodestorages, so nothing more is known."
         } else {
             "is Bound; a NodeStorage cannot be decoded, so nothing more is known."
         };
-        return facts.explain(State::Forbidden, why, Vec::new());
+        return facts.explain(ClaimState::Forbidden, why, Vec::new());
     }
     let is_its = |name: &&str| id.parse().is_ok_and(|id: VolumeId| *id.node() == NodeKey::of(name));
     let mut names = facts.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     if let Some(node) = names.find(is_its) {
         let why =
             format!("is Bound to a volume of node {node}, whose node plugin has reported nothing.");
-        return facts.explain(State::NodePluginUnavailable, why, vec![look_at_node_plugins(node)]);
+        return facts.explain(
+            ClaimState::NodePluginUnavailable,
+            why,
+            vec![look_at_node_plugins(node)],
+        );
     }
     let why = format!(
         "is Bound to volume {id}, whose node is not in the cluster. Its data is on the disks of that \
          node."
     );
     let todo = Remediation::hint("bring the node back under its old name");
-    facts.explain(State::VolumeNotFound, why, vec![todo])
+    facts.explain(ClaimState::VolumeNotFound, why, vec![todo])
 }
 
-fn gone(facts: &Facts, storage: &NodeStorage, place: &Place<'_>) -> Option<Explanation> {
+fn gone(
+    facts: &ClaimFacts,
+    storage: &NodeStorage,
+    place: &VolumeLocation<'_>,
+) -> Option<Explanation> {
     let status = storage.status.as_ref();
     // Only a node that could read all of its pools proves that a volume is missing.
     let unread = match status {
@@ -102,7 +113,7 @@ fn gone(facts: &Facts, storage: &NodeStorage, place: &Place<'_>) -> Option<Expla
                 format!("is Bound, and its volume cannot be read on node {}: {unread}", place.node);
             let command = format!("{} doctor node/{}", facts.program, place.node);
             let todo = Remediation::command("see what is wrong with the node", command);
-            Some(facts.explain(State::VolumeStatusUnknown, why, vec![todo]))
+            Some(facts.explain(ClaimState::VolumeStatusUnknown, why, vec![todo]))
         }
         (None, None) => {
             let why = format!(
@@ -111,13 +122,13 @@ fn gone(facts: &Facts, storage: &NodeStorage, place: &Place<'_>) -> Option<Expla
                 place.id, place.node
             );
             let todo = Remediation::hint("restore the data into a new claim from a backup");
-            Some(facts.explain(State::VolumeNotFound, why, vec![todo]))
+            Some(facts.explain(ClaimState::VolumeNotFound, why, vec![todo]))
         }
     }
 }
 
 /// Explains a fenced volume, before any other problem with it.
-fn fenced(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
+fn fenced(facts: &ClaimFacts, place: &VolumeLocation<'_>) -> Option<Explanation> {
     // An incomplete copy is available to its populator.
     let is_shut = |fence: &FenceStatus| Fence::from(fence).lets() != Use::Any;
     let fence = place.volume?.fence.filter(is_shut)?;
@@ -134,10 +145,10 @@ fn fenced(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
              reports the command to run",
         )
     });
-    Some(facts.explain(State::VolumeFenced, why, vec![todo]))
+    Some(facts.explain(ClaimState::VolumeFenced, why, vec![todo]))
 }
 
-fn ailing(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
+fn ailing(facts: &ClaimFacts, place: &VolumeLocation<'_>) -> Option<Explanation> {
     let ailments = &place.volume?.health_statuses;
     let sentences: Vec<&str> = ailments.iter().map(|one| one.message.as_str()).collect();
     if sentences.is_empty() {
@@ -150,21 +161,25 @@ fn ailing(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
     );
     let command = format!("{} doctor node/{}", facts.program, place.node);
     let todo = Remediation::command("see what else is wrong with the node", command);
-    Some(facts.explain(State::VolumeUnhealthy, why, vec![todo]))
+    Some(facts.explain(ClaimState::VolumeUnhealthy, why, vec![todo]))
 }
 
-fn node_plugin_away(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
+fn node_plugin_away(facts: &ClaimFacts, place: &VolumeLocation<'_>) -> Option<Explanation> {
     let trouble = facts.node_plugin_trouble(place.node)?;
     let why = format!(
         "is Bound to a volume on node {}, and {trouble}. Running pods continue; until the node plugin \
          responds, no pod with this claim can start there, and the claim cannot be expanded.",
         place.node
     );
-    Some(facts.explain(State::NodePluginUnavailable, why, vec![look_at_node_plugins(place.node)]))
+    Some(facts.explain(
+        ClaimState::NodePluginUnavailable,
+        why,
+        vec![look_at_node_plugins(place.node)],
+    ))
 }
 
 /// Pods can run only where the volume is.
-fn pod_waits(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
+fn pod_waits(facts: &ClaimFacts, place: &VolumeLocation<'_>) -> Option<Explanation> {
     let waits = |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.is_none());
     let pod = facts.pods.iter().find(waits)?;
     let words = unschedulable(pod)?;
@@ -195,10 +210,10 @@ fn pod_waits(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
         )
     };
     let why = format!("is Bound to a volume on node {on}, where its pod {name} has to run; {why}.");
-    Some(facts.explain(State::PodUnschedulable, why, vec![todo]))
+    Some(facts.explain(ClaimState::PodUnschedulable, why, vec![todo]))
 }
 
-fn fine(facts: &Facts, place: &Place<'_>) -> Explanation {
+fn fine(facts: &ClaimFacts, place: &VolumeLocation<'_>) -> Explanation {
     let what = place.volume.map_or_else(String::new, |volume| {
         format!("{} of {} in pool {}", volume.size.0, volume.format(), volume.pool)
     });
@@ -206,11 +221,11 @@ fn fine(facts: &Facts, place: &Place<'_>) -> Explanation {
     let used =
         if users.is_empty() { "no pod uses it".to_owned() } else { format!("used by {users}") };
     let why = format!("is healthy: {what} on node {}, {used}.{}", place.node, cannot_grow(facts));
-    facts.explain(State::Healthy, why, Vec::new())
+    facts.explain(ClaimState::Healthy, why, Vec::new())
 }
 
 /// Notes that the class forbids expansion, which users otherwise notice late.
-fn cannot_grow(facts: &Facts) -> String {
+fn cannot_grow(facts: &ClaimFacts) -> String {
     let name =
         facts.claim.as_ref().and_then(|claim| claim.spec.as_ref()?.storage_class_name.clone());
     let class = facts.classes.iter().find(|class| class.metadata.name == name);

@@ -6,15 +6,15 @@ use k8s_openapi::api::core::v1::{Node, PodSpec};
 use k8s_openapi::api::storage::v1::StorageClass;
 
 use super::fit::{Bar, Objection, companion, in_one, objections};
-use super::gather::{Facts, NODES, STORAGES, is_registered};
-use super::verdict::{NodeSays, Verdict};
+use super::gather::{ClaimFacts, NODES, STORAGES, is_registered};
+use super::verdict::{NodeSays, NodeVerdict};
 use crate::api::{Health, NodeStorage, PoolOnNode, Quantity};
 use crate::bytes::Bytes;
 use crate::cluster::{largest, pool_of, topology};
 use crate::volume::{Class, TOPOLOGY, few};
 
 /// Volume to place.
-pub(super) struct Wish<'a> {
+pub(super) struct VolumeToPlace<'a> {
     pub size: Bytes,
     pub storage_class: &'a StorageClass,
     pub class: &'a Class,
@@ -23,24 +23,24 @@ pub(super) struct Wish<'a> {
 }
 
 /// Verdicts of all nodes, by name.
-pub(super) fn nodes_say(facts: &Facts, wish: &Wish<'_>) -> Vec<NodeSays> {
+pub(super) fn nodes_say(facts: &ClaimFacts, wish: &VolumeToPlace<'_>) -> Vec<NodeSays> {
     let known = facts.nodes.iter().filter_map(|node| node.metadata.name.as_deref());
     let told = facts.storages.iter().filter_map(|node| node.metadata.name.as_deref());
     let names: BTreeSet<&str> = known.chain(told).collect();
     names.into_iter().map(|name| node_says(facts, wish, name)).collect()
 }
 
-fn node_says(facts: &Facts, wish: &Wish<'_>, name: &str) -> NodeSays {
+fn node_says(facts: &ClaimFacts, wish: &VolumeToPlace<'_>, name: &str) -> NodeSays {
     let storage = facts.storage(name);
     let pool = storage.and_then(|node| pool_of(node.status.as_ref()?, wish.class));
     let objections = excluded(facts, wish, name);
     let is_excluded = !objections.is_empty();
     let (verdict, why) = is_excluded
-        .then(|| (Verdict::Excluded, format!("excluded: {}", in_one(&objections))))
+        .then(|| (NodeVerdict::Excluded, format!("excluded: {}", in_one(&objections))))
         .or_else(|| without_node_plugin(facts, storage, name))
         .unwrap_or_else(|| match pool {
             Some(pool) => in_pool(pool, wish),
-            None => (Verdict::PoolNotFound, no_pool(storage, wish.class)),
+            None => (NodeVerdict::PoolNotFound, no_pool(storage, wish.class)),
         });
     NodeSays {
         node: name.to_owned(),
@@ -52,7 +52,7 @@ fn node_says(facts: &Facts, wish: &Wish<'_>, name: &str) -> NodeSays {
     }
 }
 
-fn excluded(facts: &Facts, wish: &Wish<'_>, name: &str) -> Vec<Objection> {
+fn excluded(facts: &ClaimFacts, wish: &VolumeToPlace<'_>, name: &str) -> Vec<Objection> {
     let is_it = |node: &&Node| node.metadata.name.as_deref() == Some(name);
     let mut found = Vec::new();
     match facts.nodes.iter().find(is_it) {
@@ -72,10 +72,10 @@ fn excluded(facts: &Facts, wish: &Wish<'_>, name: &str) -> Vec<Objection> {
 }
 
 fn without_node_plugin(
-    facts: &Facts,
+    facts: &ClaimFacts,
     storage: Option<&NodeStorage>,
     name: &str,
-) -> Option<(Verdict, String)> {
+) -> Option<(NodeVerdict, String)> {
     let has_told = storage.is_some_and(|node| node.status.is_some());
     let silent = !has_told && facts.sees(STORAGES);
     let trouble = facts.node_plugin_trouble(name);
@@ -86,7 +86,7 @@ fn without_node_plugin(
         (None, false, true) => "its kubelet has not registered the driver yet".to_owned(),
         (None, false, false) => return None,
     };
-    Some((Verdict::NodePluginUnavailable, why))
+    Some((NodeVerdict::NodePluginUnavailable, why))
 }
 
 fn no_pool(storage: Option<&NodeStorage>, class: &Class) -> String {
@@ -100,16 +100,19 @@ fn no_pool(storage: Option<&NodeStorage>, class: &Class) -> String {
     }
 }
 
-fn in_pool(pool: &PoolOnNode, wish: &Wish<'_>) -> (Verdict, String) {
+fn in_pool(pool: &PoolOnNode, wish: &VolumeToPlace<'_>) -> (NodeVerdict, String) {
     let largest = largest(pool, wish.class.layout);
     let message = pool.problem().map(str::to_owned);
     let besides = message.as_ref().map(|told| format!("; {told}")).unwrap_or_default();
     if pool.health == Health::Unavailable {
         let why = message.unwrap_or_else(|| "its pool cannot be used".to_owned());
-        return (Verdict::PoolUnavailable, why);
+        return (NodeVerdict::PoolUnavailable, why);
     }
     if largest >= wish.size {
-        return (Verdict::Fits, "has enough free space".to_owned());
+        return (NodeVerdict::Fits, "has enough free space".to_owned());
     }
-    (Verdict::InsufficientCapacity, format!("{} short{besides}", wish.size.saturating_sub(largest)))
+    (
+        NodeVerdict::InsufficientCapacity,
+        format!("{} short{besides}", wish.size.saturating_sub(largest)),
+    )
 }

@@ -5,12 +5,12 @@ use std::str::FromStr;
 use serde::Serialize;
 
 use super::verdict::NodeSays;
-use crate::commands::address::{Kind, address};
-use crate::doctor::Severity;
+use crate::commands::address::{AddressKind, address};
+use crate::doctor::FindingSeverity;
 
 /// A claim or a PersistentVolume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum About {
+pub enum ClaimOrVolume {
     /// A claim, by its name.
     Claim(String),
     /// A PersistentVolume, by its name.
@@ -18,12 +18,16 @@ pub enum About {
 }
 
 /// Reads `pvc/NAME` or `NAME` for a claim, or `pv/NAME`.
-impl FromStr for About {
+impl FromStr for ClaimOrVolume {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, name) = address(text, &[Kind::Claim, Kind::Volume])?;
-        Ok(if kind == Kind::Volume { About::Volume(name) } else { About::Claim(name) })
+        let (kind, name) = address(text, &[AddressKind::Claim, AddressKind::Volume])?;
+        Ok(if kind == AddressKind::Volume {
+            ClaimOrVolume::Volume(name)
+        } else {
+            ClaimOrVolume::Claim(name)
+        })
     }
 }
 
@@ -35,9 +39,9 @@ pub struct Explanation {
     #[serde(rename = "subject")]
     pub about: String,
     /// State, for programs.
-    pub state: State,
+    pub state: ClaimState,
     /// Severity of the state.
-    pub severity: Severity,
+    pub severity: FindingSeverity,
     /// Sentences for people, the first of which continues the subject.
     #[serde(rename = "message")]
     pub why: String,
@@ -77,7 +81,7 @@ impl Remediation {
 /// State of a claim or a PersistentVolume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[allow(missing_docs)] // Each is explained by its sentence.
-pub enum State {
+pub enum ClaimState {
     Healthy,
     Provisioning,
     Populating,
@@ -117,46 +121,46 @@ pub enum State {
     Forbidden,
 }
 
-impl State {
-    pub(super) fn severity(self) -> Severity {
+impl ClaimState {
+    pub(super) fn severity(self) -> FindingSeverity {
         match self {
-            State::Healthy
-            | State::Superseded
-            | State::WaitForFirstConsumer
-            | State::OfflineExpansionPending
-            | State::Available => Severity::Ok,
-            State::Provisioning
-            | State::Populating
-            | State::Swapping
-            | State::WaitForPodScheduled
-            | State::PodSchedulingGated
-            | State::Expanding
-            | State::NodeExpansionPending
-            | State::Deleting
-            | State::Retained
-            | State::OtherDriver
-            | State::Forbidden => Severity::Warning,
-            State::ProvisioningFailed
-            | State::PopulationFailed
-            | State::PodNodeNameSet
-            | State::PodUnschedulable
-            | State::InsufficientCapacity
-            | State::PoolNotFound
-            | State::PoolUnavailable
-            | State::NodePluginUnavailable
-            | State::StorageClassNotSet
-            | State::StorageClassNotFound
-            | State::StorageClassInvalid
-            | State::VolumeConflict
-            | State::InvalidSize
-            | State::ExpansionRetrying
-            | State::ExpansionFailed
-            | State::VolumeUnhealthy
-            | State::VolumeFenced
-            | State::VolumeNotFound
-            | State::VolumeStatusUnknown
-            | State::Lost
-            | State::DeletionFailed => Severity::Error,
+            ClaimState::Healthy
+            | ClaimState::Superseded
+            | ClaimState::WaitForFirstConsumer
+            | ClaimState::OfflineExpansionPending
+            | ClaimState::Available => FindingSeverity::Ok,
+            ClaimState::Provisioning
+            | ClaimState::Populating
+            | ClaimState::Swapping
+            | ClaimState::WaitForPodScheduled
+            | ClaimState::PodSchedulingGated
+            | ClaimState::Expanding
+            | ClaimState::NodeExpansionPending
+            | ClaimState::Deleting
+            | ClaimState::Retained
+            | ClaimState::OtherDriver
+            | ClaimState::Forbidden => FindingSeverity::Warning,
+            ClaimState::ProvisioningFailed
+            | ClaimState::PopulationFailed
+            | ClaimState::PodNodeNameSet
+            | ClaimState::PodUnschedulable
+            | ClaimState::InsufficientCapacity
+            | ClaimState::PoolNotFound
+            | ClaimState::PoolUnavailable
+            | ClaimState::NodePluginUnavailable
+            | ClaimState::StorageClassNotSet
+            | ClaimState::StorageClassNotFound
+            | ClaimState::StorageClassInvalid
+            | ClaimState::VolumeConflict
+            | ClaimState::InvalidSize
+            | ClaimState::ExpansionRetrying
+            | ClaimState::ExpansionFailed
+            | ClaimState::VolumeUnhealthy
+            | ClaimState::VolumeFenced
+            | ClaimState::VolumeNotFound
+            | ClaimState::VolumeStatusUnknown
+            | ClaimState::Lost
+            | ClaimState::DeletionFailed => FindingSeverity::Error,
         }
     }
 }

@@ -6,11 +6,11 @@ use k8s_openapi::api::storage::v1::{CSINode, StorageClass};
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use super::explanation::{About, Explanation, Remediation, State};
+use super::explanation::{ClaimOrVolume, ClaimState, Explanation, Remediation};
 use crate::api::{NodeStorage, PvcAutoscaler, StoragePool, VolumeRequest};
 use crate::bytes::Bytes;
 use crate::cluster::{Unreadable, own_words, requested};
-use crate::commands::read::Reader;
+use crate::commands::read::ListReader;
 use crate::commands::{
     AskError, CLAIMS, CLASSES, CONTROLLERS, NODE_PLUGINS, PODS, PVC_AUTOSCALERS, asked, is_ready,
     no_claim,
@@ -20,7 +20,7 @@ use crate::volume::DRIVER;
 
 /// Objects on which an explanation depends, as the API server returns them.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct ClaimFacts {
     /// Name by which the caller runs this program.
     pub program: String,
     /// The claim; `None` for a PersistentVolume that no claim has.
@@ -56,7 +56,7 @@ pub(super) const KUBELETS: &str = "csinodes";
 pub(super) const POOLS: &str = "storagepools";
 pub(super) const NODE_PLUGIN_PODS: &str = "the pods of the driver";
 
-impl Facts {
+impl ClaimFacts {
     /// True if all objects of this kind were read.
     pub fn sees(&self, what: &str) -> bool {
         !self.unseen.contains(&what) && !self.partial.contains(&what)
@@ -114,7 +114,7 @@ impl Facts {
     }
 
     /// Message of the driver in the newest event with this reason.
-    pub fn told(&self, reason: &str) -> Option<String> {
+    pub fn event_message(&self, reason: &str) -> Option<String> {
         let event = self.events.iter().find(|event| event.reason.as_deref() == Some(reason))?;
         Some(own_words(event.note.as_deref()?).to_owned())
     }
@@ -139,7 +139,7 @@ impl Facts {
     /// Make the explanation.
     pub fn explain(
         &self,
-        state: State,
+        state: ClaimState,
         why: impl Into<String>,
         todo: Vec<Remediation>,
     ) -> Explanation {
@@ -170,7 +170,7 @@ fn names(claim: &PersistentVolumeClaim) -> (&str, &str) {
 }
 
 async fn events(
-    ask: &mut Reader<'_>,
+    ask: &mut ListReader<'_>,
     kind: &str,
     namespace: &str,
     name: &str,
@@ -196,29 +196,29 @@ pub(super) async fn gather(
     client: &Client,
     program: &str,
     namespace: Option<&str>,
-    about: &About,
-) -> Result<Facts, AskError> {
+    about: &ClaimOrVolume,
+) -> Result<ClaimFacts, AskError> {
     let mut gatherer = Gatherer::new(client, program);
     match about {
-        About::Claim(name) => {
+        ClaimOrVolume::Claim(name) => {
             let namespace = namespace.unwrap_or(client.default_namespace());
             gatherer.read_claim(namespace, name).await?;
         }
-        About::Volume(name) => gatherer.read_volume(name).await?,
+        ClaimOrVolume::Volume(name) => gatherer.read_volume(name).await?,
     }
     Ok(gatherer.facts)
 }
 
 /// Reads what explanations need: once what the claims of a namespace share, then claim by claim.
 pub(super) struct Gatherer<'a> {
-    ask: Reader<'a>,
-    facts: Facts,
+    ask: ListReader<'a>,
+    facts: ClaimFacts,
     /// What the claims share; `None` until it has been read.
-    shared: Option<Shared>,
+    shared: Option<NamespaceFacts>,
 }
 
 /// What the claims of a namespace share, beside what is in [`Facts`] already.
-struct Shared {
+struct NamespaceFacts {
     pods: Vec<Pod>,
     /// What could not be read of it, see [`Reader`].
     unseen: Vec<&'static str>,
@@ -228,15 +228,19 @@ struct Shared {
 
 impl<'a> Gatherer<'a> {
     pub fn new(client: &'a Client, program: &str) -> Self {
-        let facts = Facts { program: program.to_owned(), ..Facts::default() };
-        Gatherer { ask: Reader::new(client), facts, shared: None }
+        let facts = ClaimFacts { program: program.to_owned(), ..ClaimFacts::default() };
+        Gatherer { ask: ListReader::new(client), facts, shared: None }
     }
 
     /// Reads one claim after another, all of one namespace.
     ///
     /// # Errors
     /// [`AskError::Refused`] if there is no such claim.
-    pub async fn read_claim(&mut self, namespace: &str, name: &str) -> Result<&Facts, AskError> {
+    pub async fn read_claim(
+        &mut self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<&ClaimFacts, AskError> {
         let api: Api<PersistentVolumeClaim> = Api::namespaced(self.ask.client.clone(), namespace);
         let claim = api.get(name).await.map_err(|error| no_claim(error, namespace, name))?;
         self.read_shared(Some(namespace)).await?;
@@ -272,7 +276,8 @@ impl<'a> Gatherer<'a> {
         }
         let pods = read_shared(ask, &mut self.facts, namespace).await?;
         let (unseen, unreadable) = (ask.unseen.clone(), ask.unreadable.clone());
-        self.shared = Some(Shared { pods, unseen, unreadable, partial: ask.partial.clone() });
+        self.shared =
+            Some(NamespaceFacts { pods, unseen, unreadable, partial: ask.partial.clone() });
         Ok(())
     }
 
@@ -302,8 +307,8 @@ impl<'a> Gatherer<'a> {
 
 /// Reads what all claims of a namespace share; returns its pods, none without a namespace.
 async fn read_shared(
-    ask: &mut Reader<'_>,
-    facts: &mut Facts,
+    ask: &mut ListReader<'_>,
+    facts: &mut ClaimFacts,
     namespace: Option<&str>,
 ) -> Result<Vec<Pod>, AskError> {
     let all = ListParams::default;
@@ -338,7 +343,7 @@ async fn claim_of(
 
 /// The PersistentVolumes that a pod uses beside that of this claim.
 async fn companions(
-    ask: &mut Reader<'_>,
+    ask: &mut ListReader<'_>,
     pod: &Pod,
     namespace: &str,
     claim: &str,
@@ -373,7 +378,7 @@ fn claims(pod: &Pod) -> impl Iterator<Item = String> {
 }
 
 /// True if the kubelet of a node has registered the driver; `None` if that is not known.
-pub(super) fn is_registered(facts: &Facts, node: &str) -> Option<bool> {
+pub(super) fn is_registered(facts: &ClaimFacts, node: &str) -> Option<bool> {
     if !facts.sees(KUBELETS) {
         return None;
     }

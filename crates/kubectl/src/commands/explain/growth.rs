@@ -1,16 +1,16 @@
 //! Explains the expansion of a claim: each state of a resize in plain words. Pure.
 
-use super::explanation::{Explanation, Remediation, State};
-use super::gather::Facts;
+use super::explanation::{ClaimState, Explanation, Remediation};
+use super::gather::ClaimFacts;
 use super::pending::look_at_node_plugins;
-use super::place::{Place, capacity};
+use super::place::{VolumeLocation, capacity};
 use crate::api::{Operation, Phase, VolumeRequest};
 use crate::bytes::Bytes;
 use crate::cluster::resize_error;
 use crate::volume::few;
 
 /// Explains an expansion in progress, or why it is blocked; `None` if the claim has the requested size.
-pub(super) fn growth(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
+pub(super) fn growth(facts: &ClaimFacts, place: &VolumeLocation<'_>) -> Option<Explanation> {
     let (has, wants) = (capacity(facts)?, facts.wish()?);
     let status = facts.claim.as_ref()?.status.as_ref()?;
     let resize = status.allocated_resource_statuses.as_ref().and_then(|all| all.get("storage"));
@@ -25,16 +25,16 @@ pub(super) fn growth(facts: &Facts, place: &Place<'_>) -> Option<Explanation> {
     }
 }
 
-fn refused(facts: &Facts, has: Bytes, wants: Bytes) -> Explanation {
+fn refused(facts: &ClaimFacts, has: Bytes, wants: Bytes) -> Explanation {
     let words = facts.resize_error().unwrap_or_else(|| "the driver reported no reason".to_owned());
     let why =
         format!("cannot be expanded from {has} to {wants}, and stays usable at its size: {words}");
     let command = format!("{} expand pvc/{} SIZE", facts.program, facts.place());
     let what = format!("request less, but more than {has}; it is tried immediately");
-    facts.explain(State::ExpansionFailed, why, vec![Remediation::command(what, command)])
+    facts.explain(ClaimState::ExpansionFailed, why, vec![Remediation::command(what, command)])
 }
 
-fn left_to_kubelet(facts: &Facts, wants: Bytes) -> Explanation {
+fn left_to_kubelet(facts: &ClaimFacts, wants: Bytes) -> Explanation {
     let running = facts
         .pods
         .iter()
@@ -45,7 +45,7 @@ fn left_to_kubelet(facts: &Facts, wants: Bytes) -> Explanation {
             "has a volume of {wants}, and its file system is expanded when the next pod uses it. Nothing is wrong."
         );
         let todo = vec![Remediation::hint("start a pod that uses it")];
-        return facts.explain(State::OfflineExpansionPending, why, todo);
+        return facts.explain(ClaimState::OfflineExpansionPending, why, todo);
     }
     let error = facts.resize_error().map(|words| format!(" So far: {words}")).unwrap_or_default();
     let why = format!(
@@ -53,15 +53,20 @@ fn left_to_kubelet(facts: &Facts, wants: Bytes) -> Explanation {
          pod has to be restarted.{error}",
         few(pods)
     );
-    facts.explain(State::NodeExpansionPending, why, Vec::new())
+    facts.explain(ClaimState::NodeExpansionPending, why, Vec::new())
 }
 
-fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> Explanation {
+fn asked_of_node(
+    facts: &ClaimFacts,
+    place: &VolumeLocation<'_>,
+    has: Bytes,
+    wants: Bytes,
+) -> Explanation {
     let grows = format!("is being expanded from {has} to {wants} on node {}", place.node);
     if let Some(trouble) = facts.node_plugin_trouble(place.node) {
         let why = format!("{grows}, and {trouble}.");
         return facts.explain(
-            State::NodePluginUnavailable,
+            ClaimState::NodePluginUnavailable,
             why,
             vec![look_at_node_plugins(place.node)],
         );
@@ -70,7 +75,7 @@ fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> 
         one.spec.volume_handle == place.id && matches!(one.spec.operation, Operation::Expand(_))
     };
     let request = facts.requests.iter().find(is_it);
-    let status = request.map(VolumeRequest::told).unwrap_or_default();
+    let status = request.map(VolumeRequest::status_or_default).unwrap_or_default();
     let failure = status.error.filter(|_| status.phase == Phase::Failed);
     let told = failure.map(|failure| failure.message).or_else(|| {
         let told = request.is_none().then(|| facts.resize_error());
@@ -79,7 +84,7 @@ fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> 
     if let Some(words) = told {
         let why =
             format!("{grows}; the last attempt failed, and is retried automatically: {words}");
-        return facts.explain(State::ExpansionRetrying, why, Vec::new());
+        return facts.explain(ClaimState::ExpansionRetrying, why, Vec::new());
     }
     let says = match (request, status.phase, status.progress) {
         (None, ..) => "the resizer has not called the driver yet".to_owned(),
@@ -89,13 +94,13 @@ fn asked_of_node(facts: &Facts, place: &Place<'_>, has: Bytes, wants: Bytes) -> 
         _ => "its node plugin is working on it".to_owned(),
     };
     let todo = vec![facts.log_of("resizer")];
-    facts.explain(State::Expanding, format!("{grows}; {says}."), todo)
+    facts.explain(ClaimState::Expanding, format!("{grows}; {says}."), todo)
 }
 
-impl Facts {
+impl ClaimFacts {
     /// Message of the driver about a failed resize: the condition has it for final codes, the event for all.
     fn resize_error(&self) -> Option<String> {
         let told = resize_error(self.claim.as_ref()?);
-        told.map(str::to_owned).or_else(|| self.told("VolumeResizeFailed"))
+        told.map(str::to_owned).or_else(|| self.event_message("VolumeResizeFailed"))
     }
 }

@@ -3,26 +3,26 @@
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::ResourceExt;
 
-use super::explanation::{Explanation, Remediation, State};
-use super::gather::Facts;
+use super::explanation::{ClaimState, Explanation, Remediation};
+use super::gather::ClaimFacts;
 use crate::api::{OrdinalStatus, Retained, Swap, SwapPhase};
 use crate::claims::can_be_aborted;
-use crate::commands::managed::{Kept, Part, until};
+use crate::commands::managed::{ClaimRole, ManagedClaim, until};
 
 /// Explains a claim that is not yet, or no longer, the active one of its pod.
-pub(super) fn on_its_way(facts: &Facts, claim: &PersistentVolumeClaim) -> Option<Explanation> {
+pub(super) fn on_its_way(facts: &ClaimFacts, claim: &PersistentVolumeClaim) -> Option<Explanation> {
     let phase = claim.status.as_ref().and_then(|status| status.phase.as_deref());
-    let kept = Kept::find(&facts.autoscalers, claim).filter(|_| phase != Some("Lost"))?;
+    let kept = ManagedClaim::find(&facts.autoscalers, claim).filter(|_| phase != Some("Lost"))?;
     match kept.part {
-        Part::Next(swap) => Some(next(facts, &kept, swap)),
-        Part::Before(old, entry) => Some(before(facts, &kept, old, entry)),
-        Part::Active => taken(facts, &kept),
-        Part::Untold => None,
+        ClaimRole::Next(swap) => Some(next(facts, &kept, swap)),
+        ClaimRole::Before(old, entry) => Some(before(facts, &kept, old, entry)),
+        ClaimRole::Active => taken(facts, &kept),
+        ClaimRole::Untold => None,
     }
 }
 
 /// Explains the claim of a pod that is stopped for a swap; that no pod can use it is expected.
-fn taken(facts: &Facts, kept: &Kept<'_>) -> Option<Explanation> {
+fn taken(facts: &ClaimFacts, kept: &ManagedClaim<'_>) -> Option<Explanation> {
     let status = kept.by.status.as_ref()?;
     let swap = status.of(kept.ordinal)?.swap.as_ref()?;
     let is_over = matches!(swap.phase, SwapPhase::Soaking | SwapPhase::Failed);
@@ -56,10 +56,10 @@ fn taken(facts: &Facts, kept: &Kept<'_>) -> Option<Explanation> {
         Remediation::command("abort the PVC swap; the pod continues with its claim", command)
     });
     let todo = [watch(facts, kept)].into_iter().chain(give_up).collect();
-    Some(facts.explain(State::Swapping, why, todo))
+    Some(facts.explain(ClaimState::Swapping, why, todo))
 }
 
-fn next(facts: &Facts, kept: &Kept<'_>, swap: &Swap) -> Explanation {
+fn next(facts: &ClaimFacts, kept: &ManagedClaim<'_>, swap: &Swap) -> Explanation {
     let says = swap.progress.as_ref().or(swap.message.as_ref());
     let says = says.map(|text| format!(": {text}")).unwrap_or_default();
     let why = format!(
@@ -70,10 +70,15 @@ fn next(facts: &Facts, kept: &Kept<'_>, swap: &Swap) -> Explanation {
         swap.phase,
         kept.by.name_any()
     );
-    facts.explain(State::Populating, why, vec![watch(facts, kept)])
+    facts.explain(ClaimState::Populating, why, vec![watch(facts, kept)])
 }
 
-fn before(facts: &Facts, kept: &Kept<'_>, old: &Retained, entry: &OrdinalStatus) -> Explanation {
+fn before(
+    facts: &ClaimFacts,
+    kept: &ManagedClaim<'_>,
+    old: &Retained,
+    entry: &OrdinalStatus,
+) -> Explanation {
     let until = until(kept.by, old);
     let (active, pod) = (&entry.active_claim, kept.pod());
     let instead = match LeftBy::of(old, entry) {
@@ -93,7 +98,7 @@ fn before(facts: &Facts, kept: &Kept<'_>, old: &Retained, entry: &OrdinalStatus)
         "is retained {until}, and then deleted with its data: {instead}. PvcAutoscaler {} did it.",
         kept.by.name_any()
     );
-    facts.explain(State::Superseded, why, Vec::new())
+    facts.explain(ClaimState::Superseded, why, Vec::new())
 }
 
 /// Why a pod does not have a retained claim any more.
@@ -121,13 +126,13 @@ impl LeftBy {
 
 /// Adds the PvcAutoscaler that manages the claim to the explanation.
 pub(super) fn by_whom(
-    facts: &Facts,
+    facts: &ClaimFacts,
     claim: &PersistentVolumeClaim,
     mut told: Explanation,
 ) -> Explanation {
-    let Some(kept) = Kept::find(&facts.autoscalers, claim) else { return told };
+    let Some(kept) = ManagedClaim::find(&facts.autoscalers, claim) else { return told };
     let what = match kept.part {
-        Part::Active => "the active claim",
+        ClaimRole::Active => "the active claim",
         _ => "a claim",
     };
     let mut by_whom = format!(
@@ -137,7 +142,7 @@ pub(super) fn by_whom(
     );
     let entry = kept.by.status.as_ref().and_then(|status| status.of(kept.ordinal));
     let decision = entry.and_then(|entry| entry.last_decision.as_ref());
-    if let (Part::Active, Some(decision)) = (kept.part, decision) {
+    if let (ClaimRole::Active, Some(decision)) = (kept.part, decision) {
         by_whom = format!("{by_whom} Last sizing decision: {decision}.");
     }
     told.why += &by_whom;
@@ -145,12 +150,12 @@ pub(super) fn by_whom(
 }
 
 /// Command that shows what the PvcAutoscaler of the claim waits for.
-pub(super) fn watch_keeper(facts: &Facts) -> Option<Remediation> {
-    let kept = Kept::find(&facts.autoscalers, facts.claim.as_ref()?)?;
+pub(super) fn watch_keeper(facts: &ClaimFacts) -> Option<Remediation> {
+    let kept = ManagedClaim::find(&facts.autoscalers, facts.claim.as_ref()?)?;
     Some(watch(facts, &kept))
 }
 
-fn watch(facts: &Facts, kept: &Kept<'_>) -> Remediation {
+fn watch(facts: &ClaimFacts, kept: &ManagedClaim<'_>) -> Remediation {
     let namespace = kept.by.namespace().unwrap_or_default();
     let command = format!("{} plan {} --namespace {namespace}", facts.program, kept.by.name_any());
     Remediation::command("see what it does next", command)

@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, PodSpec};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
 
-use super::capacity::{Wish, nodes_say};
-use super::explanation::{Explanation, Remediation, State};
+use super::capacity::{VolumeToPlace, nodes_say};
+use super::explanation::{ClaimState, Explanation, Remediation};
 use super::fit::Bar;
-use super::gather::{Facts, NODES, POOLS, STORAGES, VOLUMES};
-use super::verdict::{NodeSays, Verdict};
+use super::gather::{ClaimFacts, NODES, POOLS, STORAGES, VOLUMES};
+use super::verdict::{NodeSays, NodeVerdict};
 use crate::api::{
     NodeStorageStatus, Operation, Phase, PoolOnNode, Quantity, StoragePool, VolumeRequest,
 };
@@ -26,7 +26,7 @@ const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// Why a claim is Pending.
-pub(super) fn pending(facts: &Facts) -> Explanation {
+pub(super) fn pending(facts: &ClaimFacts) -> Explanation {
     if let Some(said) = under_way(facts).or_else(|| populated(facts)) {
         return said;
     }
@@ -44,11 +44,11 @@ pub(super) fn pending(facts: &Facts) -> Explanation {
     }
 }
 
-fn waits_for_pod(facts: &Facts) -> Explanation {
+fn waits_for_pod(facts: &ClaimFacts) -> Explanation {
     let why = "is Pending: waiting for a pod. This is normal: its class creates the volume when the first \
                pod that uses the claim is scheduled.";
     facts.explain(
-        State::WaitForFirstConsumer,
+        ClaimState::WaitForFirstConsumer,
         why,
         vec![Remediation::hint("start a pod that uses it")],
     )
@@ -56,7 +56,7 @@ fn waits_for_pod(facts: &Facts) -> Explanation {
 
 /// Explains the state that the populator of a claim has written on it, unless that is that it waits for a pod or for
 /// the volume. A claim that no populator knows has only events.
-fn populated(facts: &Facts) -> Option<Explanation> {
+fn populated(facts: &ClaimFacts) -> Option<Explanation> {
     let claim = facts.claim.as_ref()?;
     let source = claim.spec.as_ref()?.data_source_ref.as_ref()?;
     let shown = claim.metadata.annotations.as_ref().and_then(|notes| notes.get(SHOWN));
@@ -69,7 +69,8 @@ fn populated(facts: &Facts) -> Option<Explanation> {
     if rest.starts_with(&waits) || (phase == "Provisioning" && rest.is_empty()) {
         return None;
     }
-    let state = if phase == "Failed" { State::PopulationFailed } else { State::Populating };
+    let state =
+        if phase == "Failed" { ClaimState::PopulationFailed } else { ClaimState::Populating };
     let why =
         format!("is Pending: its content comes from {} {}. {shown}", source.kind, source.name);
     let todo = Remediation::command(
@@ -81,7 +82,7 @@ fn populated(facts: &Facts) -> Option<Explanation> {
 
 /// The last event of a population, in the manner of its progress. The provisioner reports about such a claim too, and
 /// only that it leaves it to others.
-fn last_of_population(facts: &Facts) -> Option<String> {
+fn last_of_population(facts: &ClaimFacts) -> Option<String> {
     let reason_of = |event: &Event| event.reason.clone().unwrap_or_default();
     let is_of_population = |event: &&Event| {
         let mut reasons = PopulatorReason::ALL.iter();
@@ -96,13 +97,13 @@ fn last_of_population(facts: &Facts) -> Option<String> {
 }
 
 /// Explains the creation from its VolumeRequest.
-fn under_way(facts: &Facts) -> Option<Explanation> {
+fn under_way(facts: &ClaimFacts) -> Option<Explanation> {
     let claim = facts.claim.as_ref()?;
     // The provisioner calls it so.
     let name = format!("pvc-{}", claim.metadata.uid.as_deref()?);
     let is_it = |one: &&VolumeRequest| matches!(&one.spec.operation, Operation::Create(create) if create.name == name);
     let request = facts.requests.iter().find(is_it)?;
-    let (node, status) = (&request.spec.node_name, request.told());
+    let (node, status) = (&request.spec.node_name, request.status_or_default());
     if status.phase == Phase::Failed {
         let failure = status.error?;
         // For insufficient capacity, the numbers of all nodes are more useful.
@@ -118,25 +119,25 @@ fn under_way(facts: &Facts) -> Option<Explanation> {
         (_, None) => "its node plugin is working on it".to_owned(),
     };
     let why = format!("is Pending: its volume is being created on node {node}; {says}.");
-    Some(facts.explain(State::Provisioning, why, Vec::new()))
+    Some(facts.explain(ClaimState::Provisioning, why, Vec::new()))
 }
 
-fn failed(facts: &Facts, node: Option<&str>, words: &str) -> Explanation {
+fn failed(facts: &ClaimFacts, node: Option<&str>, words: &str) -> Explanation {
     let on = node.map(|node| format!(" on node {node}")).unwrap_or_default();
     let why = format!("is Pending: its volume could not be created{on}: {words}");
     let todo = Remediation::command(
         "read the events of the driver",
         format!("kubectl describe pvc {}", facts.place()),
     );
-    facts.explain(State::ProvisioningFailed, why, vec![todo])
+    facts.explain(ClaimState::ProvisioningFailed, why, vec![todo])
 }
 
-fn node_plugin_away(facts: &Facts, node: &str) -> Explanation {
+fn node_plugin_away(facts: &ClaimFacts, node: &str) -> Explanation {
     let trouble = facts
         .node_plugin_trouble(node)
         .unwrap_or_else(|| "its node plugin is not responding".to_owned());
     let why = format!("is Pending: its volume is to be created on node {node}, and {trouble}.");
-    facts.explain(State::NodePluginUnavailable, why, vec![look_at_node_plugins(node)])
+    facts.explain(ClaimState::NodePluginUnavailable, why, vec![look_at_node_plugins(node)])
 }
 
 /// Command that shows the node plugin of a node.
@@ -151,7 +152,7 @@ pub(super) fn look_at_node_plugins(node: &str) -> Remediation {
 }
 
 /// The class of the claim, if volumes of this driver can be made by it.
-fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
+fn class_of(facts: &ClaimFacts) -> Result<(&StorageClass, Class), Box<Explanation>> {
     let refused = |state, why: String, todo| Err(Box::new(facts.explain(state, why, todo)));
     let spec = facts.claim.as_ref().and_then(|claim| claim.spec.as_ref());
     let names_unseen = spec.is_some_and(|spec| spec.volume_name.is_some()) && !facts.sees(VOLUMES);
@@ -162,12 +163,12 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
         return Err(Box::new(names_volume(facts, volume)));
     }
     let Some(name) = spec.and_then(|spec| spec.storage_class_name.as_deref()) else {
-        return refused(State::StorageClassNotSet, no_class(facts), vec![name_a_class(facts)]);
+        return refused(ClaimState::StorageClassNotSet, no_class(facts), vec![name_a_class(facts)]);
     };
     if name.is_empty() {
         let why = "is Pending: its storageClassName is empty, so it binds only to an existing \
                    PersistentVolume, and none fits.";
-        return refused(State::StorageClassNotSet, why.to_owned(), vec![name_a_class(facts)]);
+        return refused(ClaimState::StorageClassNotSet, why.to_owned(), vec![name_a_class(facts)]);
     }
     let is_it = |class: &&StorageClass| class.metadata.name.as_deref() == Some(name);
     let Some(class) = facts.classes.iter().find(is_it) else {
@@ -175,14 +176,14 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
             return Err(Box::new(unseen(facts)));
         }
         let why = format!("is Pending: StorageClass {name} does not exist.");
-        return refused(State::StorageClassNotFound, why, vec![name_a_class(facts)]);
+        return refused(ClaimState::StorageClassNotFound, why, vec![name_a_class(facts)]);
     };
     if class.provisioner != DRIVER {
         let why = format!(
             "is Pending: its class {name} belongs to the driver {}, which Pliant cannot explain.",
             class.provisioner
         );
-        return refused(State::OtherDriver, why, Vec::new());
+        return refused(ClaimState::OtherDriver, why, Vec::new());
     }
     let foreign = topology::foreign_keys(class);
     if !foreign.is_empty() {
@@ -194,7 +195,7 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
         let what =
             "create the claim again with a class that has this instead: no class can be edited";
         let todo = Remediation::command(what, topology::in_our_key(class, &facts.nodes));
-        return refused(State::StorageClassInvalid, why, vec![todo]);
+        return refused(ClaimState::StorageClassInvalid, why, vec![todo]);
     }
     match Class::parse(&class.parameters.clone().unwrap_or_default(), None, FsKind::Ext4) {
         Ok(parsed) => Ok((class, parsed)),
@@ -202,21 +203,21 @@ fn class_of(facts: &Facts) -> Result<(&StorageClass, Class), Box<Explanation>> {
             let why = format!("is Pending: its class {name} cannot be used: {error}.");
             let what = "create the class again: its parameters cannot be edited";
             let command = format!("kubectl get storageclass {name} --output yaml");
-            refused(State::StorageClassInvalid, why, vec![Remediation::command(what, command)])
+            refused(ClaimState::StorageClassInvalid, why, vec![Remediation::command(what, command)])
         }
     }
 }
 
-fn unseen(facts: &Facts) -> Explanation {
+fn unseen(facts: &ClaimFacts) -> Explanation {
     let last = facts.events.first().and_then(|event| event.note.as_deref());
     let last = last.map(|note| format!(" Its last event: {note}")).unwrap_or_default();
     let why = format!("is Pending, and {}.{last}", facts.unknown());
     let what = "ask an administrator of the cluster to run";
     let command = format!("{} explain pvc/{}", facts.program, facts.place());
-    facts.explain(State::Forbidden, why, vec![Remediation::command(what, command)])
+    facts.explain(ClaimState::Forbidden, why, vec![Remediation::command(what, command)])
 }
 
-fn names_volume(facts: &Facts, name: &str) -> Explanation {
+fn names_volume(facts: &ClaimFacts, name: &str) -> Explanation {
     let reference = facts.volume.as_ref().and_then(|pv| pv.spec.as_ref()?.claim_ref.as_ref());
     let why = match (&facts.volume, reference) {
         (None, _) => format!("is Pending: it names PersistentVolume {name}, which does not exist."),
@@ -233,11 +234,11 @@ fn names_volume(facts: &Facts, name: &str) -> Explanation {
     };
     let todo =
         Remediation::command("compare the two", format!("kubectl get pv {name} --output yaml"));
-    facts.explain(State::VolumeConflict, why, vec![todo])
+    facts.explain(ClaimState::VolumeConflict, why, vec![todo])
 }
 
 /// True if a PersistentVolume is reserved for the claim; one without a uid accepts any claim of the name.
-fn is_this_claim(facts: &Facts, reference: &ObjectReference) -> bool {
+fn is_this_claim(facts: &ClaimFacts, reference: &ObjectReference) -> bool {
     facts.claim.as_ref().is_some_and(|claim| {
         let metadata = &claim.metadata;
         let uid = reference.uid.is_none() || reference.uid == metadata.uid;
@@ -245,7 +246,7 @@ fn is_this_claim(facts: &Facts, reference: &ObjectReference) -> bool {
     })
 }
 
-fn no_class(facts: &Facts) -> String {
+fn no_class(facts: &ClaimFacts) -> String {
     let is_default = |class: &&StorageClass| {
         let annotations = class.metadata.annotations.as_ref();
         annotations.and_then(|all| all.get(IS_DEFAULT)).is_some_and(|value| value == "true")
@@ -259,7 +260,7 @@ fn no_class(facts: &Facts) -> String {
     }
 }
 
-fn name_a_class(facts: &Facts) -> Remediation {
+fn name_a_class(facts: &ClaimFacts) -> Remediation {
     let ours = facts.classes.iter().filter(|class| class.provisioner == DRIVER);
     let names: Vec<&str> = ours.filter_map(|class| class.metadata.name.as_deref()).collect();
     match names.as_slice() {
@@ -275,14 +276,14 @@ fn name_a_class(facts: &Facts) -> Remediation {
 }
 
 /// Explains a pod that blocks its claim before any node is considered.
-fn held_back(facts: &Facts, pod: &Pod) -> Option<Explanation> {
+fn held_back(facts: &ClaimFacts, pod: &Pod) -> Option<Explanation> {
     let spec = pod.spec.as_ref()?;
     let name = pod_name(pod);
     if let Some(gates) = spec.scheduling_gates.as_ref().filter(|gates| !gates.is_empty()) {
         let gates = few(gates.iter().map(|gate| &gate.name));
         let why = format!("is Pending: its pod {name} has scheduling gates: {gates}.");
         let todo = Remediation::hint("wait until their owner removes these scheduling gates");
-        return Some(facts.explain(State::PodSchedulingGated, why, vec![todo]));
+        return Some(facts.explain(ClaimState::PodSchedulingGated, why, vec![todo]));
     }
     let node = spec.node_name.as_ref()?;
     if selected_node(facts).is_some() {
@@ -295,21 +296,21 @@ fn held_back(facts: &Facts, pod: &Pod) -> Option<Explanation> {
     let todo = Remediation::hint(format!(
         "replace nodeName in the pod by nodeSelector: {{kubernetes.io/hostname: {node}}}"
     ));
-    Some(facts.explain(State::PodNodeNameSet, why, vec![todo]))
+    Some(facts.explain(ClaimState::PodNodeNameSet, why, vec![todo]))
 }
 
 fn pod_name(pod: &Pod) -> &str {
     pod.metadata.name.as_deref().unwrap_or_default()
 }
 
-fn selected_node(facts: &Facts) -> Option<&str> {
+fn selected_node(facts: &ClaimFacts) -> Option<&str> {
     let annotations = facts.claim.as_ref()?.metadata.annotations.as_ref()?;
     annotations.get(SELECTED_NODE).map(String::as_str)
 }
 
 /// Explains a claim by the verdicts of the nodes.
 fn placed(
-    facts: &Facts,
+    facts: &ClaimFacts,
     storage_class: &StorageClass,
     class: &Class,
     pod: Option<&Pod>,
@@ -319,11 +320,13 @@ fn placed(
     }
     let spec: Option<&PodSpec> = pod.and_then(|pod| pod.spec.as_ref());
     let size = facts.wish().unwrap_or_default();
-    let nodes = nodes_say(facts, &Wish { size, storage_class, class, pod: spec });
+    let nodes = nodes_say(facts, &VolumeToPlace { size, storage_class, class, pod: spec });
     let says = |verdict| nodes.iter().any(|node| node.verdict == verdict);
-    let mut told = if says(Verdict::Fits) {
+    let mut told = if says(NodeVerdict::Fits) {
         fits(facts, &nodes, pod)
-    } else if !facts.sees(STORAGES) || !(facts.sees(NODES) || says(Verdict::InsufficientCapacity)) {
+    } else if !facts.sees(STORAGES)
+        || !(facts.sees(NODES) || says(NodeVerdict::InsufficientCapacity))
+    {
         // An object that cannot be decoded may be the node that fits, and only Node objects have taints and labels.
         // That none has so much space is true of all.
         return unseen(facts);
@@ -336,7 +339,7 @@ fn placed(
 }
 
 /// By which rule a class that names no pool gets one, where that is a choice.
-fn chosen_pools(facts: &Facts, class: &Class, nodes: &[NodeSays]) -> String {
+fn chosen_pools(facts: &ClaimFacts, class: &Class, nodes: &[NodeSays]) -> String {
     let statuses = facts.storages.iter().filter_map(|node| node.status.as_ref());
     let configured =
         |status: &NodeStorageStatus| status.pools.iter().filter(|pool| pool.configured).count();
@@ -354,19 +357,20 @@ fn chosen_pools(facts: &Facts, class: &Class, nodes: &[NodeSays]) -> String {
     format!(" Its class names no pool, so each node takes {DEFAULT_POOL}: {}.", chosen.join(", "))
 }
 
-fn fits(facts: &Facts, nodes: &[NodeSays], pod: Option<&Pod>) -> Explanation {
-    if let Some(words) = facts.told("ProvisioningFailed") {
+fn fits(facts: &ClaimFacts, nodes: &[NodeSays], pod: Option<&Pod>) -> Explanation {
+    if let Some(words) = facts.event_message("ProvisioningFailed") {
         return failed(facts, selected_node(facts), &words);
     }
     if let Some(node) = selected_node(facts) {
         let why = format!("is Pending: its volume is about to be created on node {node}.");
         let todo = facts.log_of("provisioner");
-        return facts.explain(State::Provisioning, why, vec![todo]);
+        return facts.explain(ClaimState::Provisioning, why, vec![todo]);
     }
-    let fitting = few(nodes.iter().filter(|node| node.verdict == Verdict::Fits).map(|n| &n.node));
+    let fitting =
+        few(nodes.iter().filter(|node| node.verdict == NodeVerdict::Fits).map(|n| &n.node));
     let Some(pod) = pod else {
         let why = format!("is Pending: its volume is about to be created on {fitting}.");
-        return facts.explain(State::Provisioning, why, Vec::new());
+        return facts.explain(ClaimState::Provisioning, why, Vec::new());
     };
     let said = unschedulable(pod).map(|words| format!(" The scheduler reports: {words}."));
     let why = format!(
@@ -378,7 +382,7 @@ fn fits(facts: &Facts, nodes: &[NodeSays], pod: Option<&Pod>) -> Explanation {
     let command =
         format!("kubectl describe pod {name} --namespace {}", namespace.unwrap_or_default());
     let todo = Remediation::command("see what else its pod waits for", command);
-    facts.explain(State::WaitForPodScheduled, why, vec![todo])
+    facts.explain(ClaimState::WaitForPodScheduled, why, vec![todo])
 }
 
 /// The scheduler's words.
@@ -390,7 +394,7 @@ pub(super) fn unschedulable(pod: &Pod) -> Option<&str> {
 
 /// Explains that no node fits, by what the nearest nodes lack.
 fn nowhere(
-    facts: &Facts,
+    facts: &ClaimFacts,
     nodes: &[NodeSays],
     storage_class: &StorageClass,
     parsed: &Class,
@@ -403,32 +407,37 @@ fn nowhere(
     let with = |verdict| nodes.iter().filter(move |node| node.verdict == verdict);
     let any = |verdict| with(verdict).next().is_some();
     let size = facts.wish().unwrap_or_default();
-    let (state, why) = if any(Verdict::InsufficientCapacity) {
+    let (state, why) = if any(NodeVerdict::InsufficientCapacity) {
         let why = format!(
             "it requests {size} of class {class}, and no node{pods} has that much in one pool"
         );
-        (State::InsufficientCapacity, why)
-    } else if any(Verdict::PoolUnavailable) {
+        (ClaimState::InsufficientCapacity, why)
+    } else if any(NodeVerdict::PoolUnavailable) {
         (
-            State::PoolUnavailable,
+            ClaimState::PoolUnavailable,
             format!("the pool of class {class} cannot be used on any node{pods}"),
         )
-    } else if any(Verdict::PoolNotFound) {
-        (State::PoolNotFound, format!("no node{pods} has the pool of class {class}"))
-    } else if any(Verdict::NodePluginUnavailable) {
-        (State::NodePluginUnavailable, format!("the driver is ready on no node{pods}"))
+    } else if any(NodeVerdict::PoolNotFound) {
+        (ClaimState::PoolNotFound, format!("no node{pods} has the pool of class {class}"))
+    } else if any(NodeVerdict::NodePluginUnavailable) {
+        (ClaimState::NodePluginUnavailable, format!("the driver is ready on no node{pods}"))
     } else if nodes.is_empty() {
-        (State::NodePluginUnavailable, "no node has reported its pools".to_owned())
+        (ClaimState::NodePluginUnavailable, "no node has reported its pools".to_owned())
     } else {
         let who = pod.map_or("have it".to_owned(), |pod| format!("run its pod {}", pod_name(pod)));
-        (State::PodUnschedulable, format!("no node may {who}"))
+        (ClaimState::PodUnschedulable, format!("no node may {who}"))
     };
     facts.explain(state, format!("is Pending: {why}."), ways_out(facts, nodes, parsed, state))
 }
 
-fn ways_out(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> Vec<Remediation> {
+fn ways_out(
+    facts: &ClaimFacts,
+    nodes: &[NodeSays],
+    class: &Class,
+    state: ClaimState,
+) -> Vec<Remediation> {
     let mut ways = Vec::new();
-    let short = nodes.iter().filter(|node| node.verdict == Verdict::InsufficientCapacity);
+    let short = nodes.iter().filter(|node| node.verdict == NodeVerdict::InsufficientCapacity);
     let most = short.clone().filter_map(|node| node.largest).max();
     if let Some(most) = most.filter(|most| *most > Quantity::default()) {
         let what = format!("request {most} or less: create the claim again, it has no volume yet");
@@ -442,12 +451,12 @@ fn ways_out(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> V
     }
     let size = facts.wish().map(Quantity);
     let excluded: Vec<&NodeSays> =
-        nodes.iter().filter(|node| node.verdict == Verdict::Excluded).collect();
+        nodes.iter().filter(|node| node.verdict == NodeVerdict::Excluded).collect();
     let roomy: Vec<&NodeSays> =
         excluded.iter().filter(|node| node.largest >= size).copied().collect();
     if !roomy.is_empty() {
         ways.extend(lifted(facts, &roomy));
-    } else if state == State::PodUnschedulable {
+    } else if state == ClaimState::PodUnschedulable {
         ways.extend(lifted(facts, &excluded));
     }
     ways.extend(look_further(facts, nodes, class, state));
@@ -455,7 +464,7 @@ fn ways_out(facts: &Facts, nodes: &[NodeSays], class: &Class, state: State) -> V
 }
 
 /// Actions that make excluded nodes fit: one for all nodes with the same obstacles.
-fn lifted(facts: &Facts, excluded: &[&NodeSays]) -> Vec<Remediation> {
+fn lifted(facts: &ClaimFacts, excluded: &[&NodeSays]) -> Vec<Remediation> {
     let mut alike: BTreeMap<Vec<Bar>, Vec<&str>> = BTreeMap::new();
     for node in excluded {
         let mut bars = node.bars.clone();
@@ -466,7 +475,7 @@ fn lifted(facts: &Facts, excluded: &[&NodeSays]) -> Vec<Remediation> {
     alike.into_iter().map(|(bars, nodes)| way_to(facts, &bars, &nodes)).collect()
 }
 
-fn way_to(facts: &Facts, bars: &[Bar], nodes: &[&str]) -> Remediation {
+fn way_to(facts: &ClaimFacts, bars: &[Bar], nodes: &[&str]) -> Remediation {
     let on = few(nodes);
     if bars == [Bar::Cordon] {
         let command = format!("kubectl uncordon {}", nodes.join(" "));
@@ -499,7 +508,7 @@ fn way_to(facts: &Facts, bars: &[Bar], nodes: &[&str]) -> Remediation {
 }
 
 /// Action that makes a pool usable.
-fn use_pool(facts: &Facts, nodes: &[NodeSays]) -> Remediation {
+fn use_pool(facts: &ClaimFacts, nodes: &[NodeSays]) -> Remediation {
     let only_plans = |node: &NodeSays| {
         let pool = node.pool.as_ref()?;
         let status = facts.storage(&node.node)?.status.as_ref()?;
@@ -516,8 +525,8 @@ fn use_pool(facts: &Facts, nodes: &[NodeSays]) -> Remediation {
 }
 
 /// Action that adds the pool of a class to a node.
-fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Remediation {
-    let lacking = nodes.iter().filter(|node| node.verdict == Verdict::PoolNotFound);
+fn get_pool(facts: &ClaimFacts, nodes: &[NodeSays], class: &Class) -> Remediation {
+    let lacking = nodes.iter().filter(|node| node.verdict == NodeVerdict::PoolNotFound);
     let lacking: Vec<&str> = lacking.map(|node| node.node.as_str()).collect();
     let on = few(&lacking);
     let name = |pool: &StoragePool| pool.metadata.name.clone().unwrap_or_default();
@@ -561,16 +570,16 @@ fn get_pool(facts: &Facts, nodes: &[NodeSays], class: &Class) -> Remediation {
 
 /// Where to look where no number helps.
 fn look_further(
-    facts: &Facts,
+    facts: &ClaimFacts,
     nodes: &[NodeSays],
     class: &Class,
-    state: State,
+    state: ClaimState,
 ) -> Option<Remediation> {
     let program = &facts.program;
     match state {
-        State::PoolNotFound => Some(get_pool(facts, nodes, class)),
-        State::PoolUnavailable => Some(use_pool(facts, nodes)),
-        State::NodePluginUnavailable => {
+        ClaimState::PoolNotFound => Some(get_pool(facts, nodes, class)),
+        ClaimState::PoolUnavailable => Some(use_pool(facts, nodes)),
+        ClaimState::NodePluginUnavailable => {
             Some(Remediation::command("look at the driver", format!("{program} doctor --cluster")))
         }
         _ => None,

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Answer, Explanation, NodeSays};
 use crate::commands::{cannot_decode, may_not_read};
-use crate::doctor::{Severity, WIDTH, harmless, wrapped};
+use crate::doctor::{FindingSeverity, WIDTH, harmless, wrapped};
 
 /// Prints an answer for people: one explanation below the other, or findings.
 pub fn print_answer(answer: &Answer, styled: bool) -> String {
@@ -22,9 +22,9 @@ pub fn print(told: &Explanation, styled: bool) -> String {
     let mut text = wrapped(&format!("{} {}", told.about, told.why), "", WIDTH);
     if styled {
         let colour = match told.severity {
-            Severity::Ok => 32,
-            Severity::Warning => 33,
-            Severity::Error => 31,
+            FindingSeverity::Ok => 32,
+            FindingSeverity::Warning => 33,
+            FindingSeverity::Error => 31,
         };
         text = text.replacen(&told.about, &format!("\x1b[{colour}m{}\x1b[0m", told.about), 1);
     }

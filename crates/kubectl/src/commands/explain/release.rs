@@ -1,32 +1,32 @@
 //! Explains claims that are being deleted, and PersistentVolumes without a claim. Pure.
 
-use super::explanation::{Explanation, Remediation, State};
-use super::gather::Facts;
+use super::explanation::{ClaimState, Explanation, Remediation};
+use super::gather::ClaimFacts;
 use crate::api::{Operation, Phase, VolumeRequest};
 use crate::volume::few;
 
 /// A claim that is being deleted.
-pub(super) fn being_deleted(facts: &Facts) -> Explanation {
+pub(super) fn being_deleted(facts: &ClaimFacts) -> Explanation {
     if !facts.pods.is_empty() {
         let names = few(facts.pods.iter().filter_map(|pod| pod.metadata.name.as_ref()));
         let why = format!("is being deleted, and waits until these pods are gone: {names}.");
         let todo = Remediation::hint("delete these pods, or the workload that creates them");
-        return facts.explain(State::Deleting, why, vec![todo]);
+        return facts.explain(ClaimState::Deleting, why, vec![todo]);
     }
     let finalizers =
         facts.claim.iter().flat_map(|claim| claim.metadata.finalizers.iter().flatten());
     let why = format!("is being deleted, and waits for {}.", few(finalizers.into_iter()));
-    facts.explain(State::Deleting, why, Vec::new())
+    facts.explain(ClaimState::Deleting, why, Vec::new())
 }
 
 /// A PersistentVolume without its claim.
-pub(super) fn released(facts: &Facts) -> Explanation {
+pub(super) fn released(facts: &ClaimFacts) -> Explanation {
     let Some(volume) = &facts.volume else {
-        return facts.explain(State::Lost, "does not exist.", Vec::new());
+        return facts.explain(ClaimState::Lost, "does not exist.", Vec::new());
     };
     let Some(id) = facts.handle() else {
         let why = "belongs to another driver, which Pliant cannot explain.";
-        return facts.explain(State::OtherDriver, why, Vec::new());
+        return facts.explain(ClaimState::OtherDriver, why, Vec::new());
     };
     let phase = volume.status.as_ref().and_then(|status| status.phase.as_deref());
     let policy =
@@ -34,14 +34,14 @@ pub(super) fn released(facts: &Facts) -> Explanation {
     match (phase, policy) {
         (Some("Available"), _) => {
             let why = "is Available: no claim is bound to it yet.";
-            facts.explain(State::Available, why, Vec::new())
+            facts.explain(ClaimState::Available, why, Vec::new())
         }
         (_, Some("Delete")) => going(facts, id),
         _ => kept(facts),
     }
 }
 
-fn kept(facts: &Facts) -> Explanation {
+fn kept(facts: &ClaimFacts) -> Explanation {
     let name = facts.volume_name();
     let spec = facts.volume.as_ref().and_then(|volume| volume.spec.as_ref());
     let reference = spec.and_then(|spec| spec.claim_ref.clone()).unwrap_or_default();
@@ -67,26 +67,26 @@ fn kept(facts: &Facts) -> Explanation {
             format!("kubectl patch pv {name} --patch {delete}"),
         ),
     ];
-    facts.explain(State::Retained, why, todo)
+    facts.explain(ClaimState::Retained, why, todo)
 }
 
-fn going(facts: &Facts, id: &str) -> Explanation {
+fn going(facts: &ClaimFacts, id: &str) -> Explanation {
     let is_it = |one: &&VolumeRequest| {
         one.spec.volume_handle == id && matches!(one.spec.operation, Operation::Delete(_))
     };
     let request = facts.requests.iter().find(is_it);
-    let status = request.map(VolumeRequest::told).unwrap_or_default();
+    let status = request.map(VolumeRequest::status_or_default).unwrap_or_default();
     let failure = status.error.filter(|_| status.phase == Phase::Failed);
     let words = failure.map(|failure| failure.message).or_else(|| {
         // An older event is less useful than the operation in progress.
-        let told = request.is_none().then(|| facts.told("VolumeFailedDelete"));
+        let told = request.is_none().then(|| facts.event_message("VolumeFailedDelete"));
         told.flatten()
     });
     if let Some(words) = words {
         let why = format!("cannot be deleted yet: {words}");
-        return facts.explain(State::DeletionFailed, why, Vec::new());
+        return facts.explain(ClaimState::DeletionFailed, why, Vec::new());
     }
     let progress = status.progress.map(|progress| format!(": {progress}")).unwrap_or_default();
     let why = format!("is being deleted with its data{progress}.");
-    facts.explain(State::Deleting, why, Vec::new())
+    facts.explain(ClaimState::Deleting, why, Vec::new())
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::gather::Facts;
+use super::gather::ClaimFacts;
 use super::*;
 use crate::api::{
     Create, Expand, Failure, Health, LayoutRoom, NodeStorage, NodeStorageSpec, NodeStorageStatus,
@@ -62,10 +62,10 @@ fn event(reason: &str, note: &str) -> Value {
 }
 
 /// Three nodes with the driver, of which alpha and beta have the pool `fast`, and a claim for 200 GiB.
-fn cluster() -> Facts {
+fn cluster() -> ClaimFacts {
     let names = ["alpha", "beta", "gamma"];
     let zone = |name: &str| if name == "alpha" { "a" } else { "b" };
-    Facts {
+    ClaimFacts {
         program: "pliant".to_owned(),
         claim: typed(json!({
             "metadata": {"name": "db-2", "namespace": "default", "uid": "u-1"},
@@ -98,16 +98,16 @@ fn cluster() -> Facts {
             ),
         ],
         node_plugins: names.map(|name| typed(node_plugin(name))).into(),
-        ..Facts::default()
+        ..ClaimFacts::default()
     }
 }
 
-fn with_pod(pod: Value) -> Facts {
-    Facts { pods: vec![typed(pod)], ..cluster() }
+fn with_pod(pod: Value) -> ClaimFacts {
+    ClaimFacts { pods: vec![typed(pod)], ..cluster() }
 }
 
 /// The same, with this at a place of the claim.
-fn with_claim(mut facts: Facts, at: &str, value: Value) -> Facts {
+fn with_claim(mut facts: ClaimFacts, at: &str, value: Value) -> ClaimFacts {
     let mut claim = serde_json::to_value(&facts.claim).unwrap();
     let (parent, field) = at.rsplit_once('/').unwrap();
     claim.pointer_mut(parent).unwrap()[field] = value;
@@ -116,11 +116,11 @@ fn with_claim(mut facts: Facts, at: &str, value: Value) -> Facts {
 }
 
 /// The text for people, in one line.
-fn flat(facts: &Facts) -> String {
+fn flat(facts: &ClaimFacts) -> String {
     said(facts).1.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn said(facts: &Facts) -> (State, String) {
+fn said(facts: &ClaimFacts) -> (ClaimState, String) {
     let told = judge(facts);
     let text = print(&told, false);
     let is_command = |line: &str| line.starts_with("    ");
@@ -130,7 +130,7 @@ fn said(facts: &Facts) -> (State, String) {
 }
 
 /// What is said of all of them, each of which is in this state.
-fn all(cases: Vec<(Facts, State)>) -> String {
+fn all(cases: Vec<(ClaimFacts, ClaimState)>) -> String {
     let mut told = String::new();
     for (facts, state) in cases {
         let (is, text) = said(&facts);
@@ -159,10 +159,10 @@ fn a_pending_claim_is_judged_by_its_size_or_not_at_all() {
     let asks =
         |size: &str| with_claim(with_pod(pod()), "/spec/resources/requests/storage", json!(size));
     let (state, text) = said(&asks("1869169767219200m"));
-    assert_eq!(state, State::InsufficientCapacity, "no node has 1.7 TiB: {text}");
+    assert_eq!(state, ClaimState::InsufficientCapacity, "no node has 1.7 TiB: {text}");
     for size in ["1e50", "-1Gi", "1 Gi", "", "100E"] {
         let (state, text) = said(&asks(size));
-        assert_eq!(state, State::InvalidSize, "{text}");
+        assert_eq!(state, ClaimState::InvalidSize, "{text}");
         assert!(!text.contains("fits"), "{text}");
     }
 }

@@ -18,7 +18,7 @@ pub struct NodeSays {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest: Option<Quantity>,
     /// Verdict of the node, for programs.
-    pub verdict: Verdict,
+    pub verdict: NodeVerdict,
     /// Sentence for people, without the node.
     #[serde(rename = "message")]
     pub why: String,
@@ -29,7 +29,7 @@ pub struct NodeSays {
 
 /// Verdict of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum Verdict {
+pub enum NodeVerdict {
     /// It has enough free space, and the pod may run there.
     Fits,
     /// The pool does not have enough free space.

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::api::{PvcAutoscaler, Workload};
 use crate::commands::address::{Whose, not_found};
-use crate::commands::read::Reader;
+use crate::commands::read::ListReader;
 use crate::commands::{AskError, CLAIMS, PVC_AUTOSCALERS, asked, in_namespace, may_not_list};
 use crate::volume::few;
 
@@ -26,7 +26,7 @@ pub(super) async fn claims_of(
     whose: &Whose,
 ) -> Result<BTreeSet<String>, AskError> {
     let namespace = namespace.unwrap_or(client.default_namespace());
-    let mut ask = Reader::new(client);
+    let mut ask = ListReader::new(client);
     let all: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let claims = ask.list(all, ListParams::default(), CLAIMS).await?;
     let all: Api<PvcAutoscaler> = Api::namespaced(client.clone(), namespace);

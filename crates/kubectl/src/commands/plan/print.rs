@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use kube::ResourceExt;
 
-use super::{Plan, PodPlan, Procedure};
+use super::{Plan, PodRow, Procedure};
 use crate::api::{AutoscalerMode, PvcAutoscaler};
 use crate::commands::columns::{TableOptions, columns};
 use crate::commands::{cannot_decode, may_not_read, resource_name};
@@ -20,7 +20,7 @@ pub fn print(plans: &[Plan], in_full: bool, headers: bool) -> String {
         }
         text += &head(plan);
         text += &table_of(plan, headers);
-        text += &says(plan);
+        text += &progress_of(plan);
         if in_full {
             text += &plan.pods.iter().map(details).collect::<String>();
         } else {
@@ -88,7 +88,7 @@ fn of_class(size: String, class: Option<&String>) -> String {
     }
 }
 
-fn row(pod: &PodPlan) -> [String; 5] {
+fn row(pod: &PodRow) -> [String; 5] {
     let has = pod.has.map_or_else(|| "–".to_owned(), |has| has.to_string());
     let by = match (&pod.swap, pod.by) {
         (Some(swap), Procedure::Abort) => format!("swap: {:?}, to be aborted", swap.phase),
@@ -117,7 +117,7 @@ fn row(pod: &PodPlan) -> [String; 5] {
 }
 
 /// Progress, next action and blocking reason of a plan.
-fn says(plan: &Plan) -> String {
+fn progress_of(plan: &Plan) -> String {
     let waits = plan.message.as_ref().map(|message| {
         let reason = plan.reason.as_ref().map(|reason| format!("{reason}: ")).unwrap_or_default();
         reason + message
@@ -151,7 +151,7 @@ fn decided(plan: &Plan) -> String {
 }
 
 /// All details of one pod.
-fn details(pod: &PodPlan) -> String {
+fn details(pod: &PodRow) -> String {
     let mut said = Vec::new();
     if let Some(swap) = &pod.swap {
         let begun = format!("{:?} to claim {}: {}", swap.phase, swap.claim, swap.summary);

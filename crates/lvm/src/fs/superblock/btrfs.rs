@@ -1,6 +1,6 @@
 //! btrfs: the superblock at 64 KiB, little endian.
 
-use super::facts::{Facts, Superblock};
+use super::facts::{FsFacts, Superblock};
 use super::fields::{le32, le64, uuid};
 use crate::bytes::Bytes;
 use crate::volume::FsKind;
@@ -28,6 +28,6 @@ pub(super) fn parse(head: &[u8]) -> Option<Superblock> {
         covers,
         slack: sector,
         uuid: uuid(sb, 0x20)?,
-        facts: Facts::Btrfs { devices: le64(sb, 0x88)?, generation: le64(sb, 0x48)? },
+        facts: FsFacts::Btrfs { devices: le64(sb, 0x88)?, generation: le64(sb, 0x48)? },
     })
 }

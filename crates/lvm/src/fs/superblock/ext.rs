@@ -1,6 +1,6 @@
 //! ext2, ext3 and ext4: one superblock at byte 1024, little endian.
 
-use super::facts::{ExtFacts, Facts, Superblock};
+use super::facts::{ExtFacts, FsFacts, Superblock};
 use super::fields::{le16, le32, uuid};
 use crate::bytes::Bytes;
 use crate::volume::FsKind;
@@ -54,7 +54,7 @@ pub(super) fn parse(head: &[u8]) -> Option<Superblock> {
         covers: block_size.checked_mul(blocks).filter(|_| blocks > 0)?,
         slack: block_size.checked_mul(slack(sb, features, blocks, block_size)?)?,
         uuid: uuid(sb, 0x68)?,
-        facts: Facts::Ext(ExtFacts {
+        facts: FsFacts::Ext(ExtFacts {
             sparse_super2: features.compat & COMPAT_SPARSE_SUPER2 != 0,
             wide,
             needs_recovery: features.incompat & INCOMPAT_RECOVER != 0,

@@ -21,12 +21,12 @@ pub struct Superblock {
     /// Its uuid in the usual notation with four hyphens.
     pub uuid: String,
     /// Facts that only this type has.
-    pub facts: Facts,
+    pub facts: FsFacts,
 }
 
 /// Facts of a file system beyond its size, by type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Facts {
+pub enum FsFacts {
     /// ext2, ext3 and ext4.
     Ext(ExtFacts),
     /// xfs.
@@ -73,21 +73,21 @@ impl Superblock {
     /// certain for ext alone: xfs and btrfs show no trace of a first mount that was cut off early.
     pub fn mounted_before(&self) -> bool {
         match self.facts {
-            Facts::Ext(ext) => ext.mounted_before,
-            Facts::Xfs { log_used, .. } => log_used,
-            Facts::Btrfs { generation, .. } => generation > LAST_GENERATION_OF_MKFS,
+            FsFacts::Ext(ext) => ext.mounted_before,
+            FsFacts::Xfs { log_used, .. } => log_used,
+            FsFacts::Btrfs { generation, .. } => generation > LAST_GENERATION_OF_MKFS,
         }
     }
 
     /// Returns whether its creation was interrupted; only xfs shows it, ext and btrfs write their
     /// superblock last.
     pub fn half_made(&self) -> bool {
-        matches!(self.facts, Facts::Xfs { in_progress: true, .. })
+        matches!(self.facts, FsFacts::Xfs { in_progress: true, .. })
     }
 
     /// Returns whether the kernel has found errors in it; only ext shows it.
     pub fn has_errors(&self) -> bool {
-        matches!(self.facts, Facts::Ext(ext) if ext.errors)
+        matches!(self.facts, FsFacts::Ext(ext) if ext.errors)
     }
 
     /// Returns whether it covers a device of this size as far as it can.

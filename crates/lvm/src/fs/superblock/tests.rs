@@ -34,21 +34,21 @@ fn reads_what_mkfs_writes() {
         covers: Bytes::mib(128),
         slack: ext4.slack,
         uuid: ext4.uuid.clone(),
-        facts: Facts::Ext(ExtFacts { wide: true, ..fresh }),
+        facts: FsFacts::Ext(ExtFacts { wide: true, ..fresh }),
     };
     assert_eq!(ext4, expected);
     for (name, kind) in [("ext2.made", FsKind::Ext2), ("ext3.made", FsKind::Ext3)] {
         let ext = parsed(name);
         assert_eq!((ext.kind, ext.covers), (kind, Bytes::mib(128)));
-        assert_eq!(ext.facts, Facts::Ext(fresh));
+        assert_eq!(ext.facts, FsFacts::Ext(fresh));
     }
     let xfs = parsed("xfs.made");
     assert_eq!((xfs.kind, xfs.covers), (FsKind::Xfs, Bytes::mib(300)));
     let group = Bytes::mib(75);
-    assert_eq!(xfs.facts, Facts::Xfs { in_progress: false, log_used: false, group });
+    assert_eq!(xfs.facts, FsFacts::Xfs { in_progress: false, log_used: false, group });
     let btrfs = parsed("btrfs.made");
     assert_eq!((btrfs.kind, btrfs.covers), (FsKind::Btrfs, Bytes::mib(109)));
-    assert_eq!(btrfs.facts, Facts::Btrfs { devices: 1, generation: 6 });
+    assert_eq!(btrfs.facts, FsFacts::Btrfs { devices: 1, generation: 6 });
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn sees_an_xfs_whose_format_was_cut_off() {
 
 #[test]
 fn sees_what_cannot_grow_online() {
-    let Facts::Ext(facts) = parsed("sparse2.made").facts else {
+    let FsFacts::Ext(facts) = parsed("sparse2.made").facts else {
         panic!("not ext");
     };
     assert!(facts.sparse_super2);
@@ -77,7 +77,7 @@ fn sees_what_cannot_grow_online() {
 
 #[test]
 fn a_mounted_ext_with_a_journal_needs_recovery() {
-    let Facts::Ext(facts) = parsed("ext4.mounted").facts else {
+    let FsFacts::Ext(facts) = parsed("ext4.mounted").facts else {
         panic!("not ext");
     };
     assert!(facts.needs_recovery);

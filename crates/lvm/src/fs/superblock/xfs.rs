@@ -1,6 +1,6 @@
 //! xfs: the first sector of the device, big endian.
 
-use super::facts::{Facts, Superblock};
+use super::facts::{FsFacts, Superblock};
 use super::fields::{array, be32, be64, uuid};
 use crate::bytes::Bytes;
 use crate::volume::FsKind;
@@ -25,7 +25,7 @@ pub(super) fn parse(head: &[u8]) -> Option<Superblock> {
         covers: block_size.checked_mul(blocks).filter(|_| blocks > 0)?,
         slack: block_size.checked_mul(SMALLEST_GROUP)?,
         uuid: uuid(sb, 32)?,
-        facts: Facts::Xfs {
+        facts: FsFacts::Xfs {
             in_progress: array::<1>(sb, 126)? != [0],
             log_used: be64(sb, 240)? != 0,
             group: block_size.checked_mul(u64::from(be32(sb, 84)?))?,

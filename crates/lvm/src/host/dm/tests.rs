@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn reply(minor_version: u32, flags: u32, count: u32, data: &[u8]) -> Buffer {
-    let mut buffer = Buffer::request(Key::None, flags, 0).unwrap();
+    let mut buffer = Buffer::request(DeviceKey::None, flags, 0).unwrap();
     put(&mut buffer.0, 4, minor_version);
     put(&mut buffer.0, 20, count);
     buffer.0.extend_from_slice(data);
@@ -49,8 +49,8 @@ fn spec(start: u64, length: u64, kind: &str, params: &str, at: usize) -> Vec<u8>
     bytes
 }
 
-fn listed_as(name: &str, major: u32, minor: u32, uuid: Option<&str>) -> Listed {
-    Listed {
+fn listed_as(name: &str, major: u32, minor: u32, uuid: Option<&str>) -> ListedDevice {
+    ListedDevice {
         name: name.to_owned(),
         number: DeviceNumber { major, minor },
         uuid: uuid.map(str::to_owned),
@@ -59,17 +59,17 @@ fn listed_as(name: &str, major: u32, minor: u32, uuid: Option<&str>) -> Listed {
 
 #[test]
 fn a_request_names_its_device_and_its_own_size() {
-    let buffer = Buffer::request(Key::Uuid("LVM-a"), STATUS_TABLE, 100).unwrap();
+    let buffer = Buffer::request(DeviceKey::Uuid("LVM-a"), STATUS_TABLE, 100).unwrap();
     assert_eq!(buffer.0.len(), 412);
     let words: Vec<u32> = [0, 4, 12, 16, 28].map(|at| word(&buffer.0, at).unwrap()).into();
     assert_eq!(words, [4, 0, 412, 312, 16]);
     assert_eq!(&buffer.0[176..182], b"LVM-a\0");
-    let named = Buffer::request(Key::Name("vg-lv"), 0, 0).unwrap();
+    let named = Buffer::request(DeviceKey::Name("vg-lv"), 0, 0).unwrap();
     assert_eq!(&named.0[48..54], b"vg-lv\0");
     for bad in ["x".repeat(129), "a\0b".to_owned()] {
-        assert!(Buffer::request(Key::Uuid(&bad), 0, 0).is_err());
+        assert!(Buffer::request(DeviceKey::Uuid(&bad), 0, 0).is_err());
     }
-    assert!(Buffer::request(Key::Uuid(&"x".repeat(128)), 0, 0).is_ok());
+    assert!(Buffer::request(DeviceKey::Uuid(&"x".repeat(128)), 0, 0).is_ok());
 }
 
 #[test]

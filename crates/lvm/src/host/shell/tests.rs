@@ -19,7 +19,7 @@ fn shells() -> Option<(tempfile::TempDir, Shells)> {
         return None;
     }
     let dir = tempfile::tempdir().unwrap();
-    let state = State::make(&dir.path().join("state"), &dir.path().join("lock")).unwrap();
+    let state = StateDirectory::make(&dir.path().join("state"), &dir.path().join("lock")).unwrap();
     Some((dir, Shells::new(state, Arc::default())))
 }
 

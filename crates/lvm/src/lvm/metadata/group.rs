@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::text::{self, Section, Value};
+use super::text::{self, MetadataValue, Section};
 use super::{MetadataError, SECTOR, malformed};
 use crate::bytes::Bytes;
 use crate::lvm::Words;
-use crate::lvm::group::{Group, Lv, Piece, Pv, Segment};
+use crate::lvm::group::{ExtentRun, Group, Lv, PhysicalVolume, Segment};
 
 const PART: &str = "volume group";
 
@@ -27,7 +27,7 @@ pub fn parse_group(text: &[u8]) -> Result<Group, MetadataError> {
     };
     let pvs = named(section, "physical_volumes", |_, pv| parse_pv(pv))?;
     let lv_names = section.section("logical_volumes");
-    let known = Known {
+    let known = KnownNames {
         pvs: &pvs,
         lvs: lv_names.iter().flat_map(|lvs| lvs.unread()).map(|(name, _)| name).collect(),
     };
@@ -55,7 +55,7 @@ pub fn parse_group(text: &[u8]) -> Result<Group, MetadataError> {
 /// The size of an extent, in which all that the group has can be counted in bytes.
 fn extent_size(
     group: &Section,
-    pvs: &BTreeMap<String, Pv>,
+    pvs: &BTreeMap<String, PhysicalVolume>,
     lvs: &BTreeMap<String, Lv>,
 ) -> Result<Bytes, MetadataError> {
     extents(group, "extent_size")?; // LVM keeps it in as many bits as a count of extents.
@@ -96,9 +96,9 @@ fn uuid(section: &Section) -> Result<String, MetadataError> {
     Err(malformed(PART, format!("{uuid:?} is not a uuid")))
 }
 
-fn parse_pv(pv: &Section) -> Result<Pv, MetadataError> {
+fn parse_pv(pv: &Section) -> Result<PhysicalVolume, MetadataError> {
     sectors(pv, "pe_start")?; // It fits a device.
-    Ok(Pv {
+    Ok(PhysicalVolume {
         uuid: uuid(pv)?,
         device: None,
         pe_start: number(pv, "pe_start")?,
@@ -113,12 +113,12 @@ fn parse_pv(pv: &Section) -> Result<Pv, MetadataError> {
 const SETTINGS: [&str; 4] = ["type", "discards", "cache_mode", "policy"];
 
 /// The names that a segment may use.
-struct Known<'a> {
-    pvs: &'a BTreeMap<String, Pv>,
+struct KnownNames<'a> {
+    pvs: &'a BTreeMap<String, PhysicalVolume>,
     lvs: BTreeSet<&'a str>,
 }
 
-impl Known<'_> {
+impl KnownNames<'_> {
     fn lv(&self, name: &str, lv: &Section) -> Result<Lv, MetadataError> {
         let mut segments = lv
             .sections()
@@ -154,9 +154,10 @@ impl Known<'_> {
         };
         for (key, value) in &section.0 {
             match value {
-                Value::Text(name) => self.name_volume(&mut segment, key, name),
-                Value::Array(items) => self.array(&mut segment, key, items)?,
-                Value::Number(_) | Value::Section(_) | Value::Unread(_) => {}
+                MetadataValue::Text(name) => self.name_volume(&mut segment, key, name),
+                MetadataValue::Array(items) => self.array(&mut segment, key, items)?,
+                MetadataValue::Number(_) | MetadataValue::Section(_) | MetadataValue::Unread(_) => {
+                }
             }
         }
         segment.pieces.shrink_to_fit();
@@ -174,14 +175,14 @@ impl Known<'_> {
         &self,
         segment: &mut Segment,
         key: &str,
-        items: &[Value],
+        items: &[MetadataValue],
     ) -> Result<(), MetadataError> {
         // Stripes share the extents of the segment; images of a mirror have all of them.
         let stripes = if key == "stripes" { items.len() / 2 } else { 1 };
         for (place, item) in items.iter().enumerate() {
-            let Value::Text(name) = item else { continue };
+            let MetadataValue::Text(name) = item else { continue };
             match (self.pvs.get(&**name), items.get(place + 1)) {
-                (Some(pv), Some(Value::Number(first))) => {
+                (Some(pv), Some(MetadataValue::Number(first))) => {
                     let length = segment.extents / stripes.max(1) as u64;
                     segment.pieces.push(piece(name, pv, *first, length)?);
                 }
@@ -195,13 +196,18 @@ impl Known<'_> {
     }
 }
 
-fn piece(name: &str, pv: &Pv, first: i64, length: u64) -> Result<Piece, MetadataError> {
+fn piece(
+    name: &str,
+    pv: &PhysicalVolume,
+    first: i64,
+    length: u64,
+) -> Result<ExtentRun, MetadataError> {
     let range = u64::try_from(first)
         .ok()
         .and_then(|first| Some(first..first.checked_add(length)?))
         .filter(|range| range.end <= pv.pe_count)
         .ok_or_else(|| malformed(PART, format!("a segment is outside of {name:?}")))?;
-    Ok(Piece { pv: name.to_owned(), range })
+    Ok(ExtentRun { pv: name.to_owned(), range })
 }
 
 /// The sections in section `list`, each parsed, by name.
@@ -221,7 +227,7 @@ fn named<T>(
 
 fn string(section: &Section, key: &str) -> Result<String, MetadataError> {
     match section.get(key) {
-        Some(Value::Text(text)) => Ok(text.clone().into_owned()),
+        Some(MetadataValue::Text(text)) => Ok(text.clone().into_owned()),
         _ => Err(malformed(PART, format!("it has no string `{key}`"))),
     }
 }
@@ -238,7 +244,7 @@ fn most(section: &Section, key: &str) -> Option<u64> {
 
 fn number(section: &Section, key: &str) -> Result<u64, MetadataError> {
     let found = match section.get(key) {
-        Some(Value::Number(number)) => u64::try_from(*number).ok(),
+        Some(MetadataValue::Number(number)) => u64::try_from(*number).ok(),
         _ => None,
     };
     found.ok_or_else(|| malformed(PART, format!("it has no number `{key}`")))
@@ -261,12 +267,12 @@ fn sectors(section: &Section, key: &str) -> Result<Bytes, MetadataError> {
 /// The strings of an array; a string alone counts as an array of one.
 fn strings<'a>(section: &'a Section, key: &str) -> impl Iterator<Item = &'a str> {
     let items = match section.get(key) {
-        Some(Value::Array(items)) => items.as_slice(),
+        Some(MetadataValue::Array(items)) => items.as_slice(),
         Some(text) => std::slice::from_ref(text),
         None => &[],
     };
     items.iter().filter_map(|item| match item {
-        Value::Text(text) => Some(&**text),
+        MetadataValue::Text(text) => Some(&**text),
         _ => None,
     })
 }

@@ -23,7 +23,7 @@ pub struct Earlier {
 
 /// Bytes in a ring that begin as a text does and end as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Candidate {
+pub struct TextCandidate {
     /// Offset in the ring, in bytes.
     pub at: usize,
     /// Bytes before the zero that ends it.
@@ -60,7 +60,7 @@ pub fn candidates(
     area: &[u8],
     header: &AreaHeader,
     is_wanted: impl Fn(&str) -> bool,
-) -> Vec<Candidate> {
+) -> Vec<TextCandidate> {
     torn(area, header).map_or_else(Vec::new, |(ring, named)| {
         let mut texts = texts(ring, is_wanted);
         let into_named = |at: usize| (at + ring.len() - named.start) % ring.len() < named.len();
@@ -86,7 +86,7 @@ fn torn<'a>(area: &'a [u8], header: &AreaHeader) -> Option<(&'a [u8], Range<usiz
 }
 
 /// The texts of the wanted groups that have an end, in the order of the ring, in one pass.
-fn texts(ring: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<Candidate> {
+fn texts(ring: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<TextCandidate> {
     let sectors = ring.chunks(SECTOR).enumerate();
     let begun: Vec<(usize, Beginning<'_>)> = sectors
         .filter_map(|(number, sector)| Some((number * SECTOR, Beginning::of(sector)?)))
@@ -97,7 +97,7 @@ fn texts(ring: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<Candidate> {
         // LVM writes a text beside the one before, so none has more than half of the ring.
         let to_next = if next > *at { next - at } else { next + ring.len() - at };
         let length = zero_in(ring, *at, to_next.min(ring.len() / 2))?;
-        Some(Candidate { at: *at, length, seqno: text.seqno })
+        Some(TextCandidate { at: *at, length, seqno: text.seqno })
     });
     whole.collect()
 }

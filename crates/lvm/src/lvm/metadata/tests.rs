@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::lvm::Words;
-use crate::lvm::group::{Group, Lv, Piece, Segment};
+use crate::lvm::group::{ExtentRun, Group, Lv, Segment};
 
 const DISK: &[u8] = include_bytes!("../../../tests/fixtures/metadata/linear-and-snapshot.bin");
 const TEXT: &[u8] = include_bytes!("../../../tests/fixtures/metadata/linear-and-snapshot.txt");
@@ -22,7 +22,7 @@ fn striped(start: u64, extents: u64, pieces: &[(&str, Range<u64>)]) -> Segment {
         kind: "striped".to_owned(),
         pieces: pieces
             .iter()
-            .map(|(pv, range)| Piece { pv: (*pv).to_owned(), range: range.clone() })
+            .map(|(pv, range)| ExtentRun { pv: (*pv).to_owned(), range: range.clone() })
             .collect(),
         volumes: [].into(),
     }
@@ -39,8 +39,8 @@ fn layered(extents: u64, kind: &str, volumes: &[(&str, &str)]) -> Segment {
     }
 }
 
-fn pv(uuid: &str) -> crate::lvm::Pv {
-    crate::lvm::Pv {
+fn pv(uuid: &str) -> crate::lvm::PhysicalVolume {
+    crate::lvm::PhysicalVolume {
         uuid: uuid.to_owned(),
         device: None,
         pe_start: 34_816,

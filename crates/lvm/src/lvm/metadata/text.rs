@@ -21,56 +21,56 @@ const UNREAD_DEPTH: usize = 3;
 
 /// The right side of an entry, or a section.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value<'a> {
+pub(super) enum MetadataValue<'a> {
     /// A whole number.
     Number(i64),
     /// A string without its quotes and escapes, or a number with a fraction as written.
     Text(Cow<'a, str>),
     /// Values of the two kinds above.
-    Array(Vec<Value<'a>>),
+    Array(Vec<MetadataValue<'a>>),
     /// Named values in braces.
     Section(Section<'a>),
     /// The same, not read yet.
-    Unread(Unread<'a>),
+    Unread(SkippedSection<'a>),
 }
 
 /// A section that was passed over: it ends where it should, and what is in it is not known.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Unread<'a> {
+pub(super) struct SkippedSection<'a> {
     text: &'a [u8],
     /// Of what follows its opening brace.
     at: usize,
 }
 
-impl<'a> Unread<'a> {
+impl<'a> SkippedSection<'a> {
     /// Reads what is in it.
     pub fn read(&self) -> Result<Section<'a>, MetadataError> {
-        Reader { text: self.text, at: self.at }.section(UNREAD_DEPTH)
+        MetadataReader { text: self.text, at: self.at }.section(UNREAD_DEPTH)
     }
 }
 
 /// Named values in the order of the text, whose words they borrow.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Section<'a>(pub Vec<(Cow<'a, str>, Value<'a>)>);
+pub(super) struct Section<'a>(pub Vec<(Cow<'a, str>, MetadataValue<'a>)>);
 
 impl<'a> Section<'a> {
     /// The first value with this name.
-    pub fn get(&self, name: &str) -> Option<&Value<'a>> {
+    pub fn get(&self, name: &str) -> Option<&MetadataValue<'a>> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value)
     }
 
     /// The sections in it, in the order of the text.
     pub fn sections(&self) -> impl Iterator<Item = (&str, &Section<'a>)> {
         self.0.iter().filter_map(|(name, value)| match value {
-            Value::Section(section) => Some((&**name, section)),
+            MetadataValue::Section(section) => Some((&**name, section)),
             _ => None,
         })
     }
 
     /// The sections in it that are not read, in the order of the text.
-    pub fn unread(&self) -> impl Iterator<Item = (&str, &Unread<'a>)> {
+    pub fn unread(&self) -> impl Iterator<Item = (&str, &SkippedSection<'a>)> {
         self.0.iter().filter_map(|(name, value)| match value {
-            Value::Unread(section) => Some((&**name, section)),
+            MetadataValue::Unread(section) => Some((&**name, section)),
             _ => None,
         })
     }
@@ -83,7 +83,7 @@ impl<'a> Section<'a> {
 
 /// Parses a whole text.
 pub(super) fn parse(text: &[u8]) -> Result<Section<'_>, MetadataError> {
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = MetadataReader { text, at: 0 };
     let section = reader.section(0)?;
     match reader.peek() {
         None => Ok(section),
@@ -91,12 +91,12 @@ pub(super) fn parse(text: &[u8]) -> Result<Section<'_>, MetadataError> {
     }
 }
 
-struct Reader<'a> {
+struct MetadataReader<'a> {
     text: &'a [u8],
     at: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> MetadataReader<'a> {
     fn error(&self, what: &str) -> MetadataError {
         malformed(PART, format!("{what} at byte {}", self.at))
     }
@@ -150,13 +150,13 @@ impl<'a> Reader<'a> {
     }
 
     /// What is between braces at this depth.
-    fn inner(&mut self, depth: usize) -> Result<Value<'a>, MetadataError> {
+    fn inner(&mut self, depth: usize) -> Result<MetadataValue<'a>, MetadataError> {
         if depth != UNREAD_DEPTH {
-            return self.section(depth).map(Value::Section);
+            return self.section(depth).map(MetadataValue::Section);
         }
-        let unread = Unread { text: self.text, at: self.at };
+        let unread = SkippedSection { text: self.text, at: self.at };
         self.pass_over(depth)?;
-        Ok(Value::Unread(unread))
+        Ok(MetadataValue::Unread(unread))
     }
 
     /// Go to the brace that ends the section of this depth.
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
         (!word.is_empty()).then(|| String::from_utf8_lossy(word))
     }
 
-    fn value(&mut self) -> Result<Value<'a>, MetadataError> {
+    fn value(&mut self) -> Result<MetadataValue<'a>, MetadataError> {
         if !self.accept(b'[') {
             return self.scalar();
         }
@@ -213,21 +213,21 @@ impl<'a> Reader<'a> {
                 return Err(self.error("an array without an end"));
             }
         }
-        Ok(Value::Array(array))
+        Ok(MetadataValue::Array(array))
     }
 
-    fn scalar(&mut self) -> Result<Value<'a>, MetadataError> {
+    fn scalar(&mut self) -> Result<MetadataValue<'a>, MetadataError> {
         if self.peek() == Some(b'"') {
-            return self.string().map(Value::Text);
+            return self.string().map(MetadataValue::Text);
         }
         let word = self
             .word(|byte| byte.is_ascii_digit() || b"+-.".contains(&byte))
             .ok_or_else(|| self.error("no value"))?;
         if word.contains('.') {
-            return Ok(Value::Text(word));
+            return Ok(MetadataValue::Text(word));
         }
         let number = word.parse();
-        number.map(Value::Number).map_err(|_| self.error("no number"))
+        number.map(MetadataValue::Number).map_err(|_| self.error("no number"))
     }
 
     fn string(&mut self) -> Result<Cow<'a, str>, MetadataError> {
@@ -264,11 +264,11 @@ fn unescaped(string: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Value<'_> {
-        Value::Text(text.into())
+    fn text(text: &str) -> MetadataValue<'_> {
+        MetadataValue::Text(text.into())
     }
 
-    fn entry<'a>(name: &'a str, value: Value<'a>) -> (Cow<'a, str>, Value<'a>) {
+    fn entry<'a>(name: &'a str, value: MetadataValue<'a>) -> (Cow<'a, str>, MetadataValue<'a>) {
         (name.into(), value)
     }
 
@@ -281,16 +281,19 @@ mod tests {
             "\"quoted\" { ratio = 0.5 }\n\0 trailing {"
         );
         let inner = Section(vec![
-            entry("n", Value::Number(-7)),
+            entry("n", MetadataValue::Number(-7)),
             entry("s", text("say \"hi\" \\")),
-            entry("empty", Value::Array(vec![])),
-            entry("list", Value::Array(vec![text("x#y"), Value::Number(1), text("z")])),
-            entry("inner", Value::Section(Section::default())),
+            entry("empty", MetadataValue::Array(vec![])),
+            entry(
+                "list",
+                MetadataValue::Array(vec![text("x#y"), MetadataValue::Number(1), text("z")]),
+            ),
+            entry("inner", MetadataValue::Section(Section::default())),
         ]);
         let quoted = Section(vec![entry("ratio", text("0.5"))]);
         let whole = Section(vec![
-            entry("a-b", Value::Section(inner)),
-            entry("quoted", Value::Section(quoted)),
+            entry("a-b", MetadataValue::Section(inner)),
+            entry("quoted", MetadataValue::Section(quoted)),
         ]);
         assert_eq!(parse(source.as_bytes()), Ok(whole));
     }
@@ -322,14 +325,14 @@ mod tests {
         let source = "g { l { v { s = \"}\" # }\n n = 1 inner { m = 2 } } w { x } } after = 3 }";
         let file = parse(source.as_bytes()).unwrap();
         let group = file.section("g").unwrap();
-        assert_eq!(group.get("after"), Some(&Value::Number(3)));
+        assert_eq!(group.get("after"), Some(&MetadataValue::Number(3)));
         let volumes: Vec<_> = group.section("l").unwrap().unread().collect();
         let [("v", whole), ("w", broken)] = volumes[..] else { panic!("{volumes:?}") };
-        let inner = Section(vec![entry("m", Value::Number(2))]);
+        let inner = Section(vec![entry("m", MetadataValue::Number(2))]);
         let expected = Section(vec![
             entry("s", text("}")),
-            entry("n", Value::Number(1)),
-            entry("inner", Value::Section(inner)),
+            entry("n", MetadataValue::Number(1)),
+            entry("inner", MetadataValue::Section(inner)),
         ]);
         assert_eq!(whole.read(), Ok(expected));
         assert!(broken.read().is_err());

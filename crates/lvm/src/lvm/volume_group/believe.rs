@@ -11,7 +11,7 @@ use crate::lvm::scan::{Member, Scan};
 use crate::volume::few;
 
 /// The group as it was read last.
-pub(super) struct Before<'a> {
+pub(super) struct PreviousGroup<'a> {
     pub seen: &'a Group,
     /// The disks that carried it.
     pub carriers: &'a [Member],
@@ -46,15 +46,15 @@ pub(super) enum Disbelief {
 pub(super) fn believe(
     name: &str,
     scan: &Scan,
-    before: Option<&Before<'_>>,
+    before: Option<&PreviousGroup<'_>>,
 ) -> Result<Believed, Disbelief> {
     let members = without_copies(scan, before);
-    let told: Vec<Told<'_>> = scan.of(name).filter_map(Told::by).collect();
-    let mut tellers: Vec<Told<'_>> =
+    let told: Vec<DescribedGroup<'_>> = scan.of(name).filter_map(DescribedGroup::by).collect();
+    let mut tellers: Vec<DescribedGroup<'_>> =
         told.iter().copied().filter(|told| told.lists_itself() && is_in(&members, told)).collect();
     if let Some(before) = before.filter(|before| !has_left(before, scan)) {
-        let known = |told: &Told<'_>| lists(before.seen, &told.member.label.pv_uuid);
-        let trusted = |told: &Told<'_>| scan.is_trusted(told.member);
+        let known = |told: &DescribedGroup<'_>| lists(before.seen, &told.member.label.pv_uuid);
+        let trusted = |told: &DescribedGroup<'_>| scan.is_trusted(told.member);
         let (ours, others): (Vec<_>, Vec<_>) = tellers.iter().copied().partition(known);
         if let Some(one) = ours.first().filter(|_| !ours.iter().any(trusted))
             && let Some(other) =
@@ -70,8 +70,8 @@ pub(super) fn believe(
         }
         tellers = ours;
     }
-    let backed = |told: &Told<'_>| told.is_backed(&members);
-    let backed: Vec<Told<'_>> = tellers.iter().copied().filter(backed).collect();
+    let backed = |told: &DescribedGroup<'_>| told.is_backed(&members);
+    let backed: Vec<DescribedGroup<'_>> = tellers.iter().copied().filter(backed).collect();
     let mut believed = backed.clone();
     if believed.iter().any(|told| scan.is_trusted(told.member)) {
         believed.retain(|told| scan.is_trusted(told.member));
@@ -93,7 +93,7 @@ pub(super) fn believe(
     let of_it = backed.iter().copied().filter(|told| agree(told.group, first.group));
     let newest = of_it.max_by_key(|told| told.group.seqno).unwrap_or(first);
     let mut group = newest.group.clone();
-    let ours = |told: &&Told<'_>| agree(told.group, newest.group);
+    let ours = |told: &&DescribedGroup<'_>| agree(told.group, newest.group);
     group.metadata_full = told.iter().filter(ours).any(|told| told.group.metadata_full);
     let carriers = find_carriers(&mut group, &members)?;
     // One that has just joined may keep metadata and tell of no group yet.
@@ -101,7 +101,7 @@ pub(super) fn believe(
         let tells = member.mark.is_some();
         tells && member.group.as_ref().is_none_or(|own| own.seqno < group.seqno)
     };
-    let is_strange = |told: &&Told<'_>| {
+    let is_strange = |told: &&DescribedGroup<'_>| {
         let is_its = carriers.iter().any(|carrier| carrier.disk.path == told.member.disk.path);
         !is_its && !told.is_outdated(&group)
     };
@@ -116,14 +116,14 @@ pub(super) fn believe(
 
 /// A description of a group and the disk that it is on.
 #[derive(Clone, Copy)]
-struct Told<'a> {
+struct DescribedGroup<'a> {
     member: &'a Member,
     group: &'a Group,
 }
 
-impl<'a> Told<'a> {
-    fn by(member: &'a Member) -> Option<Told<'a>> {
-        Some(Told { member, group: member.group.as_ref()? })
+impl<'a> DescribedGroup<'a> {
+    fn by(member: &'a Member) -> Option<DescribedGroup<'a>> {
+        Some(DescribedGroup { member, group: member.group.as_ref()? })
     }
 
     fn path(&self) -> String {
@@ -169,12 +169,12 @@ fn lists(group: &Group, pv_uuid: &str) -> bool {
     group.pvs.values().any(|pv| pv.uuid == pv_uuid)
 }
 
-fn is_in(members: &[&Member], told: &Told<'_>) -> bool {
+fn is_in(members: &[&Member], told: &DescribedGroup<'_>) -> bool {
     members.iter().any(|member| member.disk.path == told.member.disk.path)
 }
 
 /// Returns whether all disks of the group are here and none is in a group any more: it was moved to others.
-fn has_left(before: &Before<'_>, scan: &Scan) -> bool {
+fn has_left(before: &PreviousGroup<'_>, scan: &Scan) -> bool {
     before.seen.pvs.values().all(|pv| {
         let mut carriers = scan.members.iter().filter(|member| member.label.pv_uuid == pv.uuid);
         carriers.next().is_some_and(Member::is_orphan) && carriers.next().is_none()
@@ -183,7 +183,7 @@ fn has_left(before: &Before<'_>, scan: &Scan) -> bool {
 
 /// The members; of those with one uuid only the disk that had it before, or else the only trusted one, if
 /// there is such a disk.
-fn without_copies<'a>(scan: &'a Scan, before: Option<&Before<'_>>) -> Vec<&'a Member> {
+fn without_copies<'a>(scan: &'a Scan, before: Option<&PreviousGroup<'_>>) -> Vec<&'a Member> {
     let is_known = |member: &Member| {
         let same = |carrier: &Member| {
             carrier.label.pv_uuid == member.label.pv_uuid
@@ -239,7 +239,7 @@ fn find_carriers(group: &mut Group, members: &[&Member]) -> Result<Vec<Member>, 
     Ok(all)
 }
 
-fn disputed(one: &Told<'_>, other: &Told<'_>) -> Disbelief {
+fn disputed(one: &DescribedGroup<'_>, other: &DescribedGroup<'_>) -> Disbelief {
     let (first, second) = (one.path(), other.path());
     Disbelief::Disputed(if one.group.uuid == other.group.uuid {
         format!(
@@ -268,13 +268,13 @@ fn strange<'a>(members: impl IntoIterator<Item = &'a Member>) -> String {
 mod tests {
     use super::*;
     use crate::bytes::Bytes;
-    use crate::host::{DeviceNumber, Disk, Source};
+    use crate::host::{DeviceNumber, Disk, DiskBacking};
     use crate::lvm::metadata::{self, Label};
 
     const TEXT: &[u8] = include_bytes!("../../../tests/fixtures/metadata/linear-and-snapshot.txt");
 
     /// A disk of the group, at this state of it.
-    fn member(group: &Group, pv: &str, seqno: u8, source: Source) -> Member {
+    fn member(group: &Group, pv: &str, seqno: u8, source: DiskBacking) -> Member {
         let disk = Disk {
             path: format!("/dev/{pv}").into(),
             number: DeviceNumber { major: 8, minor: 0 },
@@ -295,11 +295,11 @@ mod tests {
     fn a_commit_that_one_disk_alone_has_counts_whichever_disk_that_is() {
         let group = metadata::parse_group(TEXT).unwrap();
         for (source, newer) in
-            [(Source::Local, "pv0"), (Source::File, "pv0"), (Source::Local, "pv1")]
+            [(DiskBacking::Local, "pv0"), (DiskBacking::File, "pv0"), (DiskBacking::Local, "pv1")]
         {
             let states = ["pv0", "pv1"].map(|pv| (pv, if pv == newer { 9 } else { 8 }));
             let members = states.map(|(pv, seqno)| {
-                member(&group, pv, seqno, if pv == "pv0" { source } else { Source::Local })
+                member(&group, pv, seqno, if pv == "pv0" { source } else { DiskBacking::Local })
             });
             let scan = Scan { members: members.into(), ..Scan::default() };
             let believed = believe(&group.name, &scan, None).ok().unwrap();

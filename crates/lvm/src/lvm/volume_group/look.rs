@@ -13,7 +13,7 @@ use crate::lvm::group::Group;
 use crate::lvm::read::{self, ReadError};
 use crate::lvm::scan::{Member, Scan, scan, scan_disks};
 use crate::lvm::volume_group::VolumeGroup;
-use crate::lvm::volume_group::believe::{Before, Believed, Disbelief, believe};
+use crate::lvm::volume_group::believe::{Believed, Disbelief, PreviousGroup, believe};
 use crate::volume::few;
 
 impl VolumeGroup {
@@ -103,7 +103,7 @@ impl VolumeGroup {
             let known = self.known();
             (known.seen.clone(), known.carriers.clone())
         };
-        let known = seen.as_deref().map(|seen| Before { seen, carriers: &carriers });
+        let known = seen.as_deref().map(|seen| PreviousGroup { seen, carriers: &carriers });
         believe(&self.name, scan, known.as_ref()).map_err(|disbelief| match disbelief {
             Disbelief::Absent => self.absent(scan),
             Disbelief::Disputed(reason) => self.unusable(reason),

@@ -1,9 +1,9 @@
-use super::{Arc, Fault, Found, Host, HostError, PathBuf};
+use super::{Arc, Fault, FoundDisk, Host, HostError, PathBuf};
 use crate::bytes::Bytes;
 use crate::lvm::metadata;
 use pliant_fake_host::FakeHost;
 
-async fn find(host: &FakeHost) -> Result<Vec<Found>, HostError> {
+async fn find(host: &FakeHost) -> Result<Vec<FoundDisk>, HostError> {
     let host: Arc<dyn Host> = Arc::new(host.clone());
     super::find(&host).await
 }

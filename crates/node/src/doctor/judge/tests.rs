@@ -2,11 +2,11 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::bytes::Bytes;
-use crate::doctor::{Severity, print};
-use crate::lvm::{Pv, Words};
+use crate::doctor::{FindingSeverity, print};
+use crate::lvm::{PhysicalVolume, Words};
 
-fn healthy() -> Seen {
-    Seen {
+fn healthy() -> ObservedHost {
+    ObservedHost {
         tools: TOOLS.iter().map(|tool| (tool.program, "2.38.1".to_owned())).collect(),
         device_mapper: Some(true),
         file_systems: vec!["ext4".to_owned(), "xfs".to_owned()],
@@ -14,12 +14,12 @@ fn healthy() -> Seen {
         capabilities: Some(0x1ff_ffff_ffff),
         lock_directory: true,
         disks: vec![found("/dev/sdb", "pv-b", "vg0", "uuid-0", 1)],
-        ..Seen::default()
+        ..ObservedHost::default()
     }
 }
 
-fn found(disk: &str, pv: &str, name: &str, uuid: &str, seqno: u64) -> Found {
-    let physical = Pv {
+fn found(disk: &str, pv: &str, name: &str, uuid: &str, seqno: u64) -> FoundDisk {
+    let physical = PhysicalVolume {
         uuid: pv.to_owned(),
         device: None,
         pe_start: 2048,
@@ -28,7 +28,7 @@ fn found(disk: &str, pv: &str, name: &str, uuid: &str, seqno: u64) -> Found {
         flags: Words::default(),
         tags: Words::default(),
     };
-    Found {
+    FoundDisk {
         disk: PathBuf::from(disk),
         pv_uuid: Some(pv.to_owned()),
         area_size: 16 << 20,
@@ -53,9 +53,9 @@ fn found(disk: &str, pv: &str, name: &str, uuid: &str, seqno: u64) -> Found {
 }
 
 /// What is not good, as it is printed, without the closing line.
-fn complaints(seen: &Seen) -> String {
+fn complaints(seen: &ObservedHost) -> String {
     let findings: Vec<Finding> =
-        judge(seen).into_iter().filter(|finding| finding.severity != Severity::Ok).collect();
+        judge(seen).into_iter().filter(|finding| finding.severity != FindingSeverity::Ok).collect();
     let text = print(&findings, false);
     text[..text.trim_end().rfind('\n').map_or(0, |end| end + 1)].to_owned()
 }
@@ -138,7 +138,7 @@ fn groups_that_cannot_be_used_are_told() {
     old.area_size = 1 << 20;
     let mut new = found("/dev/sdd", "pv-c", "vg1", "uuid-1", 5);
     if let Some(group) = &mut new.group {
-        let lost = Pv { uuid: "pv-lost".to_owned(), ..group.pvs["pv0"].clone() };
+        let lost = PhysicalVolume { uuid: "pv-lost".to_owned(), ..group.pvs["pv0"].clone() };
         group.pvs.insert("pv1".to_owned(), lost);
     }
     let mut broken = found("/dev/sdf", "pv-f", "x", "x", 1);
@@ -167,7 +167,7 @@ fn groups_that_cannot_be_used_are_told() {
 
 #[test]
 fn a_machine_without_groups_is_told_how_to_make_one() {
-    let seen = Seen { disks: Vec::new(), ..healthy() };
+    let seen = ObservedHost { disks: Vec::new(), ..healthy() };
     assert_eq!(
         complaints(&seen),
         "! no disk of this host has a volume group
@@ -208,7 +208,7 @@ fn a_group_without_room_for_any_volume_gets_no_tick() {
 
 #[test]
 fn what_udev_does_with_volumes_is_told_where_it_does_something() {
-    let seen = |runs, acts: &[&'static str], rules: Option<&str>| Seen {
+    let seen = |runs, acts: &[&'static str], rules: Option<&str>| ObservedHost {
         udev: Udev { runs, acts: acts.to_vec(), rules: rules.map(str::to_owned) },
         ..healthy()
     };

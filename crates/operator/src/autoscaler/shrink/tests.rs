@@ -74,7 +74,7 @@ fn a_claim_shrinks_to_what_was_used_and_its_headroom() {
         let least = shrink.min_size.unwrap_or(size("1200Mi"));
         let claim = Sized { peak: Some(&peak), least, ..sized(has, Some(usage(5, 0))) };
         let decided = decide(&policy, &claim, now);
-        assert_eq!(decided.resize, to.map(size).map(Resize::Shrink), "{more} {decided:?}");
+        assert_eq!(decided.resize, to.map(size).map(SizeDecision::Shrink), "{more} {decided:?}");
     }
 }
 

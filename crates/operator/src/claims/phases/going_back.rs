@@ -54,7 +54,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
         note_stopped(plan, swap);
         swap.pod_stop_time = Some(Time(plan.seen.now));
         let text = what_is_left(plan, &to);
-        plan.tell(AutoscalerReason::SwapStarted, &attempt(swap), text);
+        plan.add_event(AutoscalerReason::SwapStarted, &attempt(swap), text);
     }
     let has_other = !has_lost_claim(plan, swap);
     if let Some(why) = note_slow_return(plan, swap, &from).filter(|_| is_begun && has_other) {

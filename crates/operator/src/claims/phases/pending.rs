@@ -26,7 +26,7 @@ use crate::claims::stopped::note_stopped;
 use crate::populators::PopulatorReason;
 
 /// Work before the pod is stopped.
-enum Before {
+enum BeforeStop {
     /// The new claim waits for its volume, or a pre-copy is running.
     Waits,
     /// Nothing more: the pre-copy is complete, or there is none, for this reason.
@@ -56,20 +56,20 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     }
     let filling = plan.seen.filling(&name).cloned().unwrap_or_default();
     match before_the_stop(plan, swap, &name, &filling) {
-        Before::Waits if is_overtaken(plan, swap, &name, &filling) => {
+        BeforeStop::Waits if is_overtaken(plan, swap, &name, &filling) => {
             give_up(plan, swap, "the template was edited before the new claim had its volume")
         }
-        Before::Waits => wait_ahead(plan, swap, filling),
+        BeforeStop::Waits => wait_ahead(plan, swap, filling),
         // The pod may have run for long since the swap started. From its stop on nothing else
         // would protect it.
-        Before::Nothing(_)
+        BeforeStop::Nothing(_)
             if wait_for_siblings(plan) || wait_for_others(plan) || !ensure_held(plan, &from) =>
         {
             tell_that_pod_runs(plan, swap)
         }
-        Before::Nothing(cold) => stop(plan, swap, cold, filling.pre_copy.as_ref()),
-        Before::Never(why) => give_up(plan, swap, &why),
-        Before::Failed => fail(plan, swap, filling),
+        BeforeStop::Nothing(cold) => stop(plan, swap, cold, filling.pre_copy.as_ref()),
+        BeforeStop::Never(why) => give_up(plan, swap, &why),
+        BeforeStop::Failed => fail(plan, swap, filling),
     }
 }
 
@@ -89,41 +89,43 @@ fn is_overtaken(plan: &PodPlan<'_>, swap: &Swap, name: &str, filling: &Filling) 
         && !plan.seen.claim(name).is_some_and(is_wanted)
 }
 
-fn before_the_stop(plan: &PodPlan<'_>, swap: &Swap, name: &str, filling: &Filling) -> Before {
-    let Some(source) = plan.seen.sources.get(name) else { return Before::Waits };
+fn before_the_stop(plan: &PodPlan<'_>, swap: &Swap, name: &str, filling: &Filling) -> BeforeStop {
+    let Some(source) = plan.seen.sources.get(name) else { return BeforeStop::Waits };
     if !source.spec.paused {
-        return Before::Never(copied_too_early(name));
+        return BeforeStop::Never(copied_too_early(name));
     }
     if let Some(why) = copies_another(plan, swap, name) {
-        return Before::Never(why);
+        return BeforeStop::Never(why);
     }
     if plan.seen.has_content(name) {
-        return Before::Never(filled_too_early(name, &plan.entry.active_claim));
+        return BeforeStop::Never(filled_too_early(name, &plan.entry.active_claim));
     }
     let is_deleted = is_deleted(plan, &plan.entry.active_claim, filling.phase);
     if let Some(why) = is_deleted.or_else(|| objects_to_shrink(plan, swap)) {
-        return Before::Never(why);
+        return BeforeStop::Never(why);
     }
     let is_hot = is_hot(plan, source);
     let is = |reason: PopulatorReason| filling.reason == Some(reason.to_string());
     let why = || filling.message.clone().unwrap_or_default();
     match filling.phase {
-        FillingPhase::PreCopied => Before::Nothing(None),
+        FillingPhase::PreCopied => BeforeStop::Nothing(None),
         // Passes that are no longer wanted.
-        FillingPhase::Populating if !is_hot => Before::Nothing(None),
+        FillingPhase::Populating if !is_hot => BeforeStop::Nothing(None),
         // It would be refused with the pod stopped, too.
-        FillingPhase::Failed if !is_hot || is(PopulatorReason::ContentRejected) => Before::Failed,
-        FillingPhase::Failed => Before::Nothing(Some(why())),
+        FillingPhase::Failed if !is_hot || is(PopulatorReason::ContentRejected) => {
+            BeforeStop::Failed
+        }
+        FillingPhase::Failed => BeforeStop::Nothing(Some(why())),
         // It has its volume.
-        FillingPhase::Waiting if is(PopulatorReason::SourcePaused) => Before::Nothing(None),
+        FillingPhase::Waiting if is(PopulatorReason::SourcePaused) => BeforeStop::Nothing(None),
         FillingPhase::Waiting if is(PopulatorReason::PreCopySkipped) => {
-            Before::Nothing(Some(why()))
+            BeforeStop::Nothing(Some(why()))
         }
         // A class that waits for a pod of the new claim gets none as long as this one runs.
         FillingPhase::Waiting if is(PopulatorReason::WaitForFirstConsumer) => {
-            Before::Nothing(is_hot.then(why))
+            BeforeStop::Nothing(is_hot.then(why))
         }
-        _ => Before::Waits,
+        _ => BeforeStop::Waits,
     }
 }
 
@@ -170,7 +172,7 @@ fn stop(
         format!("to get claim {name} for {from}")
     };
     let text = format!("pod {pod} is stopped, {what} ({change}){copied}");
-    plan.tell(AutoscalerReason::SwapStarted, &attempt(swap), text);
+    plan.add_event(AutoscalerReason::SwapStarted, &attempt(swap), text);
     // No more than that: a pod that was made until this is written has the old claim.
     stop_writers(plan, &from);
     go_on(plan, swap, SwapPhase::Draining, None, None)

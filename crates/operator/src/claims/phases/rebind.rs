@@ -19,7 +19,7 @@ use crate::claims::pv_exchange::Exchange;
 use crate::claims::rebind::outgrows;
 use crate::claims::rollback::note_return;
 use crate::claims::steps::Step;
-use crate::cluster::{NotDone, UnreadableSize, Wish, requested};
+use crate::cluster::{NodeOperation, NotDone, UnreadableSize, requested};
 
 /// Exchanges the volumes of the claims, then updates the claim with its present size.
 pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
@@ -93,7 +93,7 @@ fn ensure_size_limited(plan: &mut PodPlan<'_>, swap: &Swap) -> bool {
     let Some(volume) = plan.seen.volume_of(&swap.claim) else { return false };
     let started = swap.start_time.as_ref();
     let begun = started.map_or(plan.seen.now, |Time(at)| *at);
-    let wish = Wish::Shrink { to: to.0, begun };
+    let wish = NodeOperation::Shrink { to: to.0, begun };
     match volume.answer_to(&wish) {
         Some(Ok(_)) => return true,
         Some(Err(NotDone { why, .. })) => {

@@ -155,7 +155,7 @@ fn end_roll_back(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     let next_retry_time = retry_after(swap).and_then(|after| plan.seen.now.checked_add(after).ok());
     swap.next_retry_time = next_retry_time.map(|at| Time(in_seconds(at)));
     let text = format!("pod {} still uses claim {}: {why}", plan.pod(), plan.entry.active_claim);
-    plan.tell(AutoscalerReason::SwapFailed, &attempt(swap), text);
+    plan.add_event(AutoscalerReason::SwapFailed, &attempt(swap), text);
     Next::Enter(SwapPhase::Failed)
 }
 

@@ -36,12 +36,12 @@ fn replace_lost_claim(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
             plan.entry.active_claim,
             plan.pod()
         );
-        plan.tell(AutoscalerReason::SwapFailed, &attempt(swap), message.clone());
+        plan.add_event(AutoscalerReason::SwapFailed, &attempt(swap), message.clone());
         plan.wait(AutoscalerReason::SwapFailed, message);
         return Next::Wait;
     }
     let text = lost_claim(plan, &before);
-    plan.tell(AutoscalerReason::SwapFailed, &before, text);
+    plan.add_event(AutoscalerReason::SwapFailed, &before, text);
     let Some(rollback) = begin_return(plan, Some(swap)) else { return Next::Wait };
     *swap = rollback;
     Next::Enter(SwapPhase::Pending)
@@ -90,7 +90,7 @@ fn sum_up(plan: &mut PodPlan<'_>, swap: &Swap, name: &str, new: &str) {
         rounds.unwrap_or_default()
     );
     plan.entry.last_swap = Some(last);
-    plan.tell(AutoscalerReason::SwapSucceeded, name, text);
+    plan.add_event(AutoscalerReason::SwapSucceeded, name, text);
 }
 
 /// Reports a pod with a deleted claim that may have started with it, and is not ready.
@@ -109,7 +109,7 @@ fn report_deleted_claim(plan: &mut PodPlan<'_>, swap: &Swap, name: &str) {
         "claim {name} was deleted, and pod {pod} uses it and is not ready: Kubernetes retains the claim \
          until that pod ends; run `kubectl delete pod {pod}`, and {then}"
     );
-    plan.tell(AutoscalerReason::ClaimInUse, &attempt(swap), message.clone());
+    plan.add_event(AutoscalerReason::ClaimInUse, &attempt(swap), message.clone());
     plan.wait(AutoscalerReason::ClaimInUse, message);
 }
 

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::*;
 
 /// The two claims, and their PersistentVolumes.
-const SIDES: [(Side, &str, &str); 2] =
-    [(Side::Active, "data-db-0", "pv-0"), (Side::Copy, "data-db-0-1a2b3", "pv-1")];
+const SIDES: [(ExchangeSide, &str, &str); 2] =
+    [(ExchangeSide::Active, "data-db-0", "pv-0"), (ExchangeSide::Copy, "data-db-0-1a2b3", "pv-1")];
 
 /// What a stranger does, once and at any time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,7 +30,7 @@ struct World {
     /// The volumes that are no more.
     destroyed: Vec<String>,
     /// What each operator has decided, from what it saw.
-    decided: [Option<(Pair, Stage)>; 2],
+    decided: [Option<(ClaimPair, ExchangeStage)>; 2],
     stranger: Stranger,
     /// Whether a swap knows of it.
     is_known: bool,
@@ -84,12 +84,13 @@ fn claim(name: &str, pv: &str, size: &str) -> PersistentVolumeClaim {
 /// A quota counts what the claim of the pod asks for, and its tenant can edit the other one.
 #[test]
 fn a_copy_that_asks_for_more_than_the_claim_of_the_pod_does_outgrows_it() {
-    let half = |name: &str, size: &str| Half {
+    let half = |name: &str, size: &str| ClaimAndVolume {
         claim: Some(Box::new(claim(name, "pv", size))),
-        ..Half::default()
+        ..ClaimAndVolume::default()
     };
     for (copy, expected) in [("1Gi", false), ("2Gi", false), ("3Gi", true), ("1e50", true)] {
-        let pair = Pair { active: half("data-db-0", "2Gi"), copy: half("data-db-0-1a2b3", copy) };
+        let pair =
+            ClaimPair { active: half("data-db-0", "2Gi"), copy: half("data-db-0-1a2b3", copy) };
         assert_eq!(pair.outgrows(), expected, "{copy}");
     }
 }
@@ -128,13 +129,13 @@ impl World {
         }
     }
 
-    fn pair(&self) -> Pair {
-        let half = |name: &str, pv: &str| Half {
+    fn pair(&self) -> ClaimPair {
+        let half = |name: &str, pv: &str| ClaimAndVolume {
             claim: self.claims.get(name).cloned().map(Box::new),
             pv: self.pvs.get(pv).cloned().map(Box::new),
         };
         let [(_, active, first), (_, copy, second)] = SIDES;
-        Pair { active: half(active, first), copy: half(copy, second) }
+        ClaimPair { active: half(active, first), copy: half(copy, second) }
     }
 
     fn after(&self, one: Move) -> Option<World> {
@@ -161,7 +162,7 @@ impl World {
         let stage = match pair.exchange("new") {
             _ if !self.is_known && pair.given_up().is_some() => pair.given_up().unwrap(),
             Exchange::Ready if !self.is_known => return false,
-            Exchange::Ready => Stage::Record(Side::Copy),
+            Exchange::Ready => ExchangeStage::Record(ExchangeSide::Copy),
             Exchange::Next(stage) => stage,
             _ => return false,
         };
@@ -172,22 +173,22 @@ impl World {
     /// Do what was decided, if all that it was decided from is still so.
     fn act(&mut self, n: usize) -> bool {
         let Some((pair, stage)) = self.decided[n].take() else { return false };
-        let (Stage::Record(side)
-        | Stage::Delete(side)
-        | Stage::Free(side)
-        | Stage::Make(side)
-        | Stage::Nudge(side)
-        | Stage::Finish(side)) = stage;
-        let (_, name, pv) = SIDES[usize::from(side == Side::Copy)];
+        let (ExchangeStage::Record(side)
+        | ExchangeStage::Delete(side)
+        | ExchangeStage::Free(side)
+        | ExchangeStage::Make(side)
+        | ExchangeStage::Nudge(side)
+        | ExchangeStage::Finish(side)) = stage;
+        let (_, name, pv) = SIDES[usize::from(side == ExchangeSide::Copy)];
         let known = pair.record().expect("what both are to be is known");
         let wanted = known.of(side);
-        if let Stage::Make(_) = stage {
+        if let ExchangeStage::Make(_) = stage {
             let mut made = wanted.made(&known);
             made.metadata.finalizers = Some(vec!["kubernetes.io/pv-protection".to_owned()]);
             self.pvs.entry(pv.to_owned()).or_insert(made);
             return true;
         }
-        if let Stage::Nudge(_) = stage {
+        if let ExchangeStage::Nudge(_) = stage {
             if let Some(claim) = self.claims.get_mut(name) {
                 let notes = claim.annotations_mut();
                 notes.insert(VOLUME.to_owned(), wanted.volume.clone());
@@ -205,16 +206,16 @@ impl World {
             there.spec.as_mut().unwrap().persistent_volume_reclaim_policy = Some(policy);
         };
         match stage {
-            Stage::Record(_) => {
+            ExchangeStage::Record(_) => {
                 there.annotations_mut().insert(EXCHANGE.to_owned(), written(&known));
                 policy(there, "Retain".to_owned());
             }
-            Stage::Finish(_) => {
+            ExchangeStage::Finish(_) => {
                 there.annotations_mut().remove(EXCHANGE);
                 policy(
                     there,
                     known.policy(
-                        &Half {
+                        &ClaimAndVolume {
                             claim: self.claims.get(name).cloned().map(Box::new),
                             pv: Some(Box::new(there.clone())),
                         },
@@ -222,11 +223,11 @@ impl World {
                     ),
                 );
             }
-            Stage::Delete(_) => {
+            ExchangeStage::Delete(_) => {
                 there.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
             }
-            Stage::Free(_) => drop(self.pvs.remove(pv)),
-            Stage::Make(_) | Stage::Nudge(_) => unreachable!("they were done"),
+            ExchangeStage::Free(_) => drop(self.pvs.remove(pv)),
+            ExchangeStage::Make(_) | ExchangeStage::Nudge(_) => unreachable!("they were done"),
         }
         true
     }
@@ -331,7 +332,7 @@ impl World {
     fn ends_well(&self) -> bool {
         let end = self.settled();
         let pair = end.pair();
-        let is_bound = |half: &Half| half.claim.as_deref().is_none_or(is_bound);
+        let is_bound = |half: &ClaimAndVolume| half.claim.as_deref().is_none_or(is_bound);
         let has = pair.active.pv.as_deref().and_then(handle);
         let is_new = has == Some("new");
         let is_gone = !end.claims.contains_key(SIDES[1].1);
@@ -385,7 +386,7 @@ fn in_every_order_the_claim_has_a_volume_of_its_own_and_all_ends_well() {
 fn each_of_the_two_is_what_the_other_was_and_keeps_its_claim() {
     let world = World::new(Stranger::Nothing);
     let record = world.pair().record().unwrap();
-    assert_eq!(serde_json::from_str::<Record>(&written(&record)).unwrap(), record);
+    assert_eq!(serde_json::from_str::<ExchangeRecord>(&written(&record)).unwrap(), record);
     let pv = json!(record.active.pv);
     let metadata = json!({"name": "pv-0", "annotations": {"pv.kubernetes.io/provisioned-by": "x"}});
     assert_eq!(pv["metadata"], metadata);
@@ -413,7 +414,7 @@ fn somebody_elses_volume_is_never_taken_for_one_of_the_two() {
     copy.annotations_mut().insert(EXCHANGE.to_owned(), known);
     let theirs = volume("pv-0", "data-db-0", "theirs", "hdd", "4Gi");
     world.pvs.insert("pv-0".to_owned(), theirs);
-    assert!(matches!(world.pair().further(), Exchange::Stuck(_)));
+    assert!(matches!(world.pair().next_step(), Exchange::Stuck(_)));
     let mut unbound = World::new(Stranger::Nothing);
     unbound.pvs.insert("pv-1".to_owned(), volume("pv-1", "other", "new", "ssd", "2Gi"));
     assert!(matches!(unbound.pair().exchange("new"), Exchange::Never(_)));

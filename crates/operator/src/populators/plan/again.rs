@@ -5,16 +5,16 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::api::FillingPhase;
 use crate::cluster::Binding;
 use crate::populators::PopulatorReason;
-use crate::populators::seen::{Seen, SourceSeen, is_ending};
-use crate::populators::steps::Step;
+use crate::populators::seen::{ObservedPopulation, SourceSeen, is_ending};
+use crate::populators::steps::PopulationStep;
 
 /// Reports a failed attempt once, and deletes what is useless for the next one.
 pub(super) fn again(
-    seen: &Seen,
+    seen: &ObservedPopulation,
     source: &SourceSeen,
     pod: Option<&str>,
     message: &str,
-) -> Vec<Step> {
+) -> Vec<PopulationStep> {
     let is_lost = seen.prime.as_ref().is_some_and(|prime| Binding::of(prime) == Binding::Lost);
     if source.anew || is_lost {
         return anew(seen, pod, message);
@@ -23,13 +23,21 @@ pub(super) fn again(
 }
 
 /// Retries with an empty volume.
-pub(super) fn anew(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
+pub(super) fn anew(
+    seen: &ObservedPopulation,
+    pod: Option<&str>,
+    message: &str,
+) -> Vec<PopulationStep> {
     // The claim first: without its pod it would not be known that it was written to.
     [retry_once(seen, pod, message), drop_prime(seen), drop_pods(seen)].concat()
 }
 
-pub(super) fn retry_once(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<Step> {
-    let is_counted = seen.told().is_some_and(|told| {
+pub(super) fn retry_once(
+    seen: &ObservedPopulation,
+    pod: Option<&str>,
+    message: &str,
+) -> Vec<PopulationStep> {
+    let is_counted = seen.status_entry().is_some_and(|told| {
         told.next_retry_time.is_some()
             && told.phase == FillingPhase::Waiting
             && told.pod_uid.as_deref() == pod
@@ -42,18 +50,18 @@ pub(super) fn retry_once(seen: &Seen, pod: Option<&str>, message: &str) -> Vec<S
 }
 
 /// Deletes the populator pod, and its sender.
-pub(super) fn drop_pods(seen: &Seen) -> Vec<Step> {
+pub(super) fn drop_pods(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     let goes = |pod: &Option<Pod>| pod.as_ref().is_some_and(|pod| !is_ending(&pod.metadata));
-    let filler = goes(&seen.pod).then_some(Step::DropPod);
+    let filler = goes(&seen.pod).then_some(PopulationStep::DropPod);
     let strange = seen.unrecorded_pod().filter(|pod| !is_ending(&pod.metadata));
-    let strange = strange.map(|_| Step::DropStrangePod);
-    let sender = goes(&seen.sender).then_some(Step::DropSender);
+    let strange = strange.map(|_| PopulationStep::DropStrangePod);
+    let sender = goes(&seen.sender).then_some(PopulationStep::DropSender);
     filler.into_iter().chain(strange).chain(sender).collect()
 }
 
-pub(super) fn drop_prime(seen: &Seen) -> Vec<Step> {
+pub(super) fn drop_prime(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     // First: a volume that is retained would stay for ever.
-    let restored = seen.outlives_prime().then_some(Step::Restore);
+    let restored = seen.outlives_prime().then_some(PopulationStep::Restore);
     let prime = seen.prime.as_ref().filter(|prime| !is_ending(&prime.metadata));
-    restored.into_iter().chain(prime.map(|_| Step::DropPrime)).collect()
+    restored.into_iter().chain(prime.map(|_| PopulationStep::DropPrime)).collect()
 }

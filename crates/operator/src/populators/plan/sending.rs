@@ -6,12 +6,12 @@ use kube::ResourceExt;
 use super::{again, waiting};
 use crate::api::FillingPhase;
 use crate::populators::notes::with_reason;
-use crate::populators::seen::{Seen, SourceSeen, is_ending, uid};
-use crate::populators::steps::Step;
+use crate::populators::seen::{ObservedPopulation, SourceSeen, is_ending, uid};
+use crate::populators::steps::PopulationStep;
 use crate::populators::{PopulatorReason, sender};
 
 /// Returns true if a sender has something to do: otherwise it only blocks the source for others.
-pub(super) fn is_wanted(seen: &Seen) -> bool {
+pub(super) fn is_wanted(seen: &ObservedPopulation) -> bool {
     let fills_now = seen.fill().is_some_and(|fill| {
         let is_at_rest = fill.ahead_of.is_some() && seen.is_ahead();
         fill.far.is_some() && fill.held.is_none() && !is_at_rest
@@ -20,13 +20,15 @@ pub(super) fn is_wanted(seen: &Seen) -> bool {
 }
 
 /// Plans for a volume whose source is on another node: start a sender, then the populator.
-pub(super) fn next(seen: &Seen, source: &SourceSeen) -> Vec<Step> {
-    let Some(pod) = &seen.sender else { return vec![Step::MakeKeys, Step::MakeSender] };
+pub(super) fn next(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<PopulationStep> {
+    let Some(pod) = &seen.sender else {
+        return vec![PopulationStep::MakeKeys, PopulationStep::MakeSender];
+    };
     if is_ending(&pod.metadata) {
         return Vec::new(); // Until it is gone.
     }
     if sender::address(pod).is_some() {
-        return vec![Step::MakePod];
+        return vec![PopulationStep::MakePod];
     }
     if let Some(why) = has_ended(pod) {
         return again(seen, source, Some(uid(&pod.metadata)), &why);

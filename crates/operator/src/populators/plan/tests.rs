@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::{FenceStatus, Filling, PreCopy};
-use crate::cluster::{Asked, Look, NotDone, VolumeSeen, Wish};
+use crate::cluster::{NodeOperation, NotDone, ObservedVolume, OperationRequest, VolumeSeen};
 use crate::populators::seen::SourceSeen;
 use crate::populators::{
-    FINALIZER, Far, Fill, NUDGED, POLICY, POPULATES, Progress, SELECTED_NODE, SHOWN,
+    FINALIZER, Far, Fill, NUDGED, POLICY, POPULATES, PodProgress, SELECTED_NODE, SHOWN,
 };
 use crate::volume::{Fence, NodeKey, Reason, VolumeId, VolumeKey};
 
@@ -61,7 +61,7 @@ fn pod(phase: &str, message: &str) -> Pod {
 const DONE: &str = r#"{"outcome":"done","digest":"sha256:0"}"#;
 
 /// A claim that somebody else has bound to a volume, which has no mark of ours.
-fn by_hand(prime_phase: Option<&str>) -> Box<Seen> {
+fn by_hand(prime_phase: Option<&str>) -> Box<ObservedPopulation> {
     fresh().with(|seen| {
         seen.claim = claim("Bound", None, None);
         seen.prime = prime_phase.map(|phase| prime(phase, None));
@@ -75,7 +75,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 /// A claim whose source is there and can be put into it, and of which nothing is made yet.
-fn fresh() -> Box<Seen> {
+fn fresh() -> Box<ObservedPopulation> {
     let source = SourceSeen {
         generation: 1,
         is_ending: false,
@@ -83,9 +83,9 @@ fn fresh() -> Box<Seen> {
         anew: true,
         early: false,
         told: None,
-        sight: Some(Sight::Ready(Box::default())),
+        sight: Some(SourceState::Ready(Box::default())),
     };
-    Box::new(Seen {
+    Box::new(ObservedPopulation {
         now: at(1000),
         claim: claim("Pending", Some("alpha"), None),
         image: "image".to_owned(),
@@ -104,17 +104,20 @@ fn fresh() -> Box<Seen> {
     })
 }
 
-impl Seen {
-    fn with(mut self: Box<Self>, change: impl FnOnce(&mut Seen)) -> Box<Seen> {
+impl ObservedPopulation {
+    fn with(
+        mut self: Box<Self>,
+        change: impl FnOnce(&mut ObservedPopulation),
+    ) -> Box<ObservedPopulation> {
         change(&mut self);
         self
     }
 
-    fn sight(self: Box<Self>, sight: Sight) -> Box<Seen> {
+    fn sight(self: Box<Self>, sight: SourceState) -> Box<ObservedPopulation> {
         self.with(|seen| seen.source.as_mut().unwrap().sight = Some(sight))
     }
 
-    fn tells(self: Box<Self>, change: impl FnOnce(&mut Filling)) -> Box<Seen> {
+    fn tells(self: Box<Self>, change: impl FnOnce(&mut Filling)) -> Box<ObservedPopulation> {
         let mut told = self.filling(FillingPhase::Waiting);
         change(&mut told);
         self.with(|seen| seen.source.as_mut().unwrap().told = Some(told))
@@ -122,7 +125,7 @@ impl Seen {
 }
 
 /// The prime claim has its volume.
-fn provisioned() -> Box<Seen> {
+fn provisioned() -> Box<ObservedPopulation> {
     fresh().with(|seen| {
         seen.prime = Some(prime("Bound", Some("alpha")));
         seen.pv = Some(pv("p", false));
@@ -130,7 +133,7 @@ fn provisioned() -> Box<Seen> {
 }
 
 /// A pod is there.
-fn running(phase: &str, message: &str) -> Box<Seen> {
+fn running(phase: &str, message: &str) -> Box<ObservedPopulation> {
     provisioned().with(|seen| {
         seen.pod = Some(pod(phase, message));
         seen.source.as_mut().unwrap().sight = None;
@@ -138,7 +141,7 @@ fn running(phase: &str, message: &str) -> Box<Seen> {
 }
 
 /// The volume is the claim's.
-fn rebound(claim_phase: &str, prime_phase: Option<&str>) -> Box<Seen> {
+fn rebound(claim_phase: &str, prime_phase: Option<&str>) -> Box<ObservedPopulation> {
     fresh().with(|seen| {
         seen.claim = claim(claim_phase, Some("alpha"), None);
         seen.prime = prime_phase.map(|phase| prime(phase, Some("alpha")));
@@ -152,20 +155,20 @@ fn ending<K: kube::Resource>(object: &mut K) {
 }
 
 /// The names of the steps; of what is told also what.
-fn names(steps: &[Step]) -> String {
-    let name = |step: &Step| match step {
-        Step::Tell(reason, _) => format!("Tell {reason}"),
-        Step::Note(filling) => format!("Note {:?}", filling.phase),
-        Step::Count(result, _) => format!("Count {result}"),
-        Step::Pin(node) => format!("Pin {node}"),
-        Step::Show(_) => "Show".to_owned(),
-        Step::Ask { wish, .. } => format!("Ask {wish}"),
+fn names(steps: &[PopulationStep]) -> String {
+    let name = |step: &PopulationStep| match step {
+        PopulationStep::Tell(reason, _) => format!("Tell {reason}"),
+        PopulationStep::Note(filling) => format!("Note {:?}", filling.phase),
+        PopulationStep::Count(result, _) => format!("Count {result}"),
+        PopulationStep::Pin(node) => format!("Pin {node}"),
+        PopulationStep::Show(_) => "Show".to_owned(),
+        PopulationStep::Ask { wish, .. } => format!("Ask {wish}"),
         other => format!("{other:?}"),
     };
     steps.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-fn check<const N: usize>(cases: [(&str, Box<Seen>, &str); N]) {
+fn check<const N: usize>(cases: [(&str, Box<ObservedPopulation>, &str); N]) {
     for (what, seen, expected) in cases {
         assert_eq!(names(&plan(&seen)), expected, "{what}");
     }
@@ -175,14 +178,14 @@ fn only(node: &str) -> BTreeSet<String> {
     BTreeSet::from([node.to_owned()])
 }
 
-fn readable_on(node: &str) -> Sight {
-    Sight::Ready(Box::new(Fill { nodes: Some(only(node)), ..Fill::default() }))
+fn readable_on(node: &str) -> SourceState {
+    SourceState::Ready(Box::new(Fill { nodes: Some(only(node)), ..Fill::default() }))
 }
 
 #[test]
 fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
     let reason = PopulatorReason::SourceInUse;
-    let no_node = |seen: &mut Seen| seen.claim = claim("Pending", None, None);
+    let no_node = |seen: &mut ObservedPopulation| seen.claim = claim("Pending", None, None);
     check([
         ("fresh", fresh(), "Note Provisioning, Show, MakePrime"),
         (
@@ -211,12 +214,12 @@ fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
         ),
         (
             "in use",
-            fresh().sight(Sight::Waits(reason, "x".to_owned())),
+            fresh().sight(SourceState::Waits(reason, "x".to_owned())),
             "Tell SourceInUse, Note Waiting, Show",
         ),
         (
             "never",
-            fresh().sight(Sight::Never(PopulatorReason::NamespaceMismatch, "x".to_owned())),
+            fresh().sight(SourceState::Never(PopulatorReason::NamespaceMismatch, "x".to_owned())),
             "Tell NamespaceMismatch, Note Failed, Show, Count error, Release",
         ),
         (
@@ -274,11 +277,11 @@ fn before_there_is_a_pod_a_volume_is_made_where_the_source_can_be_read() {
 }
 
 /// A source on beta, which can be sent, and a volume on alpha.
-fn far() -> Box<Seen> {
+fn far() -> Box<ObservedPopulation> {
     let fill = Fill { nodes: Some(only("beta")), far: Some(Far::default()), ..Fill::default() };
     provisioned()
         .with(|seen| seen.pv_nodes = Some(only("alpha")))
-        .sight(Sight::Ready(Box::new(fill)))
+        .sight(SourceState::Ready(Box::new(fill)))
 }
 
 /// The pod that sends.
@@ -295,12 +298,14 @@ fn held() -> (PopulatorReason, String) {
 
 #[test]
 fn a_source_on_another_node_is_sent() {
-    let nodes = |seen: &mut Seen, nodes: BTreeSet<String>| {
-        let Some(Sight::Ready(fill)) = &mut seen.source.as_mut().unwrap().sight else { return };
+    let nodes = |seen: &mut ObservedPopulation, nodes: BTreeSet<String>| {
+        let Some(SourceState::Ready(fill)) = &mut seen.source.as_mut().unwrap().sight else {
+            return;
+        };
         fill.nodes = Some(nodes);
     };
-    let fill = |seen: &mut Seen, change: fn(&mut Fill)| {
-        if let Some(Sight::Ready(fill)) = &mut seen.source.as_mut().unwrap().sight {
+    let fill = |seen: &mut ObservedPopulation, change: fn(&mut Fill)| {
+        if let Some(SourceState::Ready(fill)) = &mut seen.source.as_mut().unwrap().sight {
             change(fill);
         }
     };
@@ -386,7 +391,7 @@ fn a_source_on_another_node_is_sent() {
 
 #[test]
 fn a_paused_source_gets_a_volume_and_no_pod() {
-    let paused = || Sight::Ready(Box::new(Fill { held: Some(held()), ..Fill::default() }));
+    let paused = || SourceState::Ready(Box::new(Fill { held: Some(held()), ..Fill::default() }));
     check([
         ("fresh", fresh().sight(paused()), "Note Provisioning, Show, MakePrime"),
         ("provisioned", provisioned().sight(paused()), "Note Waiting, Show"),
@@ -507,7 +512,7 @@ fn a_second_claim_is_never_deleted_while_it_may_take_the_volume_along() {
             for retained in [true, false] {
                 let mut seen = rebound(claim_phase, Some(prime_phase));
                 seen.pv = Some(pv("u", retained));
-                let drops = plan(&seen).contains(&Step::DropPrime);
+                let drops = plan(&seen).contains(&PopulationStep::DropPrime);
                 let may = (claim_phase, prime_phase) == ("Bound", "Lost");
                 assert_eq!(drops, may, "{claim_phase} {prime_phase} {retained}");
             }
@@ -517,18 +522,20 @@ fn a_second_claim_is_never_deleted_while_it_may_take_the_volume_along() {
 
 #[test]
 fn a_plan_after_its_own_apply_is_empty() {
-    let told =
-        |seen: Box<Seen>, phase: FillingPhase, reason: Option<PopulatorReason>, shown: &str| {
-            let seen = seen.tells(|told| {
-                told.phase = phase;
-                told.reason = reason.map(|reason| reason.to_string());
-                told.message = reason.map(|_| "x".to_owned());
-                told.pod_uid = (phase == FillingPhase::Populating).then(|| "pod".to_owned());
-            });
-            seen.with(|seen| seen.claim = claim("Pending", Some("alpha"), Some(shown)))
-        };
+    let told = |seen: Box<ObservedPopulation>,
+                phase: FillingPhase,
+                reason: Option<PopulatorReason>,
+                shown: &str| {
+        let seen = seen.tells(|told| {
+            told.phase = phase;
+            told.reason = reason.map(|reason| reason.to_string());
+            told.message = reason.map(|_| "x".to_owned());
+            told.pod_uid = (phase == FillingPhase::Populating).then(|| "pod".to_owned());
+        });
+        seen.with(|seen| seen.claim = claim("Pending", Some("alpha"), Some(shown)))
+    };
     let reason = PopulatorReason::SourceInUse;
-    let waits = fresh().sight(Sight::Waits(reason, "x".to_owned()));
+    let waits = fresh().sight(SourceState::Waits(reason, "x".to_owned()));
     let pending = fresh().with(|seen| seen.prime = Some(prime("Pending", Some("alpha"))));
     for seen in [
         told(waits, FillingPhase::Waiting, Some(reason), "Waiting: SourceInUse: x"),
@@ -545,14 +552,16 @@ fn a_plan_after_its_own_apply_is_empty() {
 
 #[test]
 fn the_next_try_waits_for_its_time() {
-    let retry = |seen: Box<Seen>, left: i64| {
+    let retry = |seen: Box<ObservedPopulation>, left: i64| {
         seen.tells(|told| {
             told.next_retry_time =
                 at(1000).checked_add(SignedDuration::from_secs(left)).ok().map(Time);
             told.failures = 1;
         })
     };
-    let copies = |seen: Box<Seen>| seen.with(|seen| seen.source.as_mut().unwrap().anew = false);
+    let copies = |seen: Box<ObservedPopulation>| {
+        seen.with(|seen| seen.source.as_mut().unwrap().anew = false)
+    };
     assert_eq!(names(&plan(&retry(fresh(), 5))), "");
     assert_eq!(names(&plan(&retry(fresh(), 0))), "Note Provisioning, Show, MakePrime");
     assert_eq!(names(&plan(&retry(provisioned(), 5))), "DropPrime", "each try begins anew");
@@ -604,7 +613,7 @@ fn of_an_image_that_is_not_pulled_it_is_told_which_secrets_have_to_be_there() {
             pod.spec = Some(of(json!({"containers": [], "imagePullSecrets": secrets})));
         });
         let told = plan(&seen).into_iter().find_map(|step| match step {
-            Step::Tell(PopulatorReason::PopulatorPodPending, text) => Some(text),
+            PopulationStep::Tell(PopulatorReason::PopulatorPodPending, text) => Some(text),
             _ => None,
         });
         told.unwrap()
@@ -624,7 +633,7 @@ fn of_an_image_that_is_not_pulled_it_is_told_which_secrets_have_to_be_there() {
 
 #[test]
 fn progress_is_told_every_few_seconds_and_less_often_the_longer_it_takes() {
-    let progress = Progress { bytes: 50, of: Some(100), rate: None, left: None };
+    let progress = PodProgress { bytes: 50, of: Some(100), rate: None, left: None };
     let told = |ago: i64, since: i64| {
         running("Running", "").with(|seen| seen.progress = Some(progress)).tells(|told| {
             told.phase = FillingPhase::Populating;
@@ -645,18 +654,24 @@ fn round_of(mib: u64) -> String {
 }
 
 /// A pod of a round, and a source that is still paused.
-fn copies_ahead(phase: &str, message: &str) -> Box<Seen> {
+fn copies_ahead(phase: &str, message: &str) -> Box<ObservedPopulation> {
     let ahead_of = Some((PopulatorReason::SourcePaused, "x".to_owned()));
     running(phase, message)
         .with(|seen| {
             seen.source.as_mut().unwrap().anew = false;
             prime::mark_ahead(seen.pod.as_mut().unwrap());
         })
-        .sight(Sight::Ready(Box::new(Fill { ahead_of, is_live: true, ..Fill::default() })))
+        .sight(SourceState::Ready(Box::new(Fill { ahead_of, is_live: true, ..Fill::default() })))
 }
 
 /// So many passes have ended, the last one with this much and by this pod.
-fn rounds(seen: Box<Seen>, phase: FillingPhase, passes: i32, mib: u64, pod: &str) -> Box<Seen> {
+fn rounds(
+    seen: Box<ObservedPopulation>,
+    phase: FillingPhase,
+    passes: i32,
+    mib: u64,
+    pod: &str,
+) -> Box<ObservedPopulation> {
     seen.tells(|told| {
         let (written_bytes, pod_uid) = (counted(mib << 20), pod.to_owned());
         told.phase = phase;
@@ -668,9 +683,9 @@ fn rounds(seen: Box<Seen>, phase: FillingPhase, passes: i32, mib: u64, pod: &str
 fn rounds_are_copied_ahead_until_little_is_left_and_then_it_waits() {
     use FillingPhase::{Populating, PreCopied};
     let failed = r#"{"outcome":"failed","message":"EIO"}"#;
-    let without_pod = |seen: Box<Seen>| seen.with(|seen| seen.pod = None);
-    let unpaused = |seen: Box<Seen>| {
-        seen.sight(Sight::Ready(Box::default())).with(|seen| {
+    let without_pod = |seen: Box<ObservedPopulation>| seen.with(|seen| seen.pod = None);
+    let unpaused = |seen: Box<ObservedPopulation>| {
+        seen.sight(SourceState::Ready(Box::default())).with(|seen| {
             seen.source.as_mut().unwrap().generation = 2;
         })
     };
@@ -726,7 +741,7 @@ fn a_volume_that_was_made_anew_has_no_rounds_in_it() {
     let gone = rounds(copies_ahead("", ""), FillingPhase::Populating, 3, 1000, "pod");
     let gone = gone.with(|seen| (seen.pod, seen.prime) = (None, None));
     let told = plan(&gone).into_iter().find_map(|step| match step {
-        Step::Note(filling) => Some(filling),
+        PopulationStep::Note(filling) => Some(filling),
         _ => None,
     });
     assert_eq!(told.unwrap().pre_copy, None);
@@ -745,7 +760,9 @@ fn a_copy_is_out_of_date_if_a_pod_came_and_it_was_paused_again() {
 
 #[test]
 fn what_was_copied_for_an_earlier_edit_is_copied_again() {
-    let edited = |seen: Box<Seen>| seen.with(|seen| seen.source.as_mut().unwrap().generation = 2);
+    let edited = |seen: Box<ObservedPopulation>| {
+        seen.with(|seen| seen.source.as_mut().unwrap().generation = 2)
+    };
     let copied = edited(running("Succeeded", DONE));
     check([("ended before the edit", copied, "Note Waiting, Show, DropPrime, DropPod")]);
 }
@@ -754,7 +771,7 @@ fn what_was_copied_for_an_earlier_edit_is_copied_again() {
 fn what_differs_because_a_pod_wrote_is_tried_again() {
     let mismatch = r#"{"outcome":"mismatch","message":"a.txt"}"#;
     let live = Fill { is_live: true, ..Fill::default() };
-    let ended = running("Failed", mismatch).sight(Sight::Ready(Box::new(live)));
+    let ended = running("Failed", mismatch).sight(SourceState::Ready(Box::new(live)));
     let ended = ended.with(|seen| seen.source.as_mut().unwrap().anew = false);
     let steps = plan(&ended);
     assert_eq!(names(&steps), "Tell PopulatorRetrying, Note Waiting, Show, Count retry, DropPod");
@@ -768,7 +785,7 @@ fn the_longer_there_is_no_room_the_seldomer_it_is_tried() {
         let since = seen.now - SignedDuration::from_secs(waited);
         let seen = seen.tells(|told| told.start_time = Some(Time(since)));
         let noted = plan(&seen).into_iter().find_map(|step| match step {
-            Step::Note(filling) => filling.next_retry_time,
+            PopulationStep::Note(filling) => filling.next_retry_time,
             _ => None,
         });
         let left = noted.expect("it is tried again").0.duration_since(seen.now);
@@ -782,11 +799,16 @@ fn fence(text: &str) -> Fence {
 }
 
 /// Its volume is one of this driver, of which its node tells this, and the status that.
-fn ours(seen: Box<Seen>, node: Option<&str>, told: Option<&str>) -> Box<Seen> {
+fn ours(
+    seen: Box<ObservedPopulation>,
+    node: Option<&str>,
+    told: Option<&str>,
+) -> Box<ObservedPopulation> {
     let id = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("v"));
     let fence = node.map(self::fence);
     let told = told.map(|told| FenceStatus::from(self::fence(told)));
-    let before = seen.told().cloned().unwrap_or_else(|| seen.filling(FillingPhase::Waiting));
+    let before =
+        seen.status_entry().cloned().unwrap_or_else(|| seen.filling(FillingPhase::Waiting));
     let told = Filling { fence: told, ..before };
     seen.with(|seen| {
         seen.source.as_mut().unwrap().told = Some(told);
@@ -794,14 +816,19 @@ fn ours(seen: Box<Seen>, node: Option<&str>, told: Option<&str>) -> Box<Seen> {
     })
 }
 
-impl Seen {
+impl ObservedPopulation {
     /// Its node was asked this, and has answered so.
-    fn asked(self: Box<Self>, wish: &str, answer: Option<Result<&str, &str>>) -> Box<Seen> {
-        let look = |text| Look { node: "alpha".to_owned(), fence: fence(text), open_count: 0 };
+    fn asked(
+        self: Box<Self>,
+        wish: &str,
+        answer: Option<Result<&str, &str>>,
+    ) -> Box<ObservedPopulation> {
+        let look =
+            |text| ObservedVolume { node: "alpha".to_owned(), fence: fence(text), open_count: 0 };
         let failed = |why: &str| NotDone { reason: Reason::Unavailable, why: why.to_owned() };
         let answer = answer.map(|answer| answer.map(look).map_err(failed));
-        let wish = Wish::Fence(fence(wish));
-        let asked = Asked { wish, answer, is_old: false, is_recent: true };
+        let wish = NodeOperation::Fence(fence(wish));
+        let asked = OperationRequest { wish, answer, is_old: false, is_recent: true };
         self.with(|seen| seen.volume.as_mut().unwrap().asked = Some(asked))
     }
 }
@@ -810,7 +837,7 @@ impl Seen {
 fn a_volume_is_half_copied_before_a_pod_gets_it() {
     let bound = |node: Option<&str>, told: Option<&str>| ours(provisioned(), node, told);
     let (half, whole) = ("incomplete:1:copying", "active:2");
-    let paused = Sight::Ready(Box::new(Fill { held: Some(held()), ..Fill::default() }));
+    let paused = SourceState::Ready(Box::new(Fill { held: Some(held()), ..Fill::default() }));
     check([
         (
             "nothing is told yet",
@@ -906,7 +933,7 @@ fn a_volume_is_active_before_it_is_the_claims() {
         (
             "a pod came to the source",
             filled(whole, Some(whole))
-                .sight(Sight::Waits(PopulatorReason::SourceInUse, "x".to_owned())),
+                .sight(SourceState::Waits(PopulatorReason::SourceInUse, "x".to_owned())),
             "Tell PopulatorRetrying, Note Waiting, Show, Count retry, Restore, DropPrime, DropPod",
         ),
     ]);
@@ -915,7 +942,7 @@ fn a_volume_is_active_before_it_is_the_claims() {
 #[test]
 fn while_a_node_does_not_answer_nothing_goes_on_and_the_status_says_so() {
     let (half, whole) = ("incomplete:1:copying", "active:2");
-    let away = |seen: Box<Seen>, wish| seen.asked(wish, Some(Err("it is away")));
+    let away = |seen: Box<ObservedPopulation>, wish| seen.asked(wish, Some(Err("it is away")));
     let before = away(ours(provisioned(), Some("active:0"), Some(half)), half);
     let after = ours(running("Succeeded", DONE), Some(half), Some(whole));
     let after = away(after.with(|seen| seen.pv = Some(pv("p", true))), whole);
@@ -927,8 +954,8 @@ fn while_a_node_does_not_answer_nothing_goes_on_and_the_status_says_so() {
         let said = format!("is to be {what}, but its node has not confirmed that yet: it is away");
         assert!(format!("{steps:?}").contains(&said), "{steps:?}");
         let is_told = steps.into_iter().fold(seen, |seen, step| match step {
-            Step::Note(filling) => seen.tells(|told| *told = *filling),
-            Step::Show(shown) => {
+            PopulationStep::Note(filling) => seen.tells(|told| *told = *filling),
+            PopulationStep::Show(shown) => {
                 seen.with(|seen| seen.claim = claim("Pending", Some("alpha"), Some(&shown)))
             }
             _ => seen,
@@ -949,7 +976,7 @@ fn while_a_node_is_asked_it_is_waited_for() {
         told.phase = FillingPhase::Provisioning;
         told.fence = Some(FenceStatus::from(fence(half)));
     });
-    let shown = |seen: &mut Seen| {
+    let shown = |seen: &mut ObservedPopulation| {
         seen.claim = claim("Pending", Some("alpha"), Some("Provisioning"));
     };
     assert_eq!(names(&plan(&asked.with(shown).asked(half, None))), "");
@@ -961,32 +988,36 @@ fn a_volume_that_is_made_anew_is_told_from_the_beginning() {
         (seen.prime, seen.pv, seen.volume) = (None, None, None);
     });
     let told = plan(&gone).into_iter().find_map(|step| match step {
-        Step::Note(filling) => Some(filling),
+        PopulationStep::Note(filling) => Some(filling),
         _ => None,
     });
     assert_eq!(told.unwrap().fence, None);
 }
 
 /// A paused source whose copy is tried before.
-fn tried(seen: Box<Seen>) -> Box<Seen> {
+fn tried(seen: Box<ObservedPopulation>) -> Box<ObservedPopulation> {
     let rehearsal = Some(Box::new(Fill::default()));
     let fill = Fill { held: Some(held()), rehearsal, ..Fill::default() };
-    seen.sight(Sight::Ready(Box::new(fill))).with(|seen| seen.source.as_mut().unwrap().anew = false)
+    seen.sight(SourceState::Ready(Box::new(fill)))
+        .with(|seen| seen.source.as_mut().unwrap().anew = false)
 }
 
 /// The pod that tries it.
-fn tries(phase: &str, message: &str) -> Box<Seen> {
+fn tries(phase: &str, message: &str) -> Box<ObservedPopulation> {
     tried(running(phase, message).with(|seen| prime::mark_probe(seen.pod.as_mut().unwrap())))
 }
 
 #[test]
 fn what_fills_a_volume_is_tried_while_its_source_is_paused() {
     let done = r#"{"outcome":"done","bytes":0}"#;
-    let refused = |seen: Box<Seen>| {
+    let refused = |seen: Box<ObservedPopulation>| {
         seen.tells(|told| told.reason = Some("PopulatorCreationError".to_owned()))
     };
-    let is_known = |seen: Box<Seen>| seen.tells(|told| told.probe_time = Some(Time(at(900))));
-    let edited = |seen: Box<Seen>| seen.with(|seen| seen.source.as_mut().unwrap().generation = 2);
+    let is_known =
+        |seen: Box<ObservedPopulation>| seen.tells(|told| told.probe_time = Some(Time(at(900))));
+    let edited = |seen: Box<ObservedPopulation>| {
+        seen.with(|seen| seen.source.as_mut().unwrap().generation = 2)
+    };
     check([
         ("its volume is there", tried(provisioned()), "RehearsePod, MakePod"),
         ("it runs", tries("Running", ""), "Note Provisioning, Show"),
@@ -1037,9 +1068,9 @@ fn a_claim_whose_size_cannot_be_read_is_not_filled() {
         })
     };
     let steps = plan(&asks("1181116006400m"));
-    assert!(steps.contains(&Step::MakePrime), "{steps:?}");
+    assert!(steps.contains(&PopulationStep::MakePrime), "{steps:?}");
     let steps = plan(&asks("1e50"));
-    assert!(!steps.contains(&Step::MakePrime), "{steps:?}");
+    assert!(!steps.contains(&PopulationStep::MakePrime), "{steps:?}");
     let said = format!("{steps:?}");
     assert!(said.contains("InvalidSize") && said.contains("`1e50` is not a size"), "{said}");
 }

@@ -3,8 +3,8 @@ use super::*;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const NOW: Duration = Duration::from_secs(1_800_000_000);
 
-fn made(now: Duration) -> Pair {
-    Pair::make("pliant-webhook.pliant-system.svc", LIFE, now).unwrap()
+fn made(now: Duration) -> CertificatePair {
+    CertificatePair::make("pliant-webhook.pliant-system.svc", LIFE, now).unwrap()
 }
 
 #[test]

@@ -3,15 +3,15 @@ use serde_json::json;
 
 use super::*;
 
-fn workload(namespace: &str, name: &str) -> Workload {
-    Workload::parse(namespace, name).unwrap()
+fn workload(namespace: &str, name: &str) -> StatefulSetRef {
+    StatefulSetRef::parse(namespace, name).unwrap()
 }
 
 fn service() -> Service {
     "pliant-system/pliant-webhook".parse().unwrap()
 }
 
-fn configuration(workloads: &BTreeSet<Workload>) -> MutatingWebhookConfiguration {
+fn configuration(workloads: &BTreeSet<StatefulSetRef>) -> MutatingWebhookConfiguration {
     MutatingWebhookConfiguration {
         webhooks: Some(webhooks(&service(), workloads, "CA")),
         ..MutatingWebhookConfiguration::default()
@@ -69,7 +69,7 @@ fn what_is_covered_is_what_is_named() {
 #[test]
 fn thousands_of_stateful_sets_are_covered_by_expressions_that_kubernetes_takes() {
     let long = |n: usize| workload(&format!("{:063}", n / 100), &format!("{n:0253}"));
-    let workloads: BTreeSet<Workload> = (0..1000).map(long).collect();
+    let workloads: BTreeSet<StatefulSetRef> = (0..1000).map(long).collect();
     let configuration = configuration(&workloads);
     let webhooks = configuration.webhooks.as_ref().unwrap();
     let names: BTreeSet<&str> = webhooks.iter().map(|one| one.name.as_str()).collect();
@@ -98,8 +98,8 @@ fn literals(expression: &str) -> Vec<&str> {
 #[test]
 fn what_a_tenant_writes_gets_into_no_expression() {
     for name in ATTACKS {
-        assert_eq!(Workload::parse("a-tenant", name), None, "{name}");
-        assert_eq!(Workload::parse(name, "db"), None, "{name}");
+        assert_eq!(StatefulSetRef::parse("a-tenant", name), None, "{name}");
+        assert_eq!(StatefulSetRef::parse(name, "db"), None, "{name}");
     }
 }
 
@@ -128,8 +128,8 @@ proptest! {
         names in prop::collection::btree_set(("[a-z0-9.'/\\] -]{0,6}|\\PC{0,8}", "[a-z0-9.'/\\], -]{0,6}|\\PC{0,8}"), 0..20)
     ) {
         let victim = workload("bank", "db");
-        let named = names.iter().filter_map(|(namespace, name)| Workload::parse(namespace, name));
-        let workloads: BTreeSet<Workload> = named.chain([victim.clone()]).collect();
+        let named = names.iter().filter_map(|(namespace, name)| StatefulSetRef::parse(namespace, name));
+        let workloads: BTreeSet<StatefulSetRef> = named.chain([victim.clone()]).collect();
         let configuration = configuration(&workloads);
         let webhook = &configuration.webhooks.as_ref().unwrap()[0];
         let expression = &webhook.match_conditions.as_ref().unwrap()[0].expression;
@@ -142,7 +142,7 @@ proptest! {
     fn what_is_read_from_an_expression_is_all_that_it_says(text in "('[a-z./-]{1,5}/[a-z.-]{1,3}'|[', a-z/\\[\\]]{0,4}|, ){0,6}") {
         let expression = format!("{BEFORE_NAMES}{text}{AFTER_NAMES}");
         if let Some(named) = names_in(&expression) {
-            let literals: BTreeSet<String> = named.iter().map(Workload::literal).collect();
+            let literals: BTreeSet<String> = named.iter().map(StatefulSetRef::literal).collect();
             let said: BTreeSet<String> = text.split(", ").map(str::to_owned).collect();
             prop_assert_eq!(literals, said);
         }

@@ -56,13 +56,13 @@ fn made(
 ) -> Result<Value, String> {
     let mut pod = pod.clone();
     match decide(&read(pod.clone()), workload, autoscalers, false) {
-        Verdict::AsItIs => {}
-        Verdict::With(change) => {
+        PodVerdict::AsItIs => {}
+        PodVerdict::With(change) => {
             patch(&mut pod, &change).unwrap();
             let again = decide(&read(pod.clone()), workload, autoscalers, false);
-            assert_eq!(again, Verdict::AsItIs, "what is asked again changes nothing");
+            assert_eq!(again, PodVerdict::AsItIs, "what is asked again changes nothing");
         }
-        Verdict::Not(why) => return Err(why),
+        PodVerdict::Not(why) => return Err(why),
     }
     Ok(pod["spec"]["volumes"].clone())
 }
@@ -106,16 +106,16 @@ fn gates(pod: &Value, own: &[&str], sizes: &PvcAutoscaler) -> Result<Value, Stri
     let mut pod = pod.clone();
     let sizes = [sizes.clone()];
     match decide(&read(pod.clone()), &workload(own), &sizes, false) {
-        Verdict::AsItIs => {}
-        Verdict::With(change) => {
+        PodVerdict::AsItIs => {}
+        PodVerdict::With(change) => {
             patch(&mut pod, &change).unwrap();
             let again = decide(&read(pod.clone()), &workload(own), &sizes, false);
-            assert_eq!(again, Verdict::AsItIs);
+            assert_eq!(again, PodVerdict::AsItIs);
             let is_gated = !pod["spec"]["schedulingGates"].is_null();
             let label = &pod["metadata"]["labels"][GATE];
             assert_eq!(label == "true", is_gated, "it is found by that");
         }
-        Verdict::Not(why) => return Err(why),
+        PodVerdict::Not(why) => return Err(why),
     }
     Ok(pod["spec"]["schedulingGates"].clone())
 }

@@ -8,7 +8,7 @@ fn id() -> String {
 }
 
 /// A claim that has 100 GiB on alpha, used by a pod that runs there.
-pub(super) fn bound() -> Facts {
+pub(super) fn bound() -> ClaimFacts {
     let mut pod = pod();
     pod["spec"]["nodeName"] = json!("alpha");
     let mut facts = with_pod(pod);
@@ -40,7 +40,7 @@ pub(super) fn bound() -> Facts {
 }
 
 /// The same, growing to 200 GiB, with this word of the resize and this condition.
-fn growing(word: &str, condition: &Value) -> Facts {
+fn growing(word: &str, condition: &Value) -> ClaimFacts {
     let facts = with_claim(bound(), "/spec/resources/requests/storage", json!("200Gi"));
     let status = json!({
         "phase": "Bound",
@@ -59,8 +59,12 @@ fn condition(kind: &str, message: &str) -> Value {
 fn a_claim_that_has_what_it_asks_for_is_fine() {
     let mut fixed = bound();
     fixed.classes[0].allow_volume_expansion = None;
-    let unused = Facts { pods: Vec::new(), ..bound() };
-    let cases = vec![(bound(), State::Healthy), (fixed, State::Healthy), (unused, State::Healthy)];
+    let unused = ClaimFacts { pods: Vec::new(), ..bound() };
+    let cases = vec![
+        (bound(), ClaimState::Healthy),
+        (fixed, ClaimState::Healthy),
+        (unused, ClaimState::Healthy),
+    ];
     insta::assert_snapshot!(all(cases), @r"
     default/db-2 is healthy: 100 GiB of ext4 in pool fast on node alpha, used by
     db-0.
@@ -76,11 +80,11 @@ fn a_growth_is_seen_whatever_form_its_size_has() {
     for asks in ["214748364800500m", "3e11"] {
         let asks =
             with_claim(growing("", &json!({})), "/spec/resources/requests/storage", json!(asks));
-        assert_eq!(said(&asks).0, State::Expanding);
+        assert_eq!(said(&asks).0, ClaimState::Expanding);
     }
     for at in ["/spec/resources/requests/storage", "/status/capacity/storage"] {
         let (state, text) = said(&with_claim(bound(), at, json!("1e50")));
-        assert_eq!(state, State::InvalidSize, "{text}");
+        assert_eq!(state, ClaimState::InvalidSize, "{text}");
         let text = text.replace('\n', " ");
         assert!(text.contains("`1e50` is not a size: its exponent is larger than 40"), "{text}");
         assert!(text.contains("kubectl edit pvc db-2 --namespace default"), "{text}");
@@ -95,7 +99,7 @@ fn each_state_of_a_resize_is_told_in_plain_words() {
         "ControllerResizeError",
         "failed to expand pvc with rpc error: code = OutOfRange desc = insufficient capacity in pool fast",
     );
-    let unused = Facts { pods: Vec::new(), ..growing("NodeResizePending", &pending) };
+    let unused = ClaimFacts { pods: Vec::new(), ..growing("NodeResizePending", &pending) };
     let mut away = growing("ControllerResizeInProgress", &resizing());
     away.node_plugins.clear();
     let mut failing = growing("ControllerResizeInProgress", &resizing());
@@ -103,13 +107,13 @@ fn each_state_of_a_resize_is_told_in_plain_words() {
         "resize volume \"pvc-u-1\" failed: rpc error: code = Unavailable desc = vg0 is away";
     failing.events = vec![typed(event("VolumeResizeFailed", words))];
     let cases = vec![
-        (growing("", &resizing()), State::Expanding),
-        (growing("ControllerResizeInProgress", &resizing()), State::Expanding),
-        (growing("ControllerResizeInfeasible", &error), State::ExpansionFailed),
-        (growing("NodeResizePending", &pending), State::NodeExpansionPending),
-        (unused, State::OfflineExpansionPending),
-        (away, State::NodePluginUnavailable),
-        (failing, State::ExpansionRetrying),
+        (growing("", &resizing()), ClaimState::Expanding),
+        (growing("ControllerResizeInProgress", &resizing()), ClaimState::Expanding),
+        (growing("ControllerResizeInfeasible", &error), ClaimState::ExpansionFailed),
+        (growing("NodeResizePending", &pending), ClaimState::NodeExpansionPending),
+        (unused, ClaimState::OfflineExpansionPending),
+        (away, ClaimState::NodePluginUnavailable),
+        (failing, ClaimState::ExpansionRetrying),
     ];
     insta::assert_snapshot!(all(cases), @r"
     default/db-2 is being expanded from 100 GiB to 200 GiB on node alpha; the
@@ -173,10 +177,10 @@ fn the_record_of_a_growth_says_how_far_it_is() {
         facts
     };
     let cases = vec![
-        (with(Phase::Pending, None, None), State::Expanding),
-        (with(Phase::Running, Some("12 % (12 GiB of 100 GiB)"), None), State::Expanding),
-        (with(Phase::Resizing, None, None), State::Expanding),
-        (with(Phase::Failed, None, Some("vg0 is away")), State::ExpansionRetrying),
+        (with(Phase::Pending, None, None), ClaimState::Expanding),
+        (with(Phase::Running, Some("12 % (12 GiB of 100 GiB)"), None), ClaimState::Expanding),
+        (with(Phase::Resizing, None, None), ClaimState::Expanding),
+        (with(Phase::Failed, None, Some("vg0 is away")), ClaimState::ExpansionRetrying),
     ];
     insta::assert_snapshot!(all(cases), @r"
     default/db-2 is being expanded from 100 GiB to 200 GiB on node alpha; its node
@@ -210,8 +214,11 @@ fn a_volume_that_pods_are_kept_from_is_told() {
     let mut filled = bound();
     filled.storages[0].status.as_mut().unwrap().volumes[0].fence =
         typed(json!({"state": "Incomplete", "generation": 1, "copyInProgress": true}));
-    let cases =
-        vec![(fenced, State::VolumeFenced), (let_in, State::Healthy), (filled, State::Healthy)];
+    let cases = vec![
+        (fenced, ClaimState::VolumeFenced),
+        (let_in, ClaimState::Healthy),
+        (filled, ClaimState::Healthy),
+    ];
     insta::assert_snapshot!(all(cases), @r"
     default/db-2 is Bound to a volume on node alpha that is superseded since
     generation 3 of its swap, so no pod can be started with it.
@@ -262,16 +269,16 @@ fn what_is_wrong_with_a_volume_is_told() {
     other.volume = typed(json!({"metadata": {"name": "x"}, "spec": {"csi":
         {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"}}}));
     let cases = vec![
-        (gone, State::VolumeNotFound),
-        (unread, State::VolumeStatusUnknown),
-        (ailing, State::VolumeUnhealthy),
-        (silent, State::NodePluginUnavailable),
-        (moved, State::VolumeNotFound),
-        (away, State::NodePluginUnavailable),
-        (waiting, State::PodUnschedulable),
-        (crowded, State::PodUnschedulable),
-        (lost, State::Lost),
-        (other, State::OtherDriver),
+        (gone, ClaimState::VolumeNotFound),
+        (unread, ClaimState::VolumeStatusUnknown),
+        (ailing, ClaimState::VolumeUnhealthy),
+        (silent, ClaimState::NodePluginUnavailable),
+        (moved, ClaimState::VolumeNotFound),
+        (away, ClaimState::NodePluginUnavailable),
+        (waiting, ClaimState::PodUnschedulable),
+        (crowded, ClaimState::PodUnschedulable),
+        (lost, ClaimState::Lost),
+        (other, ClaimState::OtherDriver),
     ];
     insta::assert_snapshot!(all(cases), @r"
     default/db-2 is Bound, and its volume r3j7nlli-sedc5vnwdfpktymcxldjdvbalx is no
@@ -327,7 +334,7 @@ fn what_is_going_or_kept_is_told() {
     let going =
         |facts| with_claim(facts, "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
     let finalizers = json!(["kubernetes.io/pvc-protection"]);
-    let unused = Facts { pods: Vec::new(), ..bound() };
+    let unused = ClaimFacts { pods: Vec::new(), ..bound() };
     let unused = going(with_claim(unused, "/metadata/finalizers", finalizers));
     let volume = |phase: &str, policy: &str| {
         let mut facts = bound();
@@ -341,12 +348,12 @@ fn what_is_going_or_kept_is_told() {
     let words = "rpc error: code = FailedPrecondition desc = volume x is in use: mounted at /mnt";
     stuck.events = vec![typed(event("VolumeFailedDelete", words))];
     let cases = vec![
-        (going(bound()), State::Deleting),
-        (unused, State::Deleting),
-        (volume("Available", "Delete"), State::Available),
-        (volume("Released", "Retain"), State::Retained),
-        (volume("Released", "Delete"), State::Deleting),
-        (stuck, State::DeletionFailed),
+        (going(bound()), ClaimState::Deleting),
+        (unused, ClaimState::Deleting),
+        (volume("Available", "Delete"), ClaimState::Available),
+        (volume("Released", "Retain"), ClaimState::Retained),
+        (volume("Released", "Delete"), ClaimState::Deleting),
+        (stuck, ClaimState::DeletionFailed),
     ];
     insta::assert_snapshot!(all(cases), @r#"
     default/db-2 is being deleted, and waits until these pods are gone: db-0.
@@ -377,7 +384,7 @@ fn the_cordon_of_the_node_that_a_pod_waits_for_can_be_lifted_as_advised() {
     facts.nodes[0].spec = typed(json!({"taints": [
         {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}));
     let (state, text) = said(&facts);
-    assert_eq!(state, State::PodUnschedulable);
+    assert_eq!(state, ClaimState::PodUnschedulable);
     let advice = "What to do:\n  let pods run on alpha again\n    kubectl uncordon alpha\n";
     assert!(text.ends_with(advice), "{text}");
 }
@@ -391,6 +398,6 @@ fn the_adoption_that_is_advised_names_the_class_of_the_volume() {
     pv.spec.as_mut().unwrap().storage_class_name = Some("fast".to_owned());
     pv.status.as_mut().unwrap().phase = Some("Released".to_owned());
     let (state, text) = said(&facts);
-    assert_eq!(state, State::Retained);
+    assert_eq!(state, ClaimState::Retained);
     assert!(text.contains("--namespace default --claim db-2 --storage-class fast\n"), "{text}");
 }

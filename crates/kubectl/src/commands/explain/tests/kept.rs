@@ -4,20 +4,20 @@ use super::*;
 use crate::commands::plan::tests::{around, said as plan_said, swapping};
 
 /// A claim of a PvcAutoscaler whose pods have three claims, one of them being swapped.
-fn kept(name: &str, phase: &str) -> Facts {
+fn kept(name: &str, phase: &str) -> ClaimFacts {
     let facts = with_claim(cluster(), "/metadata/name", json!(name));
     let facts = with_claim(facts, "/status/phase", json!(phase));
-    Facts { autoscalers: vec![swapping()], ..facts }
+    ClaimFacts { autoscalers: vec![swapping()], ..facts }
 }
 
 #[test]
 fn a_claim_says_by_whom_it_is_kept_and_whether_it_is_the_one_of_its_pod() {
-    assert_eq!(said(&kept("data-db-2", "Lost")).0, State::Lost);
+    assert_eq!(said(&kept("data-db-2", "Lost")).0, ClaimState::Lost);
     let told = all(vec![
-        (kept("data-db-0", "Pending"), State::WaitForFirstConsumer),
-        (kept("data-db-1-ba51f", "Pending"), State::Populating),
-        (kept("data-db-2", "Bound"), State::Superseded),
-        (kept("other", "Pending"), State::WaitForFirstConsumer),
+        (kept("data-db-0", "Pending"), ClaimState::WaitForFirstConsumer),
+        (kept("data-db-1-ba51f", "Pending"), ClaimState::Populating),
+        (kept("data-db-2", "Bound"), ClaimState::Superseded),
+        (kept("other", "Pending"), ClaimState::WaitForFirstConsumer),
     ]);
     insta::assert_snapshot!(told, @r"
     default/data-db-0 is Pending: waiting for a pod. This is normal: its class
@@ -98,9 +98,9 @@ fn the_claim_of_a_pod_that_is_stopped_for_a_swap_is_not_said_to_be_unusable() {
         let swap = one.status.as_mut().unwrap().ordinals[1].swap.as_mut().unwrap();
         swap.phase = typed(json!("Soaking"));
     });
-    assert_ne!(said(&over).0, State::Swapping);
-    assert_ne!(said(&kept("data-db-1", "Bound")).0, State::Swapping, "its pod runs");
-    let told = all(vec![(stopped(&|_| {}), State::Swapping), (waits, State::Swapping)]);
+    assert_ne!(said(&over).0, ClaimState::Swapping);
+    assert_ne!(said(&kept("data-db-1", "Bound")).0, ClaimState::Swapping, "its pod runs");
+    let told = all(vec![(stopped(&|_| {}), ClaimState::Swapping), (waits, ClaimState::Swapping)]);
     insta::assert_snapshot!(told, @r"
     default/data-db-1 is in a PVC swap (8Gi → 2Gi, class hdd → ssd; FinalCopy: 62 %
     (4.96 GiB of 8 GiB), 180 MiB/s, 17 s left), for which pod db-1 is stopped; so no
@@ -136,7 +136,7 @@ fn where_a_volume_is_superseded_the_plan_that_is_advised_says_what_to_type() {
     status.reason = Some("VolumeSuperseded".to_owned());
     status.message = Some(format!("have the pod use this one as it is: {patch}"));
     let told = judge(&facts);
-    assert_eq!(told.state, State::VolumeFenced);
+    assert_eq!(told.state, ClaimState::VolumeFenced);
     let [todo] = told.remediation.as_slice() else { panic!("{told:?}") };
     assert_eq!(todo.command.as_deref(), Some("pliant plan db --namespace default"));
     let plan = plan_said(&around(facts.autoscalers.remove(0)), false);

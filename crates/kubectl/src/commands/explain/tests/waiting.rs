@@ -6,7 +6,7 @@ use crate::api::FsType;
 #[test]
 fn waiting_for_a_pod_is_normal() {
     let (state, text) = said(&cluster());
-    assert_eq!(state, State::WaitForFirstConsumer);
+    assert_eq!(state, ClaimState::WaitForFirstConsumer);
     insta::assert_snapshot!(text, @r"
     default/db-2 is Pending: waiting for a pod. This is normal: its class creates
     the volume when the first pod that uses the claim is scheduled.
@@ -23,14 +23,14 @@ fn a_claim_whose_population_waits_says_for_what() {
     let external = event("ExternalProvisioning", "waiting for the driver");
     let told = |reason: &str, note: &str| [external.clone(), event(reason, note)].map(typed).into();
     facts.events = told("WaitForFirstConsumer", "it waits for a pod");
-    assert_eq!(said(&facts).0, State::WaitForFirstConsumer);
+    assert_eq!(said(&facts).0, ClaimState::WaitForFirstConsumer);
     // What no populator has taken up yet has only events.
     facts.events = told("SourceInUse", "pod a has claim data mounted");
-    assert_eq!(said(&facts).0, State::Populating);
+    assert_eq!(said(&facts).0, ClaimState::Populating);
     facts.events = told("UnrecognizedDataSourceKind", "no populator for kind Copy");
     facts.events.insert(0, typed(event("WaitForFirstConsumer", "waiting for first consumer")));
     let (state, text) = said(&facts);
-    assert_eq!(state, State::PopulationFailed);
+    assert_eq!(state, ClaimState::PopulationFailed);
     assert!(text.contains("Failed:\nUnrecognizedDataSourceKind: no populator"), "{text}");
     // The state on the claim is newer than its events.
     let mut shown = |text: &str| {
@@ -40,15 +40,15 @@ fn a_claim_whose_population_waits_says_for_what() {
         said(&facts)
     };
     for (text, state) in [
-        ("Waiting: WaitForFirstConsumer: it waits", State::WaitForFirstConsumer),
-        ("Provisioning", State::WaitForFirstConsumer),
-        ("PreCopied: SourcePaused: PvcSourcePopulator copy is paused", State::Populating),
-        ("Failed: VolumeModeMismatch: the claim is a block device", State::PopulationFailed),
+        ("Waiting: WaitForFirstConsumer: it waits", ClaimState::WaitForFirstConsumer),
+        ("Provisioning", ClaimState::WaitForFirstConsumer),
+        ("PreCopied: SourcePaused: PvcSourcePopulator copy is paused", ClaimState::Populating),
+        ("Failed: VolumeModeMismatch: the claim is a block device", ClaimState::PopulationFailed),
     ] {
         assert_eq!(shown(text).0, state, "{text}");
     }
     let (state, text) = shown("Waiting: SourceInUse: pod a has claim data mounted");
-    assert_eq!(state, State::Populating);
+    assert_eq!(state, ClaimState::Populating);
     insta::assert_snapshot!(text, @r"
     default/db-2 is Pending: its content comes from PvcSourcePopulator copy.
     Waiting: SourceInUse: pod a has claim data mounted
@@ -63,7 +63,7 @@ fn without_room_each_node_says_how_much_is_short() {
     let mut pod = pod();
     pod["spec"]["nodeSelector"] = json!({"zone": "b"});
     let (state, text) = said(&with_pod(pod));
-    assert_eq!(state, State::InsufficientCapacity);
+    assert_eq!(state, ClaimState::InsufficientCapacity);
     insta::assert_snapshot!(text, @r"
     default/db-2 is Pending: it requests 200 GiB of class fast, and no node that may
     run its pod db-0 has that much in one pool.
@@ -87,7 +87,7 @@ fn another_volume_of_its_pod_excludes_nodes() {
         "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
             {"key": "zone", "operator": "In", "values": ["b"]}]}]}}}}))];
     let (state, text) = said(&facts);
-    assert_eq!(state, State::InsufficientCapacity);
+    assert_eq!(state, ClaimState::InsufficientCapacity);
     let excluded = "alpha  698 GiB  excluded: its pod also uses claim log, which requires zone=b";
     assert!(text.contains(excluded), "{text}");
 }
@@ -102,15 +102,15 @@ fn a_class_that_is_missing_or_wrong_is_told_before_any_node() {
     default["metadata"]["annotations"] =
         json!({"storageclass.kubernetes.io/is-default-class": "true"});
     let named = |name: Value| with_claim(cluster(), "/spec/storageClassName", name);
-    let with = |class: Value| Facts { classes: vec![typed(class)], ..cluster() };
+    let with = |class: Value| ClaimFacts { classes: vec![typed(class)], ..cluster() };
     let unnamed = |class: Value| with_claim(with(class), "/spec/storageClassName", Value::Null);
     let told = all(vec![
-        (named(json!("fats")), State::StorageClassNotFound),
-        (named(json!("")), State::StorageClassNotSet),
-        (unnamed(class()), State::StorageClassNotSet),
-        (unnamed(default), State::StorageClassNotSet),
-        (with(other), State::OtherDriver),
-        (with(wrong), State::StorageClassInvalid),
+        (named(json!("fats")), ClaimState::StorageClassNotFound),
+        (named(json!("")), ClaimState::StorageClassNotSet),
+        (unnamed(class()), ClaimState::StorageClassNotSet),
+        (unnamed(default), ClaimState::StorageClassNotSet),
+        (with(other), ClaimState::OtherDriver),
+        (with(wrong), ClaimState::StorageClassInvalid),
     ]);
     insta::assert_snapshot!(told, @r"
     default/db-2 is Pending: StorageClass fats does not exist.
@@ -146,8 +146,8 @@ fn what_its_pod_does_is_told_before_any_node() {
         with_pod(pod)
     };
     let told = all(vec![
-        (with("schedulingGates", json!([{"name": "quota"}])), State::PodSchedulingGated),
-        (with("nodeName", json!("beta")), State::PodNodeNameSet),
+        (with("schedulingGates", json!([{"name": "quota"}])), ClaimState::PodSchedulingGated),
+        (with("nodeName", json!("beta")), ClaimState::PodNodeNameSet),
     ]);
     insta::assert_snapshot!(told, @r"
     default/db-2 is Pending: its pod db-0 has scheduling gates: quota.
@@ -187,14 +187,14 @@ fn that_no_node_can_have_it_is_told_by_what_comes_nearest() {
     confined.classes[0].allowed_topologies = typed(json!([{"matchLabelExpressions": [
         {"key": "topology.lvm.csi.pliant.io/node", "values": ["gamma"]}]}]));
     let told = all(vec![
-        (only(&["gamma"]), State::PoolNotFound),
-        (broken, State::PoolUnavailable),
-        (silent, State::NodePluginUnavailable),
-        (unready, State::NodePluginUnavailable),
-        (unregistered, State::NodePluginUnavailable),
-        (tainted, State::PodUnschedulable),
-        (confined, State::PodUnschedulable),
-        (only(&[]), State::NodePluginUnavailable),
+        (only(&["gamma"]), ClaimState::PoolNotFound),
+        (broken, ClaimState::PoolUnavailable),
+        (silent, ClaimState::NodePluginUnavailable),
+        (unready, ClaimState::NodePluginUnavailable),
+        (unregistered, ClaimState::NodePluginUnavailable),
+        (tainted, ClaimState::PodUnschedulable),
+        (confined, ClaimState::PodUnschedulable),
+        (only(&[]), ClaimState::NodePluginUnavailable),
     ]);
     insta::assert_snapshot!(told, @r"
     default/db-2 is Pending: no node that may run its pod db-0 has the pool of class
@@ -262,10 +262,10 @@ fn where_a_node_has_room_it_is_told_what_is_going_on() {
     let mut failing = chosen(with_pod(pod()));
     failing.events = vec![typed(event("ProvisioningFailed", failed))];
     let told = all(vec![
-        (with_pod(unscheduled), State::WaitForPodScheduled),
-        (chosen(with_pod(pod())), State::Provisioning),
-        (immediate, State::Provisioning),
-        (failing, State::ProvisioningFailed),
+        (with_pod(unscheduled), ClaimState::WaitForPodScheduled),
+        (chosen(with_pod(pod())), ClaimState::Provisioning),
+        (immediate, ClaimState::Provisioning),
+        (failing, ClaimState::ProvisioningFailed),
     ]);
     insta::assert_snapshot!(told, @r"
     default/db-2 is Pending: enough free space is on alpha, and its pod db-0 is not
@@ -299,7 +299,7 @@ fn where_a_node_has_room_it_is_told_what_is_going_on() {
     ");
 }
 
-fn making(status: VolumeRequestStatus) -> Facts {
+fn making(status: VolumeRequestStatus) -> ClaimFacts {
     let work = Operation::Create(Create {
         name: "pvc-u-1".to_owned(),
         min_size: Quantity(Bytes::gib(200)),
@@ -313,7 +313,7 @@ fn making(status: VolumeRequestStatus) -> Facts {
         VolumeRequestSpec { node_name: "alpha".to_owned(), volume_handle: volume, operation: work };
     let mut request = VolumeRequest::new("create-x", spec);
     request.status = Some(status);
-    Facts { requests: vec![request], ..with_pod(pod()) }
+    ClaimFacts { requests: vec![request], ..with_pod(pod()) }
 }
 
 #[test]
@@ -333,13 +333,13 @@ fn the_record_of_the_work_says_how_far_it_is() {
     away.node_plugins.clear();
     let full = making(status(Phase::Failed, None, failure("InsufficientCapacity")));
     let told = all(vec![
-        (making(status(Phase::Pending, None, None)), State::Provisioning),
-        (making(status(Phase::Running, progress, None)), State::Provisioning),
+        (making(status(Phase::Pending, None, None)), ClaimState::Provisioning),
+        (making(status(Phase::Running, progress, None)), ClaimState::Provisioning),
         (
             making(status(Phase::Failed, None, failure("PreconditionFailed"))),
-            State::ProvisioningFailed,
+            ClaimState::ProvisioningFailed,
         ),
-        (away, State::NodePluginUnavailable),
+        (away, ClaimState::NodePluginUnavailable),
     ]);
     insta::assert_snapshot!(told, @r"
     default/db-2 is Pending: its volume is being created on node alpha; its node
@@ -369,9 +369,9 @@ fn who_may_not_read_the_cluster_is_told_what_is_known() {
     let mut without_numbers = with_pod(pod());
     without_numbers.storages.clear();
     without_numbers.unseen = vec![super::super::gather::STORAGES];
-    assert_eq!(judge(&without_numbers).state, State::Forbidden);
+    assert_eq!(judge(&without_numbers).state, ClaimState::Forbidden);
     let (state, text) = said(&facts);
-    assert_eq!(state, State::Forbidden);
+    assert_eq!(state, ClaimState::Forbidden);
     insta::assert_snapshot!(text, @r"
     default/db-2 is Pending, and you may not read what that depends on: storage
     classes, nodes. Its last event: waiting for first consumer
@@ -392,9 +392,9 @@ fn a_claim_that_names_its_volume_is_told_why_that_is_not_its() {
     let named_back = json!({"metadata": {"name": "pv-1"}, "spec": {"claimRef":
         {"namespace": "default", "name": "db-2"}}});
     for volume in [None, Some(other), Some(fitting), Some(named_back)] {
-        let facts = Facts { volume: volume.map(typed), ..named(cluster()) };
+        let facts = ClaimFacts { volume: volume.map(typed), ..named(cluster()) };
         let (state, text) = said(&facts);
-        assert_eq!(state, State::VolumeConflict, "{text}");
+        assert_eq!(state, ClaimState::VolumeConflict, "{text}");
         told += &text;
     }
     insta::assert_snapshot!(told, @r"
@@ -427,7 +427,7 @@ fn the_rule_by_which_each_node_takes_a_pool_is_stated() {
     facts.storages[0] = storage("alpha", &[("fast", 698), ("looks", 0)]);
     facts.storages[1] = storage("beta", &[("slow", 110), ("fast", 900)]);
     let (state, text) = said(&facts);
-    assert_eq!(state, State::WaitForPodScheduled);
+    assert_eq!(state, ClaimState::WaitForPodScheduled);
     insta::assert_snapshot!(text, @r"
     default/db-2 is Pending: enough free space is on alpha and gamma, and its pod
     db-0 is not scheduled yet. Its class names no pool, so each node takes the one
@@ -466,7 +466,7 @@ fn what_to_write_in_place_of_the_key_of_another_driver_is_stated() {
                 class.volume_binding_mode = Some("Immediate".to_owned());
             }
             let (state, text) = (judge(&facts).state, flat(&facts));
-            assert_eq!(state, State::StorageClassInvalid, "{text}");
+            assert_eq!(state, ClaimState::StorageClassInvalid, "{text}");
             let why = format!(
                 "the allowedTopologies of its class fast name {key}, and volumes of this \
                                driver have only the key topology.lvm.csi.pliant.io/node"
@@ -483,27 +483,27 @@ fn what_to_write_in_place_of_the_key_of_another_driver_is_stated() {
     let mut facts = with_pod(pod());
     facts.classes[0].allowed_topologies = typed(json!([{"matchLabelExpressions": [
         {"key": "topology.lvm.csi.pliant.io/node", "values": ["alpha"]}]}]));
-    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
+    assert_eq!(judge(&facts).state, ClaimState::WaitForPodScheduled);
 }
 
 #[test]
 fn what_is_advised_where_nodes_are_excluded_can_be_followed() {
     // Beta has too little, and alpha, which has enough, is excluded in each of these ways.
-    let excluded = |change: fn(&mut Facts)| {
+    let excluded = |change: fn(&mut ClaimFacts)| {
         let mut facts = with_pod(pod());
         facts.classes[0].allowed_topologies = None;
         change(&mut facts);
         (judge(&facts).state, flat(&facts), facts)
     };
-    let cordon = |facts: &mut Facts| {
+    let cordon = |facts: &mut ClaimFacts| {
         facts.nodes[0].spec = typed(json!({"taints": [
             {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]}));
     };
     let (state, text, mut facts) = excluded(cordon);
-    assert_eq!(state, State::InsufficientCapacity);
+    assert_eq!(state, ClaimState::InsufficientCapacity);
     assert!(text.contains("let pods run on alpha again kubectl uncordon alpha"), "{text}");
     facts.nodes[0].spec = None;
-    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
+    assert_eq!(judge(&facts).state, ClaimState::WaitForPodScheduled);
 
     let (_, text, mut facts) = excluded(|facts| {
         facts.pods[0].spec.as_mut().unwrap().node_selector = typed(json!({"zone": "b"}));
@@ -511,7 +511,7 @@ fn what_is_advised_where_nodes_are_excluded_can_be_followed() {
     let advice = "let its pod run on alpha: see its nodeSelector, affinity and tolerations";
     assert!(text.contains(advice), "{text}");
     facts.pods[0].spec.as_mut().unwrap().node_selector = None;
-    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
+    assert_eq!(judge(&facts).state, ClaimState::WaitForPodScheduled);
 
     let (_, text, mut facts) = excluded(|facts| {
         let mut other = facts.classes[0].clone();
@@ -524,7 +524,7 @@ fn what_is_advised_where_nodes_are_excluded_can_be_followed() {
                   topology.lvm.csi.pliant.io/node=alpha, such as anywhere";
     assert!(text.contains(advice), "{text}");
     facts = with_claim(facts, "/spec/storageClassName", json!("anywhere"));
-    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
+    assert_eq!(judge(&facts).state, ClaimState::WaitForPodScheduled);
 
     let (_, text, _) = excluded(|facts| {
         facts.nodes[0].spec = typed(json!({"taints": [
@@ -543,7 +543,7 @@ fn a_smaller_claim_is_advised_that_fits() {
     let text = flat(&facts);
     assert!(text.contains("request 110Gi or less"), "{text}");
     let facts = with_claim(facts, "/spec/resources/requests/storage", json!("110Gi"));
-    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
+    assert_eq!(judge(&facts).state, ClaimState::WaitForPodScheduled);
 }
 
 #[test]
@@ -562,7 +562,7 @@ fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
     assert!(text.contains("StoragePool fast is for gamma: see its status"), "{text}");
     assert!(text.contains("kubectl get storagepool fast --output yaml"), "{text}");
     facts.storages[0] = storage("gamma", &[("fast", 900)]);
-    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
+    assert_eq!(judge(&facts).state, ClaimState::WaitForPodScheduled);
 
     let mut facts = only_gamma();
     facts.pools.remove(0);
@@ -570,7 +570,7 @@ fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
     let write = "StoragePool fast does not exist: create it, or create the claim again with a class of slow";
     assert!(text.contains(write), "{text}");
     facts.classes[0].parameters = typed(json!({"pool": "slow"}));
-    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
+    assert_eq!(judge(&facts).state, ClaimState::WaitForPodScheduled);
 
     let mut facts = only_gamma();
     facts.classes[0].parameters = None;
@@ -578,7 +578,7 @@ fn what_is_advised_where_no_node_has_the_pool_can_be_followed() {
     let text = flat(&facts);
     assert!(text.contains("create a StoragePool for gamma"), "{text}");
     facts.storages[0] = storage("gamma", &[("any", 900)]);
-    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
+    assert_eq!(judge(&facts).state, ClaimState::WaitForPodScheduled);
 }
 
 #[test]
@@ -592,9 +592,9 @@ fn a_pool_that_only_plans_can_be_let_make_its_volume_groups_as_advised() {
     pool.set_fault(Health::Unavailable, "NoVolumeGroup", why);
     pool.planned_actions = vec!["make volume group x on /dev/sdb".to_owned()];
     let (state, text) = (judge(&facts).state, flat(&facts));
-    assert_eq!(state, State::PoolUnavailable, "{text}");
+    assert_eq!(state, ClaimState::PoolUnavailable, "{text}");
     let advice = "let StoragePool fast create what it plans: createVolumeGroups: true kubectl edit storagepool fast";
     assert!(text.contains(advice), "{text}");
     facts.storages = vec![storage("alpha", &[("fast", 900)])];
-    assert_eq!(judge(&facts).state, State::WaitForPodScheduled);
+    assert_eq!(judge(&facts).state, ClaimState::WaitForPodScheduled);
 }

@@ -12,7 +12,7 @@ use super::world::{FillingPhaseKey, NOTHING, Source, TEMPLATES, World};
 use crate::api::{PvcAutoscalerStatus, Quantity, Swap, SwapPhase};
 use crate::bytes::Bytes;
 use crate::claims::plan::plan;
-use crate::claims::seen::Seen;
+use crate::claims::seen::ObservedWorkload;
 use crate::claims::steps::Step;
 
 /// What one that looked has decided: the status that it saw and writes first, and the pods that it stops then.
@@ -31,7 +31,7 @@ struct Two {
 }
 
 /// What one sees that has all that its swap needs: the first is about to stop pod 0, the second pod 1.
-fn base(keeper: usize) -> Seen {
+fn base(keeper: usize) -> ObservedWorkload {
     let mut world = settle(&World::new(NOTHING));
     world.template = 1;
     let (gib, class) = TEMPLATES[1];
@@ -73,7 +73,7 @@ fn base(keeper: usize) -> Seen {
 }
 
 impl Two {
-    fn seen(&self, bases: &[Seen; 2], keeper: usize) -> Seen {
+    fn seen(&self, bases: &[ObservedWorkload; 2], keeper: usize) -> ObservedWorkload {
         let mut seen = bases[keeper].clone();
         seen.autoscaler.status = Some(self.told[keeper].clone());
         let other = 1 - keeper;
@@ -87,7 +87,7 @@ impl Two {
         seen
     }
 
-    fn look(&self, bases: &[Seen; 2], keeper: usize) -> Option<Two> {
+    fn look(&self, bases: &[ObservedWorkload; 2], keeper: usize) -> Option<Two> {
         if self.decided[keeper].is_some() {
             return None;
         }

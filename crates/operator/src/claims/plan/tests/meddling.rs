@@ -11,7 +11,7 @@ use super::{plan, settle};
 use crate::api::{AutoscalerPhase, Swap, SwapPhase};
 use crate::claims::AutoscalerReason;
 use crate::claims::detached_note::DetachedNote;
-use crate::claims::seen::Seen;
+use crate::claims::seen::ObservedWorkload;
 use crate::claims::steps::Step;
 use crate::cluster::PodConditionSummary;
 
@@ -257,7 +257,7 @@ fn is_in(world: &World, phase: SwapPhase) -> bool {
 }
 
 /// What an operator sees if the pod is on a node and has not started there; `is_known` says whether its kubelet says so.
-fn on_its_node(world: &World, is_known: bool) -> Seen {
+fn on_its_node(world: &World, is_known: bool) -> ObservedWorkload {
     let mut seen = world.seen(0);
     let pod = seen.pods.iter_mut().find(|pod| pod.name_any() == "db-0").expect("it waits");
     pod.spec.as_mut().expect("there is one").node_name = Some("alpha".to_owned());

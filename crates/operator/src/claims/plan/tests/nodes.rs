@@ -11,7 +11,9 @@ use crate::api::{
 use crate::bytes::Bytes;
 use crate::claims::hold::is_told;
 use crate::claims::unreferenced::fence_without_swap;
-use crate::cluster::{Asked, Look, NotDone, VolumeSeen, Wish, believe, told_of};
+use crate::cluster::{
+    NodeOperation, NotDone, ObservedVolume, OperationRequest, VolumeSeen, believe, told_of,
+};
 use crate::volume::{Fence, FsKind, Mode, NodeKey, Reason, Standing, Use, VolumeId, VolumeKey};
 
 /// Who asks for no swap.
@@ -80,20 +82,25 @@ impl World {
     }
 
     /// An operator asks: a request that is there is joined, and outlives who has made it.
-    pub(super) fn ask(&mut self, n: usize, volume: &VolumeId, wish: Wish) {
+    pub(super) fn ask(&mut self, n: usize, volume: &VolumeId, wish: NodeOperation) {
         let there = self.claims.values().find(|claim| claim.id() == *volume);
         let Some(name) = there.map(Claim::label) else { return };
-        let Wish::Fence(fence) = wish else {
+        let NodeOperation::Fence(fence) = wish else {
             // That a volume is kept at the size that it has is done at once.
             assert!(self.left.keeps_names, "no volume here shrinks where it lies");
-            let look = Look { node: "alpha".to_owned(), fence: Fence::default(), open_count: 0 };
+            let look =
+                ObservedVolume { node: "alpha".to_owned(), fence: Fence::default(), open_count: 0 };
             let answer = Some(Ok(look));
-            self.asked[n].insert(name, Asked { wish, answer, is_old: false, is_recent: true });
+            self.asked[n]
+                .insert(name, OperationRequest { wish, answer, is_old: false, is_recent: true });
             return;
         };
         let before = self.asked[n].remove(&name).filter(|asked| asked.wish == wish);
         let answer = before.and_then(|before| before.answer);
-        self.asked[n].insert(name.clone(), Asked { wish, answer, is_old: false, is_recent: true });
+        self.asked[n].insert(
+            name.clone(),
+            OperationRequest { wish, answer, is_old: false, is_recent: true },
+        );
         self.asks.insert((name, fence.to_string()));
     }
 
@@ -129,13 +136,13 @@ impl World {
         let owner = owner.map(|(owner, _)| owner.clone()).unwrap_or_default();
         let is_running = self.pod.as_ref().is_some_and(|pod| pod.is_running && pod.claim == owner);
         let node = "alpha".to_owned();
-        let mut answer = Ok(Look { node: node.clone(), fence: wanted, open_count: 0 });
+        let mut answer = Ok(ObservedVolume { node: node.clone(), fence: wanted, open_count: 0 });
         if let Some(claim) = self.claims.get_mut(&owner) {
             if wanted.replaces(&claim.fence) {
                 claim.fence = wanted;
                 let open_count =
                     [is_running, claim.is_held, claim.is_read].map(u32::from).iter().sum();
-                answer = Ok(Look { node, fence: wanted, open_count });
+                answer = Ok(ObservedVolume { node, fence: wanted, open_count });
             } else {
                 answer = Err(NotDone {
                     reason: Reason::PreconditionFailed,
@@ -145,7 +152,7 @@ impl World {
         }
         for asked in &mut self.asked {
             if let Some(asked) =
-                asked.get_mut(&name).filter(|asked| asked.wish == Wish::Fence(wanted))
+                asked.get_mut(&name).filter(|asked| asked.wish == NodeOperation::Fence(wanted))
             {
                 let is_old = !answer.as_ref().is_ok_and(|look| look.open_count == 0);
                 (asked.answer, asked.is_old) = (Some(answer.clone()), is_old);
@@ -172,7 +179,7 @@ impl World {
                 let is_superseded = self.is_superseded(name);
                 let fence =
                     fence_without_swap(&volume, &claim, Some(status), &pods, is_superseded)?;
-                let wish = Wish::Fence(fence);
+                let wish = NodeOperation::Fence(fence);
                 volume.is_to_be_asked(&wish).then_some((volume.id, wish))
             });
         to_ask.is_some_and(|(id, wish)| {

@@ -10,9 +10,9 @@ use crate::api::{OrdinalStatus, Quantity, Rollout, Swap, SwapPhase};
 use crate::bytes::Bytes;
 use crate::claims::ORDINAL;
 use crate::claims::plan::plan;
-use crate::claims::seen::{Claims, Seen};
-use crate::claims::topology::Place;
-use crate::cluster::{Asked, Look, NotDone, Wish};
+use crate::claims::seen::{Claims, ObservedWorkload};
+use crate::claims::topology::ReadableNode;
+use crate::cluster::{NodeOperation, NotDone, ObservedVolume, OperationRequest};
 use crate::volume::{Fence, Reason};
 
 /// The ordinal of the other pod, and what its claim is called.
@@ -20,7 +20,7 @@ const ANOTHER: (i32, &str) = (1, "data-db-1");
 
 impl World {
     /// What an operator sees if there is another pod, and so many may be away at a time.
-    pub(super) fn seen_with_another(&self, n: usize, may_be_away: u16) -> Seen {
+    pub(super) fn seen_with_another(&self, n: usize, may_be_away: u16) -> ObservedWorkload {
         let (ordinal, name) = ANOTHER;
         let mut world = self.clone();
         let (gib, class) = TEMPLATES[0];
@@ -45,7 +45,7 @@ impl World {
 }
 
 /// Whether the claim of the other pod is begun with.
-pub(super) fn begins_with_another(seen: &Seen) -> bool {
+pub(super) fn begins_with_another(seen: &ObservedWorkload) -> bool {
     plan(seen).status.of(ANOTHER.0).is_some_and(|entry| entry.swap.is_some())
 }
 
@@ -95,18 +95,18 @@ fn the_node_of_the_highest_pod_is_waited_for_and_not_for_long() {
     let mut world = settle(&World::new(NOTHING));
     (world.template, world.edited) = (1, 1);
     let (name, node) = (ANOTHER.1, "alpha".to_owned());
-    let begins = |answer: Option<Result<Look, NotDone>>| {
+    let begins = |answer: Option<Result<ObservedVolume, NotDone>>| {
         let mut seen = world.seen_with_another(0, 1);
         let place =
-            Place { node: node.clone(), is_allowed: true, is_ready: true, takes_pods: true };
+            ReadableNode { node: node.clone(), is_allowed: true, is_ready: true, takes_pods: true };
         seen.around.places.insert(name.to_owned(), vec![place]);
         let volume = seen.volumes.get_mut(name).and_then(Option::as_mut).expect("it has one");
-        let (wish, is_old) = (Wish::Look, false);
-        volume.asked = Some(Asked { wish, answer, is_old, is_recent: true });
+        let (wish, is_old) = (NodeOperation::Look, false);
+        volume.asked = Some(OperationRequest { wish, answer, is_old, is_recent: true });
         let told = plan(&seen).status;
         [0, ANOTHER.0].map(|ordinal| told.of(ordinal).unwrap().swap.is_some())
     };
-    let look = Look { node: node.clone(), fence: Fence::default(), open_count: 1 };
+    let look = ObservedVolume { node: node.clone(), fence: Fence::default(), open_count: 1 };
     let away = NotDone { reason: Reason::Unavailable, why: "its node plugin is away".to_owned() };
     assert_eq!(begins(None), [false, false], "it is asked, and nobody else is stopped before");
     assert_eq!(begins(Some(Ok(look))), [false, true]);

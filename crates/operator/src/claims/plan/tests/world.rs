@@ -18,11 +18,11 @@ use crate::api::{
 };
 use crate::bytes::Bytes;
 use crate::claims::can_be_aborted;
-use crate::claims::coverage::Coverage;
-use crate::claims::seen::{Claims, ClockSeen, Seen, Workload};
+use crate::claims::coverage::WorkloadCoverage;
+use crate::claims::seen::{Claims, ClockSeen, ObservedWorkload, PodController};
 use crate::claims::steps::Step;
-use crate::claims::surroundings::Surroundings;
-use crate::cluster::{Asked, ClockSkew, PodSummary};
+use crate::claims::surroundings::SwapContext;
+use crate::cluster::{ClockSkew, OperationRequest, PodSummary};
 use crate::volume::Fence;
 
 /// The templates, in the order in which they are edited: size in GiB and class.
@@ -234,7 +234,7 @@ pub(super) struct World {
     /// What nodes are asked and have not done yet, whoever has asked.
     pub asks: BTreeSet<(String, String)>,
     /// What each operator has asked, and been answered; the last is what is asked for no swap.
-    pub asked: [BTreeMap<String, Asked>; 3],
+    pub asked: [BTreeMap<String, OperationRequest>; 3],
     /// The PvcAutoscaler, of those that had its name; `None` while there is none.
     pub keeper: Option<u8>,
     /// The two claims that change their volumes right now, so that neither has one.
@@ -453,11 +453,11 @@ impl World {
         autoscaler
     }
 
-    pub fn seen(&self, n: usize) -> Seen {
+    pub fn seen(&self, n: usize) -> ObservedWorkload {
         let replicas = self.replicas;
         let claims = Claims::Numbered(0..replicas);
         let makes_claims = self.left.keeps_names;
-        let workload = Workload {
+        let workload = PodController {
             claims,
             makes_claims,
             other_volumes: None,
@@ -473,7 +473,7 @@ impl World {
         });
         let volumes = self.claims.keys().map(|name| (name.clone(), self.volume(name, n)));
         let (now, clock) = self.clock(n);
-        let mut seen = Seen {
+        let mut seen = ObservedWorkload {
             now,
             clock,
             taken: BTreeMap::new(),
@@ -487,7 +487,7 @@ impl World {
             left: BTreeSet::new(),
             classes: [("hdd".to_owned(), true), ("ssd".to_owned(), true)].into(),
             foreign: BTreeSet::new(),
-            around: Surroundings::default(),
+            around: SwapContext::default(),
             exchanges: self.exchanges(),
             usage: BTreeMap::new(),
             silent: BTreeMap::new(),
@@ -498,7 +498,7 @@ impl World {
             untrue_notes: BTreeMap::new(),
             may_still_run: BTreeMap::new(),
             superseded: self.superseded(),
-            coverage: Coverage::Covered,
+            coverage: WorkloadCoverage::Covered,
             refusal: None,
         };
         seen.leave_out_taken();
