@@ -159,7 +159,7 @@ fn every_command_is_documented() {
 #[test]
 fn every_state_of_a_claim_is_documented_with_its_severity() {
     let code = read("crates/kubectl/src/commands/explain/explanation.rs");
-    let states = code.split_once("pub enum State {").unwrap().1.split_once('}').unwrap().0;
+    let states = code.split_once("pub enum ClaimState {").unwrap().1.split_once('}').unwrap().0;
     let states: BTreeSet<String> =
         states.lines().map(|line| line.trim().trim_end_matches(',').to_owned()).collect();
     let states: BTreeSet<String> = states.into_iter().filter(|state| !state.is_empty()).collect();

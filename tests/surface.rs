@@ -300,7 +300,7 @@ fn variants(file: &str, name: &str) -> BTreeSet<String> {
 
 /// What `pliant explain` calls the state of a claim.
 fn states() -> BTreeSet<String> {
-    variants("crates/kubectl/src/commands/explain/explanation.rs", "State")
+    variants("crates/kubectl/src/commands/explain/explanation.rs", "ClaimState")
 }
 
 fn errors() -> BTreeSet<String> {

@@ -153,9 +153,9 @@ fn guard(format: impl FnOnce() -> fmt::Result) -> fmt::Result {
 struct Standard;
 
 impl<'a> MakeWriter<'a> for Standard {
-    type LogWriter = Lossy<io::Stderr>;
+    type Writer = Lossy<io::Stderr>;
 
-    fn make_writer(&'a self) -> Self::LogWriter {
+    fn make_writer(&'a self) -> Self::Writer {
         Lossy(io::stderr())
     }
 }

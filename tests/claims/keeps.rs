@@ -252,6 +252,36 @@ fn claims_that_a_statefulset_has_made_are_taken_over() {
 }
 
 #[test]
+fn a_claim_that_never_got_a_volume_follows_the_template_once_it_is_deleted() {
+    block_on(async {
+        let (world, _operator) = World::with_an_operator();
+        world.play().full.insert("alpha".to_owned());
+        world.set(1, &[]);
+        world.want("4Gi", "hdd", &json!({}));
+        let explained = |status: &PvcAutoscalerStatus| {
+            status.progress.as_ref().is_some_and(|it| it.contains("`kubectl pliant explain pvc/"))
+        };
+        world.until("it is told how to see why", explained).await;
+        world.want("1Gi", "hdd", &json!({}));
+        let is_outdated =
+            |status: &PvcAutoscalerStatus| status.reason.as_deref() == Some("ClaimOutdated");
+        world.until("it is told", is_outdated).await;
+        let (status, claim) = (world.status(), world.ordinal(0).active_claim);
+        let message = status.message.unwrap();
+        assert!(
+            message.contains(&format!("`kubectl delete pvc {claim} --namespace shop`")),
+            "{message}"
+        );
+        assert!(status.conditions.iter().any(|one| one.type_ == "Stalled" && one.status == "True"));
+
+        world.api.delete::<PersistentVolumeClaim>(&format!("{SHOP}/{claim}"));
+        world.play().full.clear();
+        world.settled("1/1").await;
+        assert_eq!(capacity(&world.active(0)), "1Gi");
+    });
+}
+
+#[test]
 fn a_deleted_autoscaler_leaves_its_claims_and_finds_them_again() {
     block_on(async {
         let (world, _operator) = World::with_an_operator();

@@ -106,8 +106,8 @@ async fn each_answer_of_a_node_has_its_code_on_the_socket() {
     assert_eq!(made.accessible_topology[0].segments[TOPOLOGY], "alpha");
     let id = made.volume_id.as_str();
     assert_eq!(driver.expand(id, 200).await.unwrap(), 200 << 20);
-    refused(driver.create("pvc-2", 5000).await, Code::ResourceExhausted, "bytes or less");
-    refused(driver.expand(id, 5000).await, Code::OutOfRange, "bytes or less");
+    refused(driver.create("pvc-2", 5000).await, Code::ResourceExhausted, "Mi or less");
+    refused(driver.expand(id, 5000).await, Code::OutOfRange, "Mi or less");
     refused(driver.create("pvc-1", 300).await, Code::AlreadyExists, "differs");
     driver.machine.node.stage(&stage_raw("pvc-1")).await.unwrap();
     let opened = device(&driver.machine, "pvc-1");

@@ -75,11 +75,11 @@ pub async fn a_full_group_says_its_numbers(place: impl Place) {
 
     let (code, words) = refused(site.create("w", Mode::Block, free + 1).await);
     assert_eq!(code, Code::ResourceExhausted, "{words}");
-    let most = format!("request {} bytes or less", free << 20);
+    let most = format!("request {free}Mi or less");
     assert!(words.contains(&format!("{free} MiB is free")) && words.contains(&most), "{words}");
     let (code, words) = refused(site.grow("v", whole + 1).await);
     assert_eq!(code, Code::OutOfRange, "{words}");
-    let most = format!("request {} bytes or less", whole << 20);
+    let most = format!("request {whole}Mi or less");
     assert!(words.contains(&format!("{free} MiB is free")) && words.contains(&most), "{words}");
     assert_eq!(site.room().await, (free, free), "a refusal takes nothing");
 

@@ -53,7 +53,7 @@ pub use claim_template::{
     ClaimTemplate, NotSupported, TemplateMetadata, TemplateRequests, TemplateResources,
     TemplateSpec, VolumeMode,
 };
-pub use condition::{Judged, READY};
+pub use condition::{Judged, READY, STALLED};
 pub use dns_name::{DnsName, NoDnsName};
 pub use duration::{Span, SpanError};
 pub use fence_status::{FenceState, FenceStatus};

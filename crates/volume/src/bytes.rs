@@ -18,6 +18,9 @@ pub use quantity::ParseBytesError;
 #[serde(transparent)]
 pub struct Bytes(u64);
 
+const EXACT_UNITS: [(&str, u32); 6] =
+    [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+
 impl Bytes {
     /// No bytes at all.
     pub const ZERO: Bytes = Bytes(0);
@@ -104,6 +107,17 @@ const UNITS: [(&str, u32); 6] =
 /// Prints in the largest binary unit with at most two decimals: `1.5 GiB`, `512 B`.
 ///
 /// The print rounds down, so that a printed free size can always be asked for.
+impl Bytes {
+    /// Writes it exactly, in the largest unit of Kubernetes that divides it: `10Gi`, `4076Mi`, `1536`.
+    pub fn exact(self) -> String {
+        let divides = |shift: u32| self.0 > 0 && self.0.trailing_zeros() >= shift;
+        match EXACT_UNITS.iter().find(|(_, shift)| divides(*shift)) {
+            Some((unit, shift)) => format!("{}{unit}", self.0 >> shift),
+            None => self.0.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((name, shift)) = UNITS.iter().find(|(_, shift)| self.0 >> shift > 0) else {

@@ -174,8 +174,8 @@ fn no_room(what: &str, asked: Bytes, free: Bytes, largest: Bytes, pool: &PoolNam
     let short = asked.saturating_sub(largest);
     format!(
         "insufficient capacity in pool {pool}: {what} needs {asked}, {free} is free there and at \
-         most {largest} is possible, so {short} is missing; request {} bytes or less, delete \
+         most {largest} is possible, so {short} is missing; request {} or less, delete \
          volumes, or add a disk to the pool",
-        largest.get()
+        largest.exact()
     )
 }

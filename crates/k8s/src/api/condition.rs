@@ -5,6 +5,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 /// All that it stands for is as it is wanted: what `kubectl wait --for=condition=Ready` waits for.
 pub const READY: &str = "Ready";
 
+/// Nothing is done any more until a person acts. Tools that wait for a rollout by kstatus give up on it.
+pub const STALLED: &str = "Stalled";
+
 /// How long a message is at most, in characters.
 const LONGEST_MESSAGE: usize = 1024;
 

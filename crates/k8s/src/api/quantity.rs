@@ -13,16 +13,9 @@ use crate::bytes::Bytes;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quantity(pub Bytes);
 
-const UNITS: [(&str, u32); 6] =
-    [("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
-
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = self.0.get();
-        match UNITS.iter().find(|(_, shift)| bytes > 0 && bytes.trailing_zeros() >= *shift) {
-            Some((unit, shift)) => write!(f, "{}{unit}", bytes >> shift),
-            None => write!(f, "{bytes}"),
-        }
+        f.write_str(&self.0.exact())
     }
 }
 

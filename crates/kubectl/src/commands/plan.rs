@@ -129,6 +129,8 @@ pub enum Procedure {
     /// The claim is created.
     #[serde(rename = "Create")]
     Make,
+    /// The claim has no volume yet, and is created again as soon as a person deletes it.
+    Recreate,
     /// The claim is expanded under its pod.
     #[serde(rename = "Expand")]
     Grow,
@@ -436,6 +438,9 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         _ if is_wanted_back(spec, entry) => (Procedure::RollBack, None),
         None if around.sees(CLAIMS).is_err() => (Procedure::Unseen, None),
         None | Some((Drift::None, _)) if has.is_none() => (Procedure::Make, None),
+        Some((drift, _)) if has.is_none() && drift.is_of_size_or_class() => {
+            (Procedure::Recreate, None)
+        }
         None | Some((Drift::None, false) | (Drift::Larger(_), _)) => (Procedure::Nothing, None),
         Some((Drift::None, true) | (Drift::Grow | Drift::Lower, _)) => (Procedure::Grow, None),
         Some((Drift::Shrink(change), _)) if shrinking != Some(Shrinking::BySwap) => {

@@ -3,14 +3,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::reason::AutoscalerReason;
-use crate::api::{AutoscalerPhase, Judged, PvcAutoscalerStatus, READY};
+use crate::api::{AutoscalerPhase, Judged, PvcAutoscalerStatus, READY, STALLED};
 
 /// A change is in progress, or waits for what comes without anyone's help.
 const RECONCILING: &str = "Reconciling";
-
-/// Something prevents the claims from reaching the desired state until someone acts. Tools that wait for a rollout by
-/// kstatus give up on it.
-const STALLED: &str = "Stalled";
 
 /// Returns the conditions of a status; an unchanged condition retains its time.
 pub(super) fn conditions(status: &PvcAutoscalerStatus, now: &Time) -> Vec<Condition> {

@@ -28,6 +28,12 @@ pub enum Drift {
 }
 
 impl Drift {
+    /// Returns true if the desired state takes another size or class. Kubernetes changes neither on a claim that has no
+    /// volume yet: that one is deleted, and created again.
+    pub fn is_of_size_or_class(&self) -> bool {
+        matches!(self, Drift::Grow | Drift::Lower | Drift::Shrink(_) | Drift::Swap(_))
+    }
+
     /// Compares the claim of a pod with its desired state. A larger claim is not shrunk unless the template was
     /// lowered, autoscaling chose a smaller size, or the template was edited since it chose one: whoever
     /// expanded it, for example in an emergency, would do so again.

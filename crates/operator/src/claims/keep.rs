@@ -11,7 +11,7 @@ use crate::claims::drift::Drift;
 use crate::claims::fence::report_superseded;
 use crate::claims::in_place::{Shrinking, begin_in_place, has_failed_in_place, way_of};
 use crate::claims::metadata_sync::Marks;
-use crate::claims::objects::{is_bound, is_ending, without_volume};
+use crate::claims::objects::{is_bound, is_copy, is_ending, without_volume};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::rollback::wait_if_rolled_back;
 use crate::claims::start::begin_swap;
@@ -84,9 +84,7 @@ pub(super) fn keep(plan: &mut PodPlan<'_>, may_stop: &mut usize) {
     }
     mark(plan, claim);
     if !is_bound(claim) {
-        plan.says.phase = Some(AutoscalerPhase::Waiting);
-        plan.says.progress = Some(without_volume(&claim.name_any()));
-        return;
+        return wait_for_volume(plan, claim);
     }
     if report_superseded(plan, claim) {
         return;
@@ -95,6 +93,25 @@ pub(super) fn keep(plan: &mut PodPlan<'_>, may_stop: &mut usize) {
     note_template_size(plan, claim);
     decide_size(plan, claim, *may_stop > 0);
     compare(plan, claim, may_stop);
+}
+
+/// Waits until a claim has a volume, or says that it never gets what the template describes now.
+fn wait_for_volume(plan: &mut PodPlan<'_>, claim: &PersistentVolumeClaim) {
+    plan.says.phase = Some(AutoscalerPhase::Waiting);
+    let (name, namespace) = (claim.name_any(), claim.namespace().unwrap_or_default());
+    let has_volume = claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some());
+    let is_outdated = plan.drift_of(claim).is_of_size_or_class();
+    if has_volume || !is_outdated || is_copy(claim) || !plan.seen.makes_claims() {
+        plan.says.progress = Some(without_volume(&name));
+        return;
+    }
+    let message = format!(
+        "claim {name} has no volume yet, and differs from the template, which has {} of class {}: Kubernetes changes \
+         no such claim. Run `kubectl delete pvc {name} --namespace {namespace}`, and it is created again",
+        plan.seen.size_of(&plan.entry),
+        plan.wanted_class().unwrap_or("(default)"),
+    );
+    plan.wait(AutoscalerReason::ClaimOutdated, message);
 }
 
 /// Removes untrue annotations of a claim, which a backup restores.

@@ -17,6 +17,7 @@ use crate::api::{
 };
 use crate::autoscaler;
 use crate::autoscaler::usage::SampledUsage;
+use crate::bytes::Bytes;
 use crate::claims::Drift;
 use crate::claims::controller::{ClaimsController, UsageReport};
 use crate::claims::coverage::WorkloadCoverage;
@@ -393,10 +394,14 @@ impl ClaimsController {
         let parameters = class.parameters.clone().unwrap_or_default();
         let Ok(query) = CapacityQuery::of_class(&parameters, FsKind::Ext4) else { return Ok(()) };
         for claim in claims {
-            let handle = seen.claim(&claim).and_then(|claim| self.handle_of(claim));
-            let id: Option<VolumeId> = handle.and_then(|handle| handle.parse().ok());
-            let beside = id.and_then(|id| self.cluster.nodes().beside(&id, &query));
-            let room = beside.map(|(node, largest)| NodeFreeSpace { node, largest });
+            let room = self.room_beside(seen, &claim, &query).map(|(node, largest)| {
+                let mut retained = seen.retained();
+                let is_there = |name: &String| {
+                    self.room_beside(seen, name, &query).is_some_and(|(other, _)| other == node)
+                };
+                retained.retain(is_there);
+                NodeFreeSpace { node, largest, retained }
+            });
             let is_left_out =
                 |places: &Vec<ReadableNode>| !places.iter().any(|place| place.is_allowed);
             let is_left_out = seen.around.places.get(&claim).is_some_and(is_left_out);
@@ -407,6 +412,17 @@ impl ClaimsController {
             seen.around.room.extend(room.map(|room| (claim, room)));
         }
         Ok(())
+    }
+
+    /// The node of the volume of a claim, and the largest volume that could be made there.
+    fn room_beside(
+        &self,
+        seen: &ObservedWorkload,
+        claim: &str,
+        query: &CapacityQuery,
+    ) -> Option<(String, Option<Bytes>)> {
+        let id: VolumeId = self.handle_of(seen.claim(claim)?)?.parse().ok()?;
+        self.cluster.nodes().beside(&id, query)
     }
 
     /// Returns the node with the most free space for a volume of a class on which the pod of a

@@ -20,6 +20,7 @@ use crate::claims::pod_plan::PodPlan;
 use crate::claims::surroundings::NodeFreeSpace;
 use crate::claims::topology::AlternativeNode;
 use crate::cluster::PodSummary;
+use crate::volume::few;
 
 /// Number of claims of its size that a swap adds temporarily: the new one, and the temporary one that
 /// populates it.
@@ -167,15 +168,16 @@ fn room<'a>(plan: &PodPlan<'a>) -> Option<&'a NodeFreeSpace> {
 
 fn lacks_room(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, String)> {
     let (room, size) = (room(plan)?, plan.seen.size_of(&plan.entry));
-    let (node, largest) = match plan.elsewhere() {
-        Some(AlternativeNode { node, largest }) => (node, Some(*largest)),
-        None => (&room.node, room.largest),
+    let (node, largest, retained) = match plan.elsewhere() {
+        Some(AlternativeNode { node, largest }) => (node, Some(*largest), &[][..]),
+        None => (&room.node, room.largest, &room.retained[..]),
     };
     let class = plan.wanted_class().unwrap_or_default();
     let lacks = match largest {
         Some(largest) if largest >= size.0 => return None,
         Some(largest) => format!(
-            "has free space for {largest} only: remove what is not needed there, or add a disk"
+            "has free space for {largest} only: remove what is not needed there, or add a disk{}",
+            retained_there(retained)
         ),
         None => format!(
             "has no pool for class {class}, and neither has another node on which its pod could run: \
@@ -188,6 +190,15 @@ fn lacks_room(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, String)> {
         plan.entry.active_claim,
     );
     Some((AutoscalerReason::InsufficientCapacity, message))
+}
+
+/// What earlier swaps retain on a node, with the command that frees its space.
+fn retained_there(claims: &[String]) -> String {
+    let Some(first) = claims.first() else { return String::new() };
+    let all = few(claims);
+    format!(
+        ". Retained there for rollbacks: {all}; `kubectl delete pvc {first}` frees the space of one"
+    )
 }
 
 fn lacks_quota(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, String)> {

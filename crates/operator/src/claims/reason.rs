@@ -50,6 +50,8 @@ pub enum AutoscalerReason {
     ClaimInUse,
     /// Another client made a claim larger than the template.
     ClaimLarger,
+    /// A claim that has no volume yet differs from the template.
+    ClaimOutdated,
     /// A pod has another claim now.
     SwapSucceeded,
     /// The size of a claim, or what a quota counts, cannot be read.
@@ -98,7 +100,7 @@ pub enum AutoscalerReason {
 
 impl AutoscalerReason {
     /// All of them.
-    pub const ALL: [AutoscalerReason; 44] = [
+    pub const ALL: [AutoscalerReason; 45] = [
         AutoscalerReason::AmbiguousClaimName,
         AutoscalerReason::ClaimConflict,
         AutoscalerReason::ClaimForbidden,
@@ -121,6 +123,7 @@ impl AutoscalerReason {
         AutoscalerReason::ExceedsQuota,
         AutoscalerReason::ClaimInUse,
         AutoscalerReason::ClaimLarger,
+        AutoscalerReason::ClaimOutdated,
         AutoscalerReason::InvalidSize,
         AutoscalerReason::ShrinkSucceeded,
         AutoscalerReason::ShrinkFailed,
@@ -161,6 +164,7 @@ impl AutoscalerReason {
             | AutoscalerReason::InsufficientCapacity
             | AutoscalerReason::ExceedsQuota
             | AutoscalerReason::ClaimLarger
+            | AutoscalerReason::ClaimOutdated
             | AutoscalerReason::InvalidSize
             | AutoscalerReason::ShrinkFailed
             | AutoscalerReason::RolledBack

@@ -332,6 +332,12 @@ impl ObservedWorkload {
         self.workload.as_ref().is_some_and(|set| set.makes_claims)
     }
 
+    /// Returns the claims that earlier swaps retain.
+    pub fn retained(&self) -> Vec<String> {
+        let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
+        ordinals.flat_map(|one| &one.retained_claims).map(|old| old.name.clone()).collect()
+    }
+
     pub fn claim(&self, name: &str) -> Option<&PersistentVolumeClaim> {
         self.claims.get(name)
     }

@@ -30,4 +30,6 @@ pub(super) struct NodeFreeSpace {
     pub node: String,
     /// The largest volume that could be made there; `None` if it has no pool for it.
     pub largest: Option<Bytes>,
+    /// Claims of the workload that earlier swaps retain there.
+    pub retained: Vec<String>,
 }

@@ -143,7 +143,12 @@ fn of_record(
         let why = disk.message.as_deref().filter(|_| !is_told_of_its_pool(status, disk));
         let why = why.map(|words| format!(": {words}")).unwrap_or_default();
         let what = format!("node {name}: disk {} is missing{why}", disk.device);
-        Finding::error(what, "put the disk back; until then its volume group cannot be changed")
+        let remedy = if disk.volume_group.is_some() {
+            "put the disk back; until then its volume group cannot be changed"
+        } else {
+            "attach it, or correct its path: kubectl edit storagepools"
+        };
+        Finding::error(what, remedy)
     }));
     findings.extend(status.volumes.iter().flat_map(|volume| {
         volume.health_statuses.iter().map(move |ailment| {

@@ -265,7 +265,7 @@ fn what_a_node_tells_is_told() {
                 "health": "Unavailable",
                 "plannedActions": ["make volume group pliant-big-1 of /dev/sdd"]})),
         ];
-        status.disks = vec![typed(json!({"device": "/dev/sdb", "state": "Missing",
+        status.disks = vec![typed(json!({"device": "/dev/sdb", "volumeGroup": "vg0", "state": "Missing",
                                          "message": "the disk of vg0 is away; see `pvs`"}))];
         status.volumes[0].health_statuses = vec![
             typed(json!({"status": "Degraded", "reason": "VolumeSuspended", "message": "it is not ready"})),
@@ -316,7 +316,7 @@ fn the_trouble_of_one_pool_stands_once_and_with_that_pool() {
       not all of its volumes can be listed
         → check on the node: kubectl exec pliant-node-alpha --namespace pliant --container node -- pliant doctor
     ✗ node alpha: disk /dev/nosuch is missing
-        → put the disk back; until then its volume group cannot be changed
+        → attach it, or correct its path: kubectl edit storagepools
     0 passed, 0 warnings, 2 errors
     ");
 }

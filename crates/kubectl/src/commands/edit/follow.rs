@@ -8,7 +8,9 @@ use kube::{Api, Client, ResourceExt};
 use tokio::time::Instant;
 use tokio_stream::StreamExt;
 
-use crate::api::{Abort, AutoscalerPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus};
+use crate::api::{
+    Abort, AutoscalerPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, STALLED,
+};
 use crate::claims::{AutoscalerReason, can_be_aborted, is_wanted_aborted, is_wanted_back};
 use crate::commands::{AskError, within};
 use crate::error_chain::in_full;
@@ -88,6 +90,14 @@ fn is_back(status: &PvcAutoscalerStatus) -> bool {
     is_told && status.ordinals.iter().all(|one| one.swap.is_none())
 }
 
+/// True if nothing is in progress, and a person has to act.
+fn is_stalled(status: &PvcAutoscalerStatus) -> bool {
+    let is_stalled =
+        status.conditions.iter().any(|one| one.type_ == STALLED && one.status == "True");
+    let is_in_progress = |one: &OrdinalStatus| one.swap.is_some() || one.is_shrinking();
+    is_stalled && !status.ordinals.iter().any(is_in_progress)
+}
+
 /// True if a rollback or an abort is still requested after a swap that failed.
 fn goes_on(autoscaler: &PvcAutoscaler) -> bool {
     let spec = &autoscaler.spec;
@@ -152,6 +162,11 @@ pub(super) fn news(autoscaler: &PvcAutoscaler, generation: i64) -> EditProgress 
             "mode is DryRun, so nothing is done: {}",
             status.planned_action.unwrap_or(says)
         )),
+        AutoscalerPhase::Waiting if is_stalled(&status) && !goes_on(autoscaler) => {
+            EditProgress::Stopped(status.message.unwrap_or(says))
+        }
+        // The phase alone says nothing that the last line did not.
+        _ if says.is_empty() => EditProgress::None,
         phase => {
             let phase = format!("{phase:?}").to_lowercase();
             EditProgress::Line(format!("{phase:<10}  {says}").trim_end().to_owned())

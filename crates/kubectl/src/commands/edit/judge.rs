@@ -219,6 +219,9 @@ fn goes_the_right_way(
     let name = addressed(autoscaler, claim);
     let place = format!("{name} --namespace {}", seen.around.namespace);
     match wish {
+        RequestedChange::Shrink(size) if *size == has.0 && has == template => {
+            refused(format!("{name} has {has} already: give a smaller size"))
+        }
         RequestedChange::Shrink(size) if *size >= has.0 => refused(format!(
             "{name} has {has}, and {} is not less: to expand it, `{} expand {place} {}`",
             Quantity(*size),
@@ -340,17 +343,32 @@ fn notes(
         .filter(|pod| pod.by == Procedure::Swap)
         .map(|pod| pod.pod.as_str())
         .collect();
+    let ahead = if autoscaler.spec.pre_copy {
+        " What is there before is copied while the pod runs, and then what has changed."
+    } else {
+        ""
+    };
     if let [only] = swaps.as_slice() {
         notes.push(format!(
-            "Pod {only} is stopped while its claim is copied; the old claim is retained for {}.",
+            "Pod {only} is stopped while its claim is copied; the old claim is retained for {}.{ahead}",
             autoscaler.spec.retention
         ));
     } else if !swaps.is_empty() {
         notes.push(format!(
             "Pods {} are stopped while their claims are copied, one after the other, the highest ordinal \
-             first; the old claims are retained for {}.",
+             first; the old claims are retained for {}.{ahead}",
             few(&swaps),
             autoscaler.spec.retention
+        ));
+    }
+    let outdated = plan.pods.iter().filter(|pod| pod.by == Procedure::Recreate);
+    let outdated: Vec<&str> = outdated.map(|pod| pod.claim.as_str()).collect();
+    if !outdated.is_empty() {
+        notes.push(format!(
+            "Kubernetes does not change claims without a volume. Delete them, and they are created again: `kubectl \
+             delete pvc {} --namespace {}`.",
+            outdated.join(" "),
+            plan.namespace
         ));
     }
     if matches!(wish, RequestedChange::Shrink(_)) {

@@ -271,6 +271,19 @@ fn an_edit_is_followed_from_the_moment_the_operator_has_seen_it() {
         said(json!({"phase": "Failed", "message": "too small"})),
         EditProgress::Stopped("too small".to_owned())
     );
+    let stalled = |ordinal: Value| {
+        said(json!({
+            "phase": "Waiting", "message": "delete it", "ordinals": [ordinal],
+            "conditions": [{"type": "Stalled", "status": "True", "reason": "ClaimOutdated", "message": "",
+                            "lastTransitionTime": "2026-11-26T10:00:00Z"}],
+        }))
+    };
+    let idle = json!({"ordinal": 0, "activeClaim": "a"});
+    assert_eq!(stalled(idle), EditProgress::Stopped("delete it".to_owned()));
+    let shrinking = swapping_at("Draining").around.autoscalers.remove(0).status.unwrap();
+    let goes_on = stalled(json!(shrinking.of(1)));
+    assert!(matches!(goes_on, EditProgress::Line(_)), "{goes_on:?}");
+    assert_eq!(said(json!({"phase": "Swapping"})), EditProgress::None, "nothing to read");
     let recommends = said(json!({"phase": "DryRun", "plannedAction": "pod db-0 is stopped"}));
     assert!(matches!(recommends, EditProgress::Stopped(why) if why.contains("mode is DryRun")));
 }

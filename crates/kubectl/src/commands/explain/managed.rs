@@ -151,8 +151,12 @@ pub(super) fn by_whom(
 
 /// Command that shows what the PvcAutoscaler of the claim waits for.
 pub(super) fn watch_keeper(facts: &ClaimFacts) -> Option<Remediation> {
-    let kept = ManagedClaim::find(&facts.autoscalers, facts.claim.as_ref()?)?;
-    Some(watch(facts, &kept))
+    Some(watch(facts, &managed(facts)?))
+}
+
+/// The claim as its PvcAutoscaler manages it, if one does.
+pub(super) fn managed(facts: &ClaimFacts) -> Option<ManagedClaim<'_>> {
+    ManagedClaim::find(&facts.autoscalers, facts.claim.as_ref()?)
 }
 
 fn watch(facts: &ClaimFacts, kept: &ManagedClaim<'_>) -> Remediation {

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod, PodSpec};
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::storage::v1::StorageClass;
+use kube::ResourceExt;
 
 use super::capacity::{VolumeToPlace, nodes_say};
 use super::explanation::{ClaimState, Explanation, Remediation};
 use super::fit::Bar;
 use super::gather::{ClaimFacts, NODES, POOLS, STORAGES, VOLUMES};
+use super::managed::managed;
 use super::verdict::{NodeSays, NodeVerdict};
 use crate::api::{
     NodeStorageStatus, Operation, Phase, PoolOnNode, Quantity, StoragePool, VolumeRequest,
@@ -47,11 +49,12 @@ pub(super) fn pending(facts: &ClaimFacts) -> Explanation {
 fn waits_for_pod(facts: &ClaimFacts) -> Explanation {
     let why = "is Pending: waiting for a pod. This is normal: its class creates the volume when the first \
                pod that uses the claim is scheduled.";
-    facts.explain(
-        ClaimState::WaitForFirstConsumer,
-        why,
-        vec![Remediation::hint("start a pod that uses it")],
-    )
+    let start = match managed(facts) {
+        // The pods of a StatefulSet start in their order.
+        Some(kept) => format!("wait until its pod {} starts", kept.pod()),
+        None => "start a pod that uses it".to_owned(),
+    };
+    facts.explain(ClaimState::WaitForFirstConsumer, why, vec![Remediation::hint(start)])
 }
 
 /// Explains the state that the populator of a claim has written on it, unless that is that it waits for a pod or for
@@ -440,9 +443,18 @@ fn ways_out(
     let short = nodes.iter().filter(|node| node.verdict == NodeVerdict::InsufficientCapacity);
     let most = short.clone().filter_map(|node| node.largest).max();
     if let Some(most) = most.filter(|most| *most > Quantity::default()) {
-        let what = format!("request {most} or less: create the claim again, it has no volume yet");
-        let place = facts.place();
-        ways.push(Remediation::command(what, format!("kubectl delete pvc {place}")));
+        let again = if let Some(kept) = managed(facts) {
+            let (keeper, namespace) = (kept.by.name_any(), kept.by.namespace().unwrap_or_default());
+            let edit = format!("kubectl edit pvcautoscaler {keeper} --namespace {namespace}");
+            ways.push(Remediation::command(
+                format!("request {most} or less in the template"),
+                edit,
+            ));
+            "then delete the claim: it has no volume yet, and is created again".to_owned()
+        } else {
+            format!("request {most} or less: create the claim again, it has no volume yet")
+        };
+        ways.push(Remediation::command(again, format!("kubectl delete pvc {}", facts.place())));
     }
     let pools = |node: &NodeSays| Some((node.pool.clone()?, node.node.clone()));
     if let Some((pool, node)) = short.clone().max_by_key(|node| node.largest).and_then(pools) {

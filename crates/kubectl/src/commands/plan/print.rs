@@ -96,6 +96,7 @@ fn row(pod: &PodRow) -> [String; 5] {
         (Some(swap), _) => format!("swap: {:?}", swap.phase),
         (None, Procedure::Nothing) => "–".to_owned(),
         (None, Procedure::Make) => "create".to_owned(),
+        (None, Procedure::Recreate) => "create again, once you have deleted it".to_owned(),
         (None, Procedure::Grow) => "expand".to_owned(),
         (None, Procedure::Shrink) => "shrink".to_owned(),
         (None, Procedure::Swap) => "swap".to_owned(),

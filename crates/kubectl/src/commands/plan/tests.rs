@@ -227,6 +227,20 @@ fn each_procedure_has_its_word() {
 }
 
 #[test]
+fn a_claim_without_a_volume_is_never_changed_but_created_again() {
+    for (size, by) in
+        [("1Gi", Procedure::Recreate), ("4Gi", Procedure::Recreate), ("2Gi", Procedure::Make)]
+    {
+        let ordinal = json!({"ordinal": 0, "activeClaim": "a"});
+        let mut around = around(autoscaler(json!({}), json!({"ordinals": [ordinal]})));
+        let mut unbound = claim("a", size, "ssd");
+        unbound.status = None;
+        around.claims = vec![unbound];
+        assert_eq!(plan_of(&around, &around.autoscalers[0]).pods[0].by, by, "{size}");
+    }
+}
+
+#[test]
 fn the_volume_of_a_claim_is_the_one_with_its_id() {
     let node = |name: &str, id: &str, mode: &str| {
         typed(json!({

@@ -26,7 +26,7 @@ fn a_claim_says_by_whom_it_is_kept_and_whether_it_is_the_one_of_its_pod() {
     class, edit its template. Last sizing decision: 41 % of its bytes are used; it
     grows at 80 %.
     What to do:
-      start a pod that uses it
+      wait until its pod db-0 starts
     default/data-db-1-ba51f is being populated, to become the claim of pod db-1 (8Gi
     → 2Gi, class hdd → ssd; FinalCopy: 62 % (4.96 GiB of 8 GiB), 180 MiB/s, 17 s
     left). PvcAutoscaler db does it; until then the data is in the present claim of
@@ -42,6 +42,18 @@ fn a_claim_says_by_whom_it_is_kept_and_whether_it_is_the_one_of_its_pod() {
     What to do:
       start a pod that uses it
     ");
+}
+
+#[test]
+fn a_claim_that_fits_nowhere_is_made_smaller_in_its_template_first() {
+    let mut pod = pod();
+    pod["spec"]["nodeSelector"] = json!({"zone": "b"});
+    let facts = with_claim(with_pod(pod), "/metadata/name", json!("data-db-0"));
+    let (state, text) = said(&ClaimFacts { autoscalers: vec![swapping()], ..facts });
+    assert_eq!(state, ClaimState::InsufficientCapacity);
+    let commands = "in the template\n    kubectl edit pvcautoscaler db --namespace default\n  then delete the \
+                    claim: it has no volume yet, and is created again\n    kubectl delete pvc data-db-0";
+    assert!(text.contains(commands), "{text}");
 }
 
 /// Who reads that the other claim has a copy of all deletes this one.
