@@ -14,7 +14,6 @@ mod message;
 mod prefetch;
 mod server;
 mod tls;
-mod transfer;
 mod tree;
 
 pub use client::{Remote, RemoteTree};

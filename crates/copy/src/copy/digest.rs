@@ -3,8 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
+
+/// What a digest begins with in JSON.
+const PREFIX: &str = "sha256:";
 
 /// A SHA-256, printed in hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,9 +49,26 @@ impl fmt::Debug for Digest {
     }
 }
 
+/// Hexadecimal for people, and its bytes between the two ends of a copy.
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("sha256:{self}"))
+        if serializer.is_human_readable() {
+            serializer.collect_str(&format_args!("{PREFIX}{self}"))
+        } else {
+            self.0.serialize(serializer)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Digest, D::Error> {
+        if deserializer.is_human_readable() {
+            let text = String::deserialize(deserializer)?;
+            let digits = text.strip_prefix(PREFIX).ok_or_else(|| D::Error::custom("no SHA-256"))?;
+            digits.parse().map_err(D::Error::custom)
+        } else {
+            <[u8; 32]>::deserialize(deserializer).map(Digest)
+        }
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Bytes that are asked of the kernel at a time for the names of a directory.
 const NAMES_AT_ONCE: usize = 64 << 10;
@@ -21,7 +22,7 @@ const NAMES_AT_ONCE: usize = 64 << 10;
 pub struct Dir(OwnedFd);
 
 /// Type of a directory entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum EntryKind {
     /// A regular file.
     File,
@@ -40,7 +41,8 @@ pub enum EntryKind {
 }
 
 /// A time of a file, to the nanosecond.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "(i64, u32)", into = "(i64, u32)")]
 pub struct Stamp {
     /// Seconds since 1970; negative before.
     pub seconds: i64,
@@ -48,12 +50,27 @@ pub struct Stamp {
     pub nanos: u32,
 }
 
+impl From<Stamp> for (i64, u32) {
+    fn from(Stamp { seconds, nanos }: Stamp) -> (i64, u32) {
+        (seconds, nanos)
+    }
+}
+
+impl TryFrom<(i64, u32)> for Stamp {
+    type Error = &'static str;
+
+    fn try_from((seconds, nanos): (i64, u32)) -> Result<Stamp, Self::Error> {
+        if nanos < 1_000_000_000 { Ok(Stamp { seconds, nanos }) } else { Err("an invalid time") }
+    }
+}
+
 /// Metadata of an entry, as the kernel reports it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
     /// Type of the entry.
     pub kind: EntryKind,
     /// The twelve bits of its mode.
+    #[serde(deserialize_with = "twelve_bits")]
     pub mode: u32,
     /// User id of the owner.
     pub uid: u32,
@@ -77,6 +94,10 @@ pub struct Meta {
     pub changed: Stamp,
     /// True if another file system is mounted there.
     pub is_mount: bool,
+}
+
+fn twelve_bits<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    u32::deserialize(deserializer).map(|mode| mode & 0o7777)
 }
 
 impl Meta {

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use super::digest::Digest;
 use super::dir::{EntryKind, Meta, Stamp};
 use super::outcome::shown;
 
 /// One entry of a tree: everything that a copy has to preserve.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Path from the top; empty for the top itself.
     pub path: Vec<u8>,
@@ -36,6 +38,7 @@ pub struct Entry {
     /// Bytes that the file system holds for it; not part of the text either.
     pub allocated: u64,
     /// Identity of the file on this host. Not part of the text, and not sent to other hosts.
+    #[serde(skip)]
     pub thing: Option<FileIdentity>,
 }
 

@@ -1,14 +1,17 @@
 //! What a tree needs of a file system.
 
+use serde::{Deserialize, Deserializer, Serialize};
+
 use crate::bytes::Bytes;
 
 use super::outcome::{CopyError, shown};
 use super::progress::Totals;
 
 /// Space that a tree needs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Needs {
     /// Bytes that its files hold, each in whole blocks of the file system that they are for.
+    #[serde(deserialize_with = "bytes")]
     pub bytes: Bytes,
     /// Files, directories and all else.
     pub inodes: u64,
@@ -18,8 +21,12 @@ pub struct Needs {
     pub reserved: Option<Reserved>,
 }
 
+fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
+    u64::deserialize(deserializer).map(Bytes::new)
+}
+
 /// An extended attribute that only `CAP_SYS_ADMIN` may set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reserved {
     /// Path of the entry that has it.
     pub path: Vec<u8>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::outcome::CopyError;
 
@@ -15,7 +15,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_millis(200);
 
 /// A count of what there is to do, or of what is done.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// Bytes, holes not among them.
     pub bytes: u64,

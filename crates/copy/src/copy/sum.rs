@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use rustix::fs::{Advice, SeekFrom};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::digest::Digest;
@@ -54,7 +55,7 @@ pub fn read_full(file: &File, buffer: &mut [u8], start: u64) -> io::Result<usize
 }
 
 /// Checksum of the content of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sum {
     /// The same for the same bytes: a hole and zeroes that were written are the same content.
     pub digest: Digest,

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
-use super::connection::{Frame, FramedStream, Tls, take_error};
-use super::message::{MessageReader, MessageWriter, nonsense, now};
+use super::connection::{FramedStream, Tls};
+use super::message::{Job, Request, Streamed, SystemError, nonsense, now};
 use super::tls::{Credentials, SOURCE};
-use super::transfer::{Job, word};
 use crate::copy::{CopyError, Stamp};
 
 /// How long a connection may take to be made, and who sends to say who it is.
@@ -87,14 +88,9 @@ impl Remote {
         let tls = ClientConnection::new(self.config.clone(), name).map_err(io::Error::other)?;
         let tls = Tls::Client(Box::new(tls));
         let mut line = FramedStream::over(tcp, tls, self.stop.clone(), GREETING)?;
-        let mut put = MessageWriter::default();
-        job.put(&mut put);
-        line.send(word::JOB, &put.0)?;
+        line.send(&job)?;
         let mut buffer = Vec::new();
-        let theirs = match line.receive(&mut buffer)? {
-            Frame { word: word::CLOCK, body } => MessageReader(body).stamp()?,
-            _ => return Err(nonsense("no greeting")),
-        };
+        let theirs: Stamp = line.receive(&mut buffer)?;
         line.known();
         Ok(Connection { line, remote: self.clone(), buffer, clocks: (theirs, now()) })
     }
@@ -127,27 +123,43 @@ impl RemoteTree {
 
 impl Connection {
     /// Writes a request down; it leaves before the next answer is awaited.
-    pub(super) fn send(&mut self, word: u8, put: &MessageWriter) -> io::Result<()> {
-        self.line.send(word, &put.0)
+    pub(super) fn send(&mut self, request: &Request) -> io::Result<()> {
+        self.line.send(request)
     }
 
-    /// The next frame.
-    pub(super) fn receive(&mut self) -> io::Result<Frame<'_>> {
-        self.line.receive(&mut self.buffer)
+    /// Returns the answer to a request.
+    pub(super) fn answer<'b, T: Deserialize<'b>>(&'b mut self) -> io::Result<T> {
+        let answer: Result<T, SystemError> = self.line.receive(&mut self.buffer)?;
+        answer.map_err(io::Error::from)
     }
 
-    /// Returns the next frame of a stream; an error at the source becomes one here.
-    pub(super) fn next(&mut self) -> Result<Frame<'_>, CopyError> {
-        let failed = |error| self.remote.failed(error);
-        let frame = self.line.receive(&mut self.buffer).map_err(failed)?;
-        if frame.word == word::ERROR {
-            return Err(take_error(&mut MessageReader(frame.body)).unwrap_or_else(failed));
+    /// Passes over an answer that no one wants any more.
+    pub(super) fn skip_answer(&mut self) -> io::Result<()> {
+        self.line.receive_frame(&mut self.buffer)
+    }
+
+    /// Returns the next part of a stream; `tick` hears what is done meanwhile. An error at the source becomes one here.
+    pub(super) fn part<P: DeserializeOwned>(
+        &mut self,
+        tick: &mut dyn FnMut(u64) -> Result<(), CopyError>,
+    ) -> Result<P, CopyError> {
+        loop {
+            let streamed = self.line.receive(&mut self.buffer);
+            match streamed.map_err(|error| self.remote.failed(error))? {
+                Streamed::Tick(count) => tick(count)?,
+                Streamed::Part(part) => return Ok(part),
+                Streamed::Failed(failure) => return Err(failure.into()),
+            }
         }
-        Ok(frame)
     }
 
-    /// Converts an invalid frame to an error of the connection.
-    pub(super) fn said<T>(&self, read: io::Result<T>) -> Result<T, CopyError> {
-        read.map_err(|error| self.remote.failed(error))
+    /// Converts an error of the connection to one of the copy.
+    pub(super) fn failed(&self, error: io::Error) -> CopyError {
+        self.remote.failed(error)
+    }
+
+    /// Returns the error for parts that make no sense.
+    pub(super) fn refuse(&self, what: &str) -> CopyError {
+        self.failed(nonsense(what))
     }
 }

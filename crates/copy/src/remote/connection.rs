@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustls::{ClientConnection, ServerConnection};
+use serde::{Deserialize, Serialize};
 
-use super::message::{MessageReader, MessageWriter, nonsense};
-use crate::copy::{CopyError, shown};
+use super::message::{decode, encode, nonsense};
 
 /// Maximum length of a frame: a piece of a file, or entries of a tree up to the largest attributes.
 pub const LONGEST_FRAME: usize = 4 << 20;
+/// Bytes before each frame: its length.
+const HEAD: usize = 4;
 /// How often who waits looks whether it must go on.
 const LOOK: Duration = Duration::from_millis(200);
 /// After how long a silent connection is asked whether it still is there, and how often.
@@ -73,15 +75,6 @@ pub struct FramedStream {
     out: Vec<u8>,
 }
 
-/// A received frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Frame<'a> {
-    /// Message type.
-    pub word: u8,
-    /// Content of the message.
-    pub body: &'a [u8],
-}
-
 impl FramedStream {
     /// Starts TLS on a connection, until `stop`. The other side has to be [`FramedStream::known`] within
     /// `greeting`.
@@ -110,19 +103,22 @@ impl FramedStream {
         self.socket.until = None;
     }
 
-    /// Writes a frame; it is sent with the next [`FramedStream::flush`], or before if there are many.
+    /// Writes a message; it is sent with the next [`FramedStream::flush`], or before if there are many.
     ///
     /// # Errors
-    /// An error of the system, and a frame that is too long.
-    pub fn send(&mut self, word: u8, body: &[u8]) -> io::Result<()> {
-        let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
-        if body.len() > LONGEST_FRAME {
+    /// An error of the system; `FileTooLarge` for a message that is too long.
+    pub fn send(&mut self, message: &impl Serialize) -> io::Result<()> {
+        let begin = self.out.len();
+        self.out.extend([0; HEAD]);
+        self.out = encode(message, std::mem::take(&mut self.out))?;
+        let length = self.out.len() - begin - HEAD;
+        if length > LONGEST_FRAME {
+            self.out.truncate(begin);
             let why = format!("{length} bytes at once, more than can be sent over the network");
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
         }
-        self.out.extend(length.to_le_bytes());
-        self.out.push(word);
-        self.out.extend_from_slice(body);
+        let head = u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes();
+        self.out[begin..begin + HEAD].copy_from_slice(&head);
         if self.out.len() >= 256 << 10 { self.flush() } else { Ok(()) }
     }
 
@@ -142,22 +138,29 @@ impl FramedStream {
         Ok(())
     }
 
-    /// Returns the next frame; pending frames are sent first.
+    /// Returns the next message, which may borrow from the buffer; pending messages are sent first.
     ///
     /// # Errors
-    /// An error of the system; `InvalidData` for a frame that is too long.
-    pub fn receive<'b>(&mut self, buffer: &'b mut Vec<u8>) -> io::Result<Frame<'b>> {
+    /// An error of the system; `InvalidData` for what is too long, or no such message.
+    pub fn receive<'b, M: Deserialize<'b>>(&mut self, buffer: &'b mut Vec<u8>) -> io::Result<M> {
+        self.receive_frame(buffer)?;
+        decode(buffer)
+    }
+
+    /// Reads the next frame into the buffer, whatever it says.
+    ///
+    /// # Errors
+    /// As [`FramedStream::receive`].
+    pub fn receive_frame(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
         self.flush()?;
-        let mut head = [0; 5];
+        let mut head = [0; HEAD];
         self.read_exact(&mut head)?;
-        let [a, b, c, d, word] = head;
-        let length = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+        let length = usize::try_from(u32::from_le_bytes(head)).unwrap_or(usize::MAX);
         if length > LONGEST_FRAME {
             return Err(nonsense("a frame that is too long"));
         }
         buffer.resize(length, 0);
-        self.read_exact(buffer)?;
-        Ok(Frame { word, body: buffer })
+        self.read_exact(buffer)
     }
 
     fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
@@ -210,63 +213,6 @@ impl FramedStream {
     }
 }
 
-/// Writes down how something failed at the source.
-pub fn put_error(put: &mut MessageWriter, error: &CopyError) {
-    match error {
-        CopyError::Changed { path } => {
-            put.byte(0);
-            put.bytes(path.as_bytes());
-        }
-        CopyError::Failed { path, source, .. } => {
-            put.byte(1);
-            put.bytes(path.as_bytes());
-            put_io(put, source);
-        }
-        other => {
-            put.byte(2);
-            put.bytes(other.to_string().as_bytes());
-        }
-    }
-}
-
-/// Reads how something failed at the source.
-///
-/// # Errors
-/// What makes no sense.
-pub fn take_error(take: &mut MessageReader) -> io::Result<CopyError> {
-    let number = take.byte()?;
-    let text = String::from_utf8_lossy(take.bytes()?).into_owned();
-    // It was made to be shown there; who sends nonsense gets it escaped once more.
-    let path = if text.is_ascii() { text } else { shown(text.as_bytes()) };
-    Ok(match number {
-        0 => CopyError::Changed { path },
-        1 => CopyError::Failed { doing: "reading at the source", path, source: take_io(take)? },
-        _ => CopyError::Refused(format!("the source reports: {path}")),
-    })
-}
-
-/// Writes down an error of the system.
-pub fn put_io(put: &mut MessageWriter, error: &io::Error) {
-    let code = error.raw_os_error().unwrap_or_default();
-    put.u32(u32::try_from(code).unwrap_or_default());
-    put.bytes(error.to_string().as_bytes());
-}
-
-/// Reads an error of the system of the source. That it is full is nothing to the target.
-///
-/// # Errors
-/// What makes no sense.
-pub fn take_io(take: &mut MessageReader) -> io::Result<io::Error> {
-    use rustix::io::Errno;
-    let code = i32::try_from(take.u32()?).unwrap_or_default();
-    let text = String::from_utf8_lossy(take.bytes()?).into_owned();
-    let full = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
-    if code == 0 || full.contains(&code) {
-        return Ok(io::Error::other(shown(text.as_bytes())));
-    }
-    Ok(io::Error::from_raw_os_error(code))
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{Shutdown, TcpListener};
@@ -292,7 +238,7 @@ mod tests {
         let tls = Tls::Server(Box::new(ServerConnection::new(Arc::new(config)).unwrap()));
         let (ours, _) = listener.accept().unwrap();
         let mut line = FramedStream::over(ours, tls, Arc::default(), Duration::ZERO).unwrap();
-        let error = line.receive(&mut Vec::new()).unwrap_err();
+        let error = line.receive::<()>(&mut Vec::new()).unwrap_err();
         assert!(error.to_string().contains("no request in time"), "{error}");
     }
 }

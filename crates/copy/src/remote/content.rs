@@ -1,18 +1,18 @@
 //! Reads contents for who receives, as it asks for them.
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-use super::connection::{Frame, FramedStream, put_error, put_io};
-use super::message::{MessageReader, MessageWriter, name, nonsense};
-use super::transfer::word;
+use super::connection::FramedStream;
+use super::message::{
+    Failure, Name, OpenedFile, Piece, Ranges, Request, WholeFile, nonsense, sendable,
+};
 use crate::copy::{
-    Attributes, Content, CopyError, Digest, Dir, EntryKind, LocalDisk, LocalFile, Opened, PIECE,
-    SourceDisk, next_data, read_full,
+    Attributes, Content, CopyError, Digest, Dir, EntryKind, LocalDisk, LocalFile, Meta, Opened,
+    PIECE, SourceDisk, next_data, read_full,
 };
 
 /// A file that is no longer than this is sent as it is opened, unless it has holes.
@@ -51,57 +51,27 @@ impl<'a> ContentReader<'a> {
     /// An error of the connection, and invalid requests.
     pub fn answer_all(mut self, line: &mut FramedStream) -> io::Result<()> {
         let mut buffer = Vec::new();
-        let mut put = MessageWriter::default();
         loop {
-            let Frame { word, body } = match line.receive(&mut buffer) {
+            match line.receive(&mut buffer) {
+                Ok(request) => self.answer(request, line)?,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-                other => other?,
-            };
-            put.0.clear();
-            let word = self.answer(word, &mut MessageReader(body), &mut put)?;
-            line.send(word, &put.0)?;
+                Err(error) => return Err(error),
+            }
         }
     }
 
-    /// Writes the answer to a request down, and say what it is.
-    fn answer(
-        &mut self,
-        word: u8,
-        take: &mut MessageReader,
-        put: &mut MessageWriter,
-    ) -> io::Result<u8> {
-        let (answer, done) = match word {
-            word::OPEN => {
-                let (path, id) = (take.bytes()?.to_vec(), (take.u64()?, take.u64()?));
-                (word::OPENED, self.open(&path, id, put))
-            }
-            word::DISK => return Ok(self.open_disk(put)),
-            word::MAP => {
-                let (from, size) = (take.u64()?, take.u64()?);
-                (word::MAPPED, self.map(from, size, put))
-            }
-            word::PIECE => {
-                let (at, length) = (take.u64()?, take.u32()?);
-                let has = if take.flag()? { Some(take.digest()?) } else { None };
-                match self.piece(at, length, has, put) {
-                    Ok(word) => return Ok(word),
-                    Err(error) => (word::DATA, Err(error)),
-                }
-            }
-            word::AFTER => (word::STATE, self.after(put)),
-            _ => return Err(nonsense("an invalid request")),
-        };
-        Ok(match done {
-            Ok(()) => answer,
-            Err(error) => {
-                put.0.clear();
-                put_io(put, &error);
-                word::ERROR
-            }
-        })
+    /// Sends the answer to a request.
+    fn answer(&mut self, request: Request, line: &mut FramedStream) -> io::Result<()> {
+        match request {
+            Request::OpenDevice => line.send(&sendable(Ok(self.open_device()))),
+            Request::Open { path, id } => line.send(&sendable(self.open(path, id))),
+            Request::Ranges { from, size } => line.send(&sendable(self.ranges(from, size))),
+            Request::Piece { at, length, has } => line.send(&sendable(self.piece(at, length, has))),
+            Request::CheckUnchanged => line.send(&sendable(self.check_unchanged())),
+        }
     }
 
-    fn open(&mut self, path: &[u8], id: (u64, u64), put: &mut MessageWriter) -> io::Result<()> {
+    fn open(&mut self, path: &[u8], id: (u64, u64)) -> io::Result<OpenedFile> {
         let mut file = match self.find(path) {
             Ok(file) => file,
             Err(error) => {
@@ -114,18 +84,17 @@ impl<'a> ContentReader<'a> {
         }
         let meta = file.meta().clone();
         let attributes: Attributes = file.attributes()?;
-        put.meta(&meta);
-        put.attributes(&attributes);
         let is_small = meta.size <= SMALL && meta.allocated >= meta.size;
-        put.byte(is_small.into());
-        if is_small {
-            let length = usize::try_from(meta.size).unwrap_or(PIECE).min(PIECE);
-            let read = read_full(bytes_of(&file)?, &mut self.piece[..length], 0)?;
-            put.bytes(&self.piece[..read]);
-            put.byte(file.check_unchanged()?.into());
-        }
+        let whole = if is_small { Some(self.read_whole(&mut file, &meta)?) } else { None };
         self.file = Some(file);
-        Ok(())
+        Ok(OpenedFile { meta, attributes, whole })
+    }
+
+    fn read_whole(&mut self, file: &mut LocalFile, meta: &Meta) -> io::Result<WholeFile> {
+        let length = usize::try_from(meta.size).unwrap_or(PIECE).min(PIECE);
+        let read = read_full(bytes_of(file)?, &mut self.piece[..length], 0)?;
+        let content = self.piece[..read].to_vec();
+        Ok(WholeFile { content, is_unchanged: file.check_unchanged()? })
     }
 
     /// Go to a file name by name, never by a link.
@@ -139,16 +108,15 @@ impl<'a> ContentReader<'a> {
         if !is_there {
             let mut dir = top.again()?;
             for part in above.split(|byte| *byte == b'/').filter(|_| !above.is_empty()) {
-                dir = dir.enter(&name(part)?)?;
+                dir = dir.enter(Name::parse(part)?.as_c())?;
             }
             self.way = Some((above.to_vec(), dir));
         }
         let (_, dir) = self.way.as_ref().ok_or(Errno::NOENT)?;
-        let last: CString = name(last)?;
-        LocalFile::of(dir.read(&last)?)
+        LocalFile::of(dir.read(Name::parse(last)?.as_c())?)
     }
 
-    fn open_disk(&mut self, put: &mut MessageWriter) -> u8 {
+    fn open_device(&mut self) -> Result<u64, Failure> {
         let opened = match self.source {
             Served::Device(path) => LocalDisk(path).open(),
             Served::Tree(_) => Err(CopyError::Refused(
@@ -157,18 +125,9 @@ impl<'a> ContentReader<'a> {
                     .to_owned(),
             )),
         };
-        match opened {
-            Ok((bytes, size)) => {
-                self.disk = Some(bytes);
-                put.byte(1);
-                put.u64(size);
-            }
-            Err(error) => {
-                put.byte(0);
-                put_error(put, &error);
-            }
-        }
-        word::OPENED
+        let (bytes, size) = opened.map_err(|error| Failure::from(&error))?;
+        self.disk = Some(bytes);
+        Ok(size)
     }
 
     fn bytes(&self) -> io::Result<&File> {
@@ -179,45 +138,34 @@ impl<'a> ContentReader<'a> {
         }
     }
 
-    fn map(&self, mut from: u64, size: u64, put: &mut MessageWriter) -> io::Result<()> {
+    fn ranges(&self, mut from: u64, size: u64) -> io::Result<Ranges> {
         let file = self.bytes()?;
-        for _ in 0..RANGES {
+        let mut ranges = Ranges::new();
+        while ranges.len() < RANGES {
             let Some(range) = next_data(file, from, size)? else {
-                put.u64(size); // Nothing up to the end.
-                put.u64(size);
+                ranges.push(size..size); // Nothing up to the end.
                 break;
             };
-            put.u64(range.start);
-            put.u64(range.end);
             from = range.end;
+            ranges.push(range);
         }
-        Ok(())
+        Ok(ranges)
     }
 
-    fn piece(
-        &mut self,
-        at: u64,
-        length: u32,
-        has: Option<Digest>,
-        put: &mut MessageWriter,
-    ) -> io::Result<u8> {
+    fn piece(&mut self, at: u64, length: u32, has: Option<Digest>) -> io::Result<Piece<'_>> {
         let length = usize::try_from(length).unwrap_or(PIECE).min(PIECE);
         let mut piece = std::mem::take(&mut self.piece);
         let read = self.bytes().and_then(|file| read_full(file, &mut piece[..length], at));
         self.piece = piece;
         let read = &self.piece[..read?];
         if has.is_some_and(|has| has == Digest::of(read)) {
-            put.u32(u32::try_from(read.len()).unwrap_or_default());
-            return Ok(word::SAME);
+            return Ok(Piece::Same(u32::try_from(read.len()).unwrap_or_default()));
         }
-        put.bytes(read);
-        Ok(word::DATA)
+        Ok(Piece::Data(read))
     }
 
-    fn after(&mut self, put: &mut MessageWriter) -> io::Result<()> {
-        let file = self.file.as_mut().ok_or_else(|| nonsense("no open file"))?;
-        put.byte(file.check_unchanged()?.into());
-        Ok(())
+    fn check_unchanged(&mut self) -> io::Result<bool> {
+        self.file.as_mut().ok_or_else(|| nonsense("no open file"))?.check_unchanged()
     }
 }
 

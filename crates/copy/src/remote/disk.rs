@@ -1,10 +1,10 @@
 //! A device that a pod sends.
 
+use std::num::NonZeroU64;
+
 use super::client::Remote;
-use super::connection::Frame;
-use super::message::{MessageReader, nonsense};
+use super::message::Job;
 use super::prefetch::{PrefetchConnection, RemoteBytes};
-use super::transfer::{Job, word};
 use crate::copy::{CopyError, SourceDisk, Sum, Tick};
 
 /// A device that a pod sends.
@@ -19,22 +19,8 @@ impl SourceDisk for RemoteDisk {
     }
 
     fn sum(&self, size: u64, limit: Option<u64>, tick: Tick) -> Result<Sum, CopyError> {
-        let mut stream = self.0.connect(Job::Sum { size, limit })?;
-        loop {
-            let Frame { word, body } = stream.next()?;
-            let mut take = MessageReader(body);
-            let said = match word {
-                word::TICK => take.u64().map(Ok),
-                word::SUM => {
-                    take.digest().and_then(|digest| Ok(Err(Sum { digest, stored: take.u64()? })))
-                }
-                _ => Err(nonsense("an invalid part of a checksum")),
-            };
-            match stream.said(said)? {
-                Ok(bytes) => tick(bytes)?,
-                Err(sum) => return Ok(sum),
-            }
-        }
+        let limit = limit.and_then(NonZeroU64::new);
+        self.0.connect(Job::Sum { size, limit })?.part(tick)
     }
 
     fn name(&self) -> String {

@@ -7,10 +7,10 @@ use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
+use serde::de::DeserializeOwned;
+
 use super::client::{Connection, Remote};
-use super::connection::{Frame, take_error, take_io};
-use super::message::{MessageReader, MessageWriter, nonsense};
-use super::transfer::{Job, word};
+use super::message::{Failure, Job, OpenedFile, Piece, Ranges, Request, WholeFile, nonsense};
 use crate::copy::{
     Attributes, Content, ContentPiece, CopyError, Digest, Meta, Opened, PIECE, read_full,
 };
@@ -28,14 +28,6 @@ pub(super) struct PrefetchConnection {
     theirs: Vec<u8>,
 }
 
-/// What the source said of a file as it opened it.
-struct OpenedFile {
-    meta: Meta,
-    attributes: Attributes,
-    /// All of a small one, and whether it was as it was afterwards.
-    whole: Option<(Vec<u8>, bool)>,
-}
-
 impl PrefetchConnection {
     /// Connects.
     pub(super) fn of(remote: &Remote) -> Result<PrefetchConnection, CopyError> {
@@ -47,73 +39,34 @@ impl PrefetchConnection {
     /// Opens the device.
     pub(super) fn disk(mut self) -> Result<(RemoteBytes, u64), CopyError> {
         let remote = self.remote.clone();
-        let opened = self.ask(word::DISK, &MessageWriter::default(), |word, take| match word {
-            word::OPENED if take.flag()? => Ok(Ok(take.u64()?)),
-            word::OPENED => take_error(take).map(Err),
-            _ => Err(nonsense("no answer to the request")),
-        });
-        let size = opened.map_err(|error| remote.failed(error))??;
+        let opened: Result<u64, Failure> =
+            self.ask(&Request::OpenDevice).map_err(|error| remote.failed(error))?;
+        let size = opened.map_err(CopyError::from)?;
         let reading = Rc::new(RefCell::new(self));
         Ok((RemoteBytes { reading, ranges: VecDeque::new(), end: 0 }, size))
     }
 
-    /// Sends a request, and reads the response.
-    fn ask<T>(
-        &mut self,
-        word: u8,
-        put: &MessageWriter,
-        read: impl FnOnce(u8, &mut MessageReader) -> io::Result<T>,
-    ) -> io::Result<T> {
+    /// Sends a request, and returns the answer.
+    fn ask<T: DeserializeOwned>(&mut self, request: &Request) -> io::Result<T> {
         while self.asked.pop_front().is_some() {
-            self.connection.receive()?; // No one wants it any more.
+            self.connection.skip_answer()?;
         }
-        self.connection.send(word, put)?;
-        match self.connection.receive()? {
-            Frame { word: word::ERROR, body } => Err(take_io(&mut MessageReader(body))?),
-            Frame { word, body } => read(word, &mut MessageReader(body)),
-        }
+        self.connection.send(request)?;
+        self.connection.answer()
     }
 
-    fn open(&mut self, path: &[u8], id: (u64, u64)) -> io::Result<OpenedFile> {
-        let mut put = MessageWriter::default();
-        put.bytes(path);
-        put.u64(id.0);
-        put.u64(id.1);
-        self.ask(word::OPEN, &put, |word, take| {
-            expect(word, word::OPENED)?;
-            let (meta, attributes) = (take.meta()?, take.attributes()?);
-            let is_whole = take.flag()?;
-            let whole = if is_whole { Some((take.bytes()?.to_vec(), take.flag()?)) } else { None };
-            Ok(OpenedFile { meta, attributes, whole })
-        })
-    }
-
-    fn map(&mut self, from: u64, size: u64) -> io::Result<VecDeque<Range<u64>>> {
-        let mut put = MessageWriter::default();
-        put.u64(from);
-        put.u64(size);
-        self.ask(word::MAP, &put, |word, take| {
-            expect(word, word::MAPPED)?;
-            let (mut ranges, mut least) = (VecDeque::new(), from);
-            while !take.0.is_empty() {
-                let range = take.u64()?..take.u64()?;
-                // They come in order, none is empty but the one that says that there are no more.
-                let is_end = range.start == size && range.end == size;
-                if range.start < least || range.end > size || range.is_empty() && !is_end {
-                    return Err(nonsense("data outside of the requested range"));
-                }
-                least = range.end;
-                ranges.push_back(range);
+    fn ranges(&mut self, from: u64, size: u64) -> io::Result<VecDeque<Range<u64>>> {
+        let ranges: Ranges = self.ask(&Request::Ranges { from, size })?;
+        let mut least = from;
+        for range in &ranges {
+            // They come in order, none is empty but the one that says that there are no more.
+            let is_end = range.start == size && range.end == size;
+            if range.start < least || range.end > size || range.is_empty() && !is_end {
+                return Err(nonsense("data outside of the requested range"));
             }
-            if ranges.is_empty() { Err(nonsense("an invalid extent map")) } else { Ok(ranges) }
-        })
-    }
-
-    fn check_unchanged(&mut self) -> io::Result<bool> {
-        self.ask(word::AFTER, &MessageWriter::default(), |word, take| {
-            expect(word, word::STATE)?;
-            take.flag()
-        })
+            least = range.end;
+        }
+        if ranges.is_empty() { Err(nonsense("an invalid extent map")) } else { Ok(ranges.into()) }
     }
 
     /// The next piece of a range that ends at `end`; the ones after it are asked for too.
@@ -127,7 +80,7 @@ impl PrefetchConnection {
         // After a piece that was cut the rest comes from elsewhere.
         while self.asked.front().is_some_and(|asked| *asked != (at, buffer.len())) {
             self.asked.pop_front();
-            self.connection.receive()?;
+            self.connection.skip_answer()?;
         }
         let mut next = self.asked.back().map_or(at, |(at, length)| at + *length as u64);
         while self.asked.len() < AHEAD && (next < end || self.asked.is_empty()) {
@@ -137,45 +90,35 @@ impl PrefetchConnection {
             next += length as u64;
         }
         self.asked.pop_front();
-        let Frame { word, body } = self.connection.receive()?;
-        let mut take = MessageReader(body);
-        match word {
-            word::DATA => {
-                let bytes = take.bytes()?;
+        match self.connection.answer()? {
+            Piece::Data(bytes) => {
                 let into =
                     buffer.get_mut(..bytes.len()).ok_or_else(|| nonsense("too much data"))?;
                 into.copy_from_slice(bytes);
                 Ok(ContentPiece::Read(bytes.len()))
             }
-            word::SAME => match usize::try_from(take.u32()?) {
+            Piece::Same(length) => match usize::try_from(length) {
                 Ok(length) if length <= buffer.len() => Ok(ContentPiece::Same(length)),
                 _ => Err(nonsense("more than was requested")),
             },
-            word::ERROR => Err(take_io(&mut take)?),
-            _ => Err(nonsense("no answer to the request")),
         }
     }
 
     /// What the target has there need not be sent again.
     fn ask_for(&mut self, at: u64, length: usize, there: (&File, u64)) -> io::Result<()> {
-        let mut put = MessageWriter::default();
-        put.u64(at);
-        put.u32(u32::try_from(length).unwrap_or(u32::MAX));
         let is_there = at + length as u64 <= there.1;
-        put.byte(is_there.into());
-        if is_there {
+        let has = if is_there {
             self.theirs.resize(PIECE.max(length), 0);
             let read = read_full(there.0, &mut self.theirs[..length], at)?;
-            put.digest(&Digest::of(&self.theirs[..read]));
-        }
-        self.connection.send(word::PIECE, &put)?;
+            Some(Digest::of(&self.theirs[..read]))
+        } else {
+            None
+        };
+        let request = Request::Piece { at, length: u32::try_from(length).unwrap_or(u32::MAX), has };
+        self.connection.send(&request)?;
         self.asked.push_back((at, length));
         Ok(())
     }
-}
-
-fn expect(word: u8, wanted: u8) -> io::Result<()> {
-    if word == wanted { Ok(()) } else { Err(nonsense("no answer to the request")) }
 }
 
 /// The bytes of a device at the source.
@@ -199,7 +142,7 @@ impl RemoteBytes {
                     self.end = range.end;
                     return Ok((!range.is_empty()).then_some(range));
                 }
-                None => self.ranges = self.reading.borrow_mut().map(from, size)?,
+                None => self.ranges = self.reading.borrow_mut().ranges(from, size)?,
             }
         }
     }
@@ -270,8 +213,10 @@ impl Content for RemoteFile {
         at: u64,
         there: (&File, u64),
     ) -> io::Result<ContentPiece> {
-        let Some((whole, _)) = &self.told.whole else { return self.bytes.piece(buffer, at, there) };
-        let rest = usize::try_from(at).ok().and_then(|at| whole.get(at..)).unwrap_or_default();
+        let Some(WholeFile { content, .. }) = &self.told.whole else {
+            return self.bytes.piece(buffer, at, there);
+        };
+        let rest = usize::try_from(at).ok().and_then(|at| content.get(at..)).unwrap_or_default();
         let length = rest.len().min(buffer.len());
         buffer[..length].copy_from_slice(&rest[..length]);
         Ok(ContentPiece::Read(length))
@@ -280,7 +225,8 @@ impl Content for RemoteFile {
 
 impl Opened for RemoteFile {
     fn begin(&mut self) -> io::Result<()> {
-        self.told = self.bytes.reading.borrow_mut().open(&self.path, self.told.meta.id)?;
+        let request = Request::Open { path: &self.path, id: self.told.meta.id };
+        self.told = self.bytes.reading.borrow_mut().ask(&request)?;
         self.is_open = true;
         Ok(())
     }
@@ -295,8 +241,8 @@ impl Opened for RemoteFile {
 
     fn check_unchanged(&mut self) -> io::Result<bool> {
         match &self.told.whole {
-            Some((_, is_as_it_was)) => Ok(*is_as_it_was),
-            None if self.is_open => self.bytes.reading.borrow_mut().check_unchanged(),
+            Some(whole) => Ok(whole.is_unchanged),
+            None if self.is_open => self.bytes.reading.borrow_mut().ask(&Request::CheckUnchanged),
             None => Ok(true), // Nothing of it was read.
         }
     }

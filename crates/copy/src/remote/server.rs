@@ -4,22 +4,23 @@ use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::io;
 use std::net::{TcpListener, TcpStream};
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustls::{ServerConfig, ServerConnection};
+use serde::Serialize;
 
 use super::callers::{Caller, Callers};
-use super::connection::{Frame, FramedStream, LONGEST_FRAME, Tls, put_error, put_io};
+use super::connection::{FramedStream, Tls};
 use super::content::{ContentReader, Served};
-use super::message::{MessageReader, MessageWriter, nonsense, now};
+use super::message::{Failure, Job, Name, Streamed, WalkPart, now, sendable};
 use super::tls::Credentials;
-use super::transfer::{Job, word};
 use crate::copy::{
-    At, Attributes, CopyError, Dir, EntryKind, LocalDisk, Needs, ProgressReporter, SourceDisk,
-    SourceTree, Steps, Walk, WalkStep, WalkStepKind,
+    At, Attributes, CopyError, Dir, Entry, EntryKind, LocalDisk, Needs, ProgressReporter,
+    SourceDisk, SourceTree, Steps, Sum, Walk, WalkStep, WalkStepKind,
 };
 
 /// How long who connects may take to say who it is and what it wants.
@@ -106,23 +107,18 @@ fn answer(
     let tls = ServerConnection::new(config).map_err(io::Error::other)?;
     let mut line = FramedStream::over(tcp, Tls::Server(Box::new(tls)), Arc::default(), GREETING)?;
     let mut buffer = Vec::new();
-    let Frame { word: word::JOB, body } = line.receive(&mut buffer)? else {
-        return Err(nonsense("no job"));
-    };
     // It was read with the key of one who shows the right certificate.
-    let job = Job::take(&mut MessageReader(body))?;
+    let job: Job = line.receive(&mut buffer)?;
     caller.known()?;
     line.known();
-    let mut clock = MessageWriter::default();
-    clock.stamp(now());
-    line.send(word::CLOCK, &clock.0)?;
+    line.send(&now())?;
     match (job, source) {
         (Job::Read, source) => ContentReader::of(source).answer_all(&mut line),
         (Job::Sum { size, limit }, Served::Device(path)) => {
             PushStream::over(line, limit).end(|stream| sum(path, size, stream))
         }
         (Job::Count { live, block }, Served::Tree(top)) => {
-            PushStream::over(line, None).end(|stream| count(top, live, block, stream))
+            PushStream::over(line, None).end(|stream| count(top, live, block.get(), stream))
         }
         (Job::Walk { live }, Served::Tree(top)) => {
             PushStream::over(line, None).end(|stream| walk(top, live, stream))
@@ -130,7 +126,7 @@ fn answer(
         (Job::Entries { limit }, Served::Tree(top)) => {
             PushStream::over(line, limit).end(|stream| entries(top, stream))
         }
-        (job, source) => PushStream::over(line, None).end(|_| Err(is_another(job, source))),
+        (job, source) => PushStream::over(line, None).end::<()>(|_| Err(is_another(job, source))),
     }
 }
 
@@ -155,38 +151,41 @@ struct PushStream {
 }
 
 impl PushStream {
-    fn over(line: FramedStream, limit: Option<u64>) -> PushStream {
+    fn over(line: FramedStream, limit: Option<NonZeroU64>) -> PushStream {
+        let limit = limit.map(NonZeroU64::get);
         let pace = ProgressReporter::new(Box::new(io::sink()), limit, Arc::default());
         let (line, pace) = (RefCell::new(line), RefCell::new(pace));
         PushStream { line, behind: Cell::new(0), told: Cell::new(Instant::now()), pace }
     }
 
-    /// Does the job, and returns its result.
-    fn end(
+    /// Does the job, and sends its last part, or how it failed.
+    fn end<P: Serialize>(
         self,
-        job: impl FnOnce(&PushStream) -> Result<(u8, MessageWriter), CopyError>,
+        job: impl FnOnce(&PushStream) -> Result<P, CopyError>,
     ) -> io::Result<()> {
         let ended = job(&self);
         // What was not told yet belongs to it, however it ended.
         let told = if self.behind.get() > 0 { self.tell_ticks() } else { Ok(()) };
-        let (word, put) = ended.and_then(|end| told.map(|()| end)).unwrap_or_else(|error| {
-            let mut put = MessageWriter::default();
-            put_error(&mut put, &error);
-            (word::ERROR, put)
-        });
         let mut line = self.line.into_inner();
-        line.send(word, &put.0)?;
+        line.send(&match ended.and_then(|end| told.map(|()| end)) {
+            Ok(last) => Streamed::Part(last),
+            Err(error) => Streamed::Failed(Failure::from(&error)),
+        })?;
         line.flush()
     }
 
-    fn say(&self, word: u8, put: &MessageWriter) -> Result<(), CopyError> {
-        let length = put.0.len();
-        if length > LONGEST_FRAME {
-            return Err(CopyError::Refused(format!(
-                "{length} bytes of names and attributes of one file are more than can be sent"
-            )));
+    fn say<P: Serialize>(&self, part: P) -> Result<(), CopyError> {
+        self.send(&Streamed::Part(part))
+    }
+
+    fn send<P: Serialize>(&self, streamed: &Streamed<P>) -> Result<(), CopyError> {
+        let sent = self.line.borrow_mut().send(streamed);
+        match sent {
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                Err(CopyError::Refused(format!("names and attributes of one file: {error}")))
+            }
+            sent => sent.at("sending", b""),
         }
-        self.line.borrow_mut().send(word, &put.0).at("sending", b"")
     }
 
     /// So much more is behind.
@@ -207,86 +206,64 @@ impl PushStream {
 
     fn tell_ticks(&self) -> Result<(), CopyError> {
         self.told.set(Instant::now());
-        let mut put = MessageWriter::default();
-        put.u64(self.behind.take());
-        self.say(word::TICK, &put)
+        self.send(&Streamed::<()>::Tick(self.behind.take()))
     }
 }
 
-fn sum(path: &Path, size: u64, stream: &PushStream) -> Result<(u8, MessageWriter), CopyError> {
-    let sum = LocalDisk(path).sum(size, None, &mut |bytes| stream.read(bytes))?;
-    let mut put = MessageWriter::default();
-    put.digest(&sum.digest);
-    put.u64(sum.stored);
-    Ok((word::SUM, put))
+fn sum(path: &Path, size: u64, stream: &PushStream) -> Result<Sum, CopyError> {
+    LocalDisk(path).sum(size, None, &mut |bytes| stream.read(bytes))
 }
 
-fn count(
-    top: &Dir,
-    live: bool,
-    block: u64,
-    stream: &PushStream,
-) -> Result<(u8, MessageWriter), CopyError> {
-    let mut put = MessageWriter::default();
-    put.requirements(&Needs::of(top, live, block, &mut || stream.tick(1))?);
-    Ok((word::NEEDS, put))
+fn count(top: &Dir, live: bool, block: u64, stream: &PushStream) -> Result<Needs, CopyError> {
+    Needs::of(top, live, block, &mut || stream.tick(1))
 }
 
-fn entries(top: &Dir, stream: &PushStream) -> Result<(u8, MessageWriter), CopyError> {
-    top.entries(None, None, &mut |bytes| stream.read(bytes), &mut |entry| {
-        let mut put = MessageWriter::default();
-        put.entry(&entry);
-        stream.say(word::ENTRY, &put)
-    })?;
-    Ok((word::END, MessageWriter::default()))
+fn entries(top: &Dir, stream: &PushStream) -> Result<Option<Entry>, CopyError> {
+    let tick = &mut |bytes| stream.read(bytes);
+    top.entries(None, None, tick, &mut |entry| stream.say(Some(entry)))?;
+    Ok(None)
 }
 
-fn walk(top: &Dir, live: bool, stream: &PushStream) -> Result<(u8, MessageWriter), CopyError> {
+fn walk(top: &Dir, live: bool, stream: &PushStream) -> Result<WalkPart, CopyError> {
     let mut walk = Walk::over(top.again().at("reading", b"")?, live)?;
     while let Some(found) = walk.step()? {
-        let mut put = MessageWriter::default();
-        let word = match found.step {
+        let name = || Name::parse(found.name.to_bytes()).at("reading", walk.path());
+        match found.step {
             WalkStepKind::Enter => {
-                put.bytes(found.name.to_bytes());
-                put.meta(&found.meta);
-                stream.say(word::ENTER, &put)?;
+                let name = if found.name.is_empty() { None } else { Some(name()?) };
+                stream.say(WalkPart::Enter(name, found.meta))?;
                 say_names(&walk, stream)?;
-                continue;
             }
             WalkStepKind::Thing => {
-                put.bytes(found.name.to_bytes());
-                put.meta(&found.meta);
-                put_looked(&mut put, look(&mut walk, &found));
-                word::THING
+                let name = name()?;
+                // That it is gone by now is for who receives to know.
+                let looked = sendable(look(&mut walk, &found));
+                stream.say(WalkPart::Entry(name, found.meta, looked))?;
             }
             WalkStepKind::Leave => {
                 let (now, attributes) = walk.leaving().at("reading", walk.path())?;
-                put.meta(&now);
-                put.attributes(&attributes);
-                word::LEAVE
+                stream.say(WalkPart::Leave(now, attributes))?;
             }
-        };
-        stream.say(word, &put)?;
-    }
-    let mut vanished = MessageWriter::default();
-    vanished.u64(walk.vanished);
-    Ok((word::END, vanished))
-}
-
-/// All names of the directory where the walk is; an empty frame ends them.
-fn say_names(walk: &Walk, stream: &PushStream) -> Result<(), CopyError> {
-    let mut put = MessageWriter::default();
-    for name in walk.names().iter() {
-        put.bytes(name.to_bytes());
-        if put.0.len() >= NAMES_AT_ONCE {
-            stream.say(word::NAMES, &put)?;
-            put.0.clear();
         }
     }
-    if !put.0.is_empty() {
-        stream.say(word::NAMES, &put)?;
+    Ok(WalkPart::End(walk.vanished))
+}
+
+/// All names of the directory where the walk is; none end them.
+fn say_names(walk: &Walk, stream: &PushStream) -> Result<(), CopyError> {
+    let (mut names, mut bytes) = (Vec::new(), 0);
+    for name in walk.names().iter() {
+        bytes += name.count_bytes();
+        names.push(Name::parse(name.to_bytes()).at("reading", walk.path())?);
+        if bytes >= NAMES_AT_ONCE {
+            stream.say(WalkPart::Names(std::mem::take(&mut names)))?;
+            bytes = 0;
+        }
     }
-    stream.say(word::NAMES, &MessageWriter::default())
+    if !names.is_empty() {
+        stream.say(WalkPart::Names(names))?;
+    }
+    stream.say(WalkPart::Names(Vec::new()))
 }
 
 /// No one asks for those of what is not carried.
@@ -294,17 +271,5 @@ fn look(walk: &mut Walk, found: &WalkStep) -> io::Result<(Attributes, Vec<u8>)> 
     match found.meta.kind {
         EntryKind::Directory | EntryKind::Socket => Ok(Default::default()),
         _ => walk.look(found),
-    }
-}
-
-/// That it is gone by now is for who receives to know.
-fn put_looked(put: &mut MessageWriter, looked: io::Result<(Attributes, Vec<u8>)>) {
-    put.byte(looked.is_ok().into());
-    match looked {
-        Ok((attributes, says)) => {
-            put.attributes(&attributes);
-            put.bytes(&says);
-        }
-        Err(error) => put_io(put, &error),
     }
 }

@@ -279,7 +279,7 @@ mod tests {
         let (source, target) =
             (credentials(&keys.ca, &keys.source), credentials(&keys.ca, &keys.target));
         shake(target.client().unwrap(), &source).unwrap_err();
-        assert_eq!(format!("{keys:?}"), "Keys { .. }");
+        assert_eq!(format!("{keys:?}"), "TransferKeys { .. }");
     }
 
     #[test]

@@ -3,16 +3,15 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::io;
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::io::Errno;
 
 use super::client::{Connection, RemoteTree};
-use super::connection::{Frame, take_io};
-use super::message::{MessageReader, nonsense};
+use super::message::{Job, Name, WalkPart, nonsense};
 use super::prefetch::{PrefetchConnection, RemoteFile};
-use super::transfer::{Job, word};
 use crate::copy::{
     self, Attributes, CopyError, Dir, DirNames, EntryKind, Meta, Needs, ProgressReporter,
     SourceTree, Stamp, Steps, Tick, WalkStep, WalkStepKind, shown,
@@ -30,19 +29,9 @@ impl SourceTree for RemoteTree {
         block: u64,
         tell: &mut ProgressReporter,
     ) -> Result<Needs, CopyError> {
+        let block = NonZeroU64::new(block).unwrap_or(NonZeroU64::MIN);
         let mut stream = self.remote.connect(Job::Count { live, block })?;
-        loop {
-            let Frame { word, body } = stream.next()?;
-            let said = match word {
-                word::TICK => MessageReader(body).u64().map(Ok),
-                word::NEEDS => MessageReader(body).requirements().map(Err),
-                _ => Err(nonsense("an invalid part of a count")),
-            };
-            match stream.said(said)? {
-                Ok(things) => (0..things).try_for_each(|_| tell.file_done())?,
-                Err(needs) => return Ok(needs),
-            }
-        }
+        stream.part(&mut |entries| (0..entries).try_for_each(|_| tell.file_done()))
     }
 
     fn steps(&self, how: copy::TreeOptions, _: &Dir) -> Result<RemoteSteps, CopyError> {
@@ -68,22 +57,12 @@ impl SourceTree for RemoteTree {
         tick: Tick,
         take: copy::Take,
     ) -> Result<(), CopyError> {
+        let limit = limit.and_then(NonZeroU64::new);
         let mut stream = self.remote.connect(Job::Entries { limit })?;
-        loop {
-            let Frame { word, body } = stream.next()?;
-            let mut read = MessageReader(body);
-            let said = match word {
-                word::TICK => read.u64().map(|bytes| Some(Ok(bytes))),
-                word::ENTRY => read.entry().map(|entry| Some(Err(entry))),
-                word::END => return Ok(()),
-                _ => Err(nonsense("an invalid part of a manifest")),
-            };
-            match stream.said(said)? {
-                Some(Ok(bytes)) => tick(bytes)?,
-                Some(Err(entry)) => take(entry)?,
-                None => {}
-            }
+        while let Some(entry) = stream.part(tick)? {
+            take(entry)?;
         }
+        Ok(())
     }
 }
 
@@ -117,27 +96,24 @@ impl Steps for RemoteSteps {
         if std::mem::take(&mut self.leaving) {
             self.levels.pop();
         }
-        let Frame { word, body } = self.stream.next()?;
-        let read = match word {
-            word::END => MessageReader(body).u64().map(Heard::End),
-            word::ENTER => enter(&mut MessageReader(body), self.levels.is_empty()),
-            word::THING => thing(&mut MessageReader(body)),
-            word::LEAVE => leave(&mut MessageReader(body)),
-            _ => Err(nonsense("an invalid step")),
-        };
-        match self.stream.said(read)? {
-            Heard::End(vanished) if self.levels.is_empty() => {
+        let is_below = !self.levels.is_empty();
+        match self.part()? {
+            WalkPart::End(vanished) if !is_below => {
                 self.vanished = vanished;
                 Ok(None)
             }
-            Heard::Enter(name, meta) => self.enter(name, meta).map(Some),
-            Heard::Thing(name, meta, looked) if !self.levels.is_empty() => {
+            // The top alone has no name.
+            WalkPart::Enter(name, meta) if name.is_some() == is_below => {
+                self.enter(name.map(Name::into_c).unwrap_or_default(), meta).map(Some)
+            }
+            WalkPart::Entry(name, meta, looked) if is_below => {
+                let name = name.into_c();
                 self.below(&name);
-                self.said = StepReply::Thing(looked);
+                self.said = StepReply::Thing(looked.map_err(io::Error::from));
                 Ok(Some(WalkStep { step: WalkStepKind::Thing, name, meta }))
             }
-            Heard::Leave(now, attributes) => self.leave(now, attributes).map(Some),
-            _ => self.stream.said(Err(nonsense("steps in an invalid order"))),
+            WalkPart::Leave(now, attributes) if is_below => self.leave(now, attributes).map(Some),
+            _ => Err(self.stream.refuse("steps in an invalid order")),
         }
     }
 
@@ -202,13 +178,15 @@ impl RemoteSteps {
         self.levels.push((name.clone(), meta.clone(), self.path.len()));
         let mut names = NameSet::default();
         loop {
-            let Frame { word, body } = self.stream.next()?;
-            let mut take = MessageReader(body);
-            if body.is_empty() && word == word::NAMES {
+            let WalkPart::Names(more) = self.part()? else {
+                return Err(self.stream.refuse("no names"));
+            };
+            if more.is_empty() {
                 break;
             }
-            let read = read_names(word, &mut take, &mut names);
-            self.stream.said(read)?;
+            for name in &more {
+                names.add(name.as_c()).map_err(|error| self.stream.failed(error))?;
+            }
         }
         names.sort();
         self.said = StepReply::Names(names);
@@ -217,44 +195,18 @@ impl RemoteSteps {
 
     fn leave(&mut self, now: Meta, attributes: Attributes) -> Result<WalkStep, CopyError> {
         let Some((name, meta, length)) = self.levels.last() else {
-            return self.stream.said(Err(nonsense("the end of a directory that did not begin")));
+            return Err(self.stream.refuse("the end of a directory that did not begin"));
         };
         self.path.truncate(*length);
         self.leaving = true;
         self.said = StepReply::Leave(now, attributes);
         Ok(WalkStep { step: WalkStepKind::Leave, name: name.clone(), meta: meta.clone() })
     }
-}
 
-/// A step as it is heard.
-enum Heard {
-    Enter(CString, Meta),
-    Thing(CString, Meta, io::Result<(Attributes, Vec<u8>)>),
-    Leave(Meta, Attributes),
-    End(u64),
-}
-
-/// The top alone has no name.
-fn enter(take: &mut MessageReader, is_top: bool) -> io::Result<Heard> {
-    let name = if is_top { CString::new(take.bytes()?)? } else { take.name()? };
-    if is_top && !name.is_empty() {
-        return Err(nonsense("a top directory with a name"));
+    /// The next part of the walk, which has no ticks.
+    fn part(&mut self) -> Result<WalkPart, CopyError> {
+        self.stream.part(&mut |_| Ok(()))
     }
-    Ok(Heard::Enter(name, take.meta()?))
-}
-
-fn thing(take: &mut MessageReader) -> io::Result<Heard> {
-    let (name, meta) = (take.name()?, take.meta()?);
-    let looked = if take.flag()? {
-        Ok((take.attributes()?, take.bytes()?.to_vec()))
-    } else {
-        Err(take_io(take)?)
-    };
-    Ok(Heard::Thing(name, meta, looked))
-}
-
-fn leave(take: &mut MessageReader) -> io::Result<Heard> {
-    Ok(Heard::Leave(take.meta()?, take.attributes()?))
 }
 
 /// All names of a directory at the source, in one piece: some have millions.
@@ -300,16 +252,6 @@ fn name_at(bytes: &[u8], (start, length): (u32, u8)) -> &[u8] {
     bytes.get(start..).and_then(|rest| rest.get(..usize::from(length))).unwrap_or_default()
 }
 
-fn read_names(word: u8, take: &mut MessageReader, names: &mut NameSet) -> io::Result<()> {
-    if word != word::NAMES {
-        return Err(nonsense("no names"));
-    }
-    while !take.0.is_empty() {
-        names.add(&take.name()?)?;
-    }
-    Ok(())
-}
-
 /// A time of this host by the clock of the source, and a while before, if both clocks are of any
 /// use.
 fn as_of((theirs, ours): (Stamp, Stamp), doubt: Duration, then: Stamp) -> Option<Stamp> {
@@ -325,7 +267,6 @@ fn as_of((theirs, ours): (Stamp, Stamp), doubt: Duration, then: Stamp) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::message::MessageWriter;
 
     #[test]
     fn the_names_of_one_directory_are_found_again_and_bounded() {
@@ -337,18 +278,10 @@ mod tests {
         assert!([c"b", c"a", c"ab", c"\xff", c"a.b"].iter().all(|name| names.contains(name)));
         assert!(![c"", c"aa", c"c", c"a."].iter().any(|name| names.contains(name)));
 
-        let mut frame = MessageWriter::default();
-        for number in 0..1000 {
-            frame.bytes(format!("{number:0>255}").as_bytes());
-        }
-        let (mut names, mut frames) = (NameSet::default(), 0);
-        let error = loop {
-            match read_names(word::NAMES, &mut MessageReader(&frame.0), &mut names) {
-                Ok(()) => frames += 1,
-                Err(error) => break error,
-            }
-            assert!(frames < 1000, "names without an end are taken");
-        };
+        let long = CString::new([b'x'; 255]).unwrap();
+        let mut names = NameSet::default();
+        let added = (0..1_000_000).try_for_each(|_| names.add(&long));
+        let error = added.expect_err("names without an end are taken");
         assert!(error.to_string().ends_with("take more than 96 MiB"), "{error}");
     }
 
