@@ -267,7 +267,7 @@ pub struct MachineFlags {
     #[arg(long, value_name = "BYTES", env = "PLIANT_WIPE_RATE", hide_env_values = true)]
     wipe_rate: Option<Rate>,
 
-    /// Let CreateVolume and DeleteVolume wait this long for a wipe before they return ABORTED, and are
+    /// Let DeleteVolume and the first staging wait this long for a wipe before they return ABORTED, and are
     /// retried; in ms, s, m or h [default: 20s]
     #[arg(long, value_name = "TIME", env = "PLIANT_WIPE_TIMEOUT", hide_env_values = true)]
     wipe_timeout: Option<TimeSpan>,

@@ -414,7 +414,7 @@ fn the_readme_says_what_was_published() {
         ("the node needs 22 ms", 22.0, published("grow_ext4", 2)),
         ("the plain commands 1,676 ms", 1676.0, published("grow_ext4", 1)),
         ("10 s of downtime for 15 GiB", 10.0, published("swap_pause_seconds_hot", 1)),
-        ("103 s without", 103.0, published("swap_pause_seconds_cold", 1)),
+        ("103 s with the defaults", 103.0, published("swap_pause_seconds_cold", 1)),
         ("3,072 crash points of the driver", 3072.0, published("crash_points_survived", 1)),
         ("4,874 of the operator", 4874.0, published("autoscaler_crash_points_survived", 1)),
         ("137 power cuts on real LVM", 137.0, published("power_cuts", 1)),

@@ -81,7 +81,7 @@ table! {
     POOL_SIZE = Gauge "pliant_pool_capacity_bytes" ["pool"],
         "Capacity of the pool in bytes: all extents of its volume groups";
     POOL_FREE = Gauge "pliant_pool_available_bytes" ["pool"],
-        "Free space of the pool in bytes: the free extents of its volume groups";
+        "Free space of the pool in bytes, with its reserve: the free extents of its volume groups";
     POOL_LARGEST = Gauge "pliant_pool_maximum_volume_size_bytes" ["pool"],
         "Size in bytes of the largest volume that can be created in the pool now";
     POOL_UP = Gauge "pliant_pool_up" ["pool"],
@@ -117,7 +117,7 @@ table! {
     REQUEST_OLDEST = Gauge "pliant_volume_request_oldest_creation_timestamp_seconds" ["operation"],
         "Unix time at which the oldest unfinished VolumeRequest was created; absent without one";
     NODES = Gauge "pliant_nodes" ["health"],
-        "Nodes by the health of their worst pool: healthy, degraded or unavailable";
+        "Nodes by their health: healthy, degraded while one pool is usable, or unavailable";
     NODE_PLUGIN_UP = Gauge "pliant_node_plugin_up" ["nodestorage"],
         "1 if the node plugin accepts VolumeRequests, 0 if one has waited for more than a minute";
     ORPHANED = Gauge "pliant_orphaned_volumes" ["nodestorage"],

@@ -456,7 +456,7 @@ fn workloads(api: &FakeApi, play: &mut Play) -> bool {
     let ours = || pods.iter().filter(|pod| !pod.labels().contains_key("pliant.io/populator"));
     node_plugins::step(api, play)
         || api.list::<StatefulSet>().iter().any(|set| make_pod(api, set))
-        || ours().any(|pod| choose_node(api, pod) || start(api, play, pod))
+        || ours().any(|pod| choose_node(api, play, pod) || start(api, play, pod))
 }
 
 /// A pod that is missing is made, with the claim that it is to have.
@@ -524,7 +524,10 @@ fn injected(api: &FakeApi, ordinal: i32) -> Option<String> {
 }
 
 /// The scheduler chooses a node for the claim of a pod.
-fn choose_node(api: &FakeApi, pod: &Pod) -> bool {
+fn choose_node(api: &FakeApi, play: &Play, pod: &Pod) -> bool {
+    if play.full.contains("alpha") {
+        return false; // It knows from the capacity that no volume would fit.
+    }
     let Some(mut claim) = claim_of(api, pod).filter(|_| !is_gated(pod)) else { return false };
     if ["Bound", "Lost"].contains(&&*phase(&claim))
         || claim.annotations().contains_key(SELECTED_NODE)

@@ -127,7 +127,7 @@ async fn a_full_group_beside_one_that_is_away_says_both() {
     let most = (100 - 20) << 20;
     let words = [
         "insufficient capacity in pool fast",
-        &most.to_string(),
+        &format!("{}Mi", most >> 20),
         "vg1",
         &uuid,
         "reattach the disk",

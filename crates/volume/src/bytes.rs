@@ -201,6 +201,31 @@ mod tests {
     }
 
     #[test]
+    fn units_are_powers_of_two() {
+        let all = [Bytes::kib(3), Bytes::mib(3), Bytes::gib(3)];
+        assert_eq!(all.map(Bytes::get), [3072, 3 << 20, 3 << 30]);
+        assert_eq!(format!("{:?}", Bytes::new(5)), "5 B");
+        let exact = |bytes: u64| Bytes::new(bytes).exact();
+        assert_eq!([0, 1, 1536, 2048].map(exact), ["0", "1", "1536", "2Ki"]);
+        assert_eq!([3 << 29, 10 << 30, 1 << 60].map(exact), ["1536Mi", "10Gi", "1Ei"]);
+    }
+
+    #[test]
+    fn arithmetic_ends_where_a_size_ends() {
+        let five = Bytes::new(5);
+        assert_eq!((five + five, five - Bytes::new(2)), (Bytes::new(10), Bytes::new(3)));
+        assert_eq!([five, five].into_iter().sum::<Bytes>(), Bytes::new(10));
+        assert_eq!(five.saturating_sub(Bytes::new(6)), Bytes::ZERO);
+        assert_eq!(five.saturating_sub(Bytes::new(2)), Bytes::new(3));
+        assert_eq!([4, 5, 6].map(|unit| Bytes::new(10).div_ceil(Bytes::new(unit))), [3, 2, 2]);
+        assert_eq!(five.checked_mul(2), Some(Bytes::new(10)));
+        assert_eq!(Bytes::MAX.checked_mul(1), Some(Bytes::MAX));
+        assert_eq!(Bytes::MAX.checked_mul(2), None);
+        assert_eq!((Bytes::from_i64(7), Bytes::from_i64(-1)), (Some(Bytes::new(7)), None));
+        assert_eq!((five.to_i64(), Bytes::new(u64::MAX).to_i64()), (5, i64::MAX));
+    }
+
+    #[test]
     fn parses_the_kubernetes_notation() {
         let cases = [
             ("0", 0),

@@ -200,3 +200,35 @@ pub struct VolumeStatus {
     /// Unhealthy conditions; empty for a healthy volume.
     pub ailments: Vec<VolumeCondition>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_requested_size_has_a_lower_bound_and_may_have_an_upper_one() {
+        let of = |at_most: Option<u64>| RequestedSize {
+            at_least: Bytes::new(5),
+            at_most: at_most.map(Bytes::new),
+        };
+        let admitted = |size: RequestedSize| [4, 5, 9, 10].map(|it| size.admits(Bytes::new(it)));
+        assert_eq!(admitted(of(None)), [false, true, true, true]);
+        assert_eq!(admitted(of(Some(9))), [false, true, true, false]);
+        assert_eq!(of(None).to_string(), "at least 5 bytes");
+        assert_eq!(of(Some(9)).to_string(), "at least 5 and at most 9 bytes");
+    }
+
+    #[test]
+    fn each_state_has_its_word() {
+        let all = [State::Creating, State::Ready, State::Resizing, State::Resized];
+        assert_eq!(all.map(|it| it.to_string()), ["creating", "ready", "resizing", "resized"]);
+        assert_eq!(State::Deleting { wiped: Bytes::ZERO }.to_string(), "deleting");
+    }
+
+    #[test]
+    fn a_reason_of_a_newer_version_is_unknown() {
+        let known = VolumeCondition::REASONS.map(VolumeCondition::reason_of);
+        assert_eq!(known, VolumeCondition::REASONS);
+        assert_eq!(VolumeCondition::reason_of("DiskOnFire"), "Unknown");
+    }
+}

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::connection::FramedStream;
 use super::message::{
-    Failure, Name, OpenedFile, Piece, Ranges, Request, WholeFile, nonsense, sendable,
+    Name, OpenedFile, Piece, Ranges, Request, SourceFailure, WholeFile, nonsense, sendable,
 };
 use crate::copy::{
     Attributes, Content, CopyError, Digest, Dir, EntryKind, LocalDisk, LocalFile, Meta, Opened,
@@ -116,7 +116,7 @@ impl<'a> ContentReader<'a> {
         LocalFile::of(dir.read(Name::parse(last)?.as_c())?)
     }
 
-    fn open_device(&mut self) -> Result<u64, Failure> {
+    fn open_device(&mut self) -> Result<u64, SourceFailure> {
         let opened = match self.source {
             Served::Device(path) => LocalDisk(path).open(),
             Served::Tree(_) => Err(CopyError::Refused(
@@ -125,7 +125,7 @@ impl<'a> ContentReader<'a> {
                     .to_owned(),
             )),
         };
-        let (bytes, size) = opened.map_err(|error| Failure::from(&error))?;
+        let (bytes, size) = opened.map_err(|error| SourceFailure::from(&error))?;
         self.disk = Some(bytes);
         Ok(size)
     }

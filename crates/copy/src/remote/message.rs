@@ -55,7 +55,7 @@ pub enum Streamed<P> {
     /// The next part, or the last one.
     Part(P),
     /// It failed: nothing follows.
-    Failed(Failure),
+    Failed(SourceFailure),
 }
 
 /// A part of a walk.
@@ -76,7 +76,7 @@ pub enum WalkPart {
 /// A request for contents. The answer to each is a `Result` of what it says here, or of a [`SystemError`].
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request<'a> {
-    /// Open the device: its size, or the [`Failure`].
+    /// Open the device: its size, or the [`SourceFailure`].
     OpenDevice,
     /// Open a file, by its path from the top, and which it was: an [`OpenedFile`].
     Open {
@@ -180,7 +180,7 @@ impl<'de> Deserialize<'de> for Name {
 
 /// How a copy failed at the source.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Failure {
+pub enum SourceFailure {
     /// An entry changed while it was read.
     Changed {
         /// Its path, as it is shown.
@@ -197,28 +197,28 @@ pub enum Failure {
     Other(String),
 }
 
-impl From<&CopyError> for Failure {
-    fn from(error: &CopyError) -> Failure {
+impl From<&CopyError> for SourceFailure {
+    fn from(error: &CopyError) -> SourceFailure {
         match error {
-            CopyError::Changed { path } => Failure::Changed { path: path.clone() },
+            CopyError::Changed { path } => SourceFailure::Changed { path: path.clone() },
             CopyError::Failed { path, source, .. } => {
-                Failure::System { path: path.clone(), error: source.into() }
+                SourceFailure::System { path: path.clone(), error: source.into() }
             }
-            other => Failure::Other(other.to_string()),
+            other => SourceFailure::Other(other.to_string()),
         }
     }
 }
 
-impl From<Failure> for CopyError {
-    fn from(failure: Failure) -> CopyError {
+impl From<SourceFailure> for CopyError {
+    fn from(failure: SourceFailure) -> CopyError {
         match failure {
-            Failure::Changed { path } => CopyError::Changed { path: harmless(path) },
-            Failure::System { path, error } => CopyError::Failed {
+            SourceFailure::Changed { path } => CopyError::Changed { path: harmless(path) },
+            SourceFailure::System { path, error } => CopyError::Failed {
                 doing: "reading at the source",
                 path: harmless(path),
                 source: error.into(),
             },
-            Failure::Other(words) => {
+            SourceFailure::Other(words) => {
                 CopyError::Refused(format!("the source reports: {}", harmless(words)))
             }
         }
@@ -427,7 +427,7 @@ mod tests {
         assert_eq!(of(rustix::io::Errno::NOSPC), None);
         assert_eq!(far(io::Error::other("\u{1b}[2J")).to_string(), r"\x1b[2J");
         let path = "\u{1b}\u{9b}2J".to_owned();
-        let said = CopyError::from(Failure::Changed { path }).to_string();
+        let said = CopyError::from(SourceFailure::Changed { path }).to_string();
         assert!(said.is_ascii(), "{said}");
     }
 

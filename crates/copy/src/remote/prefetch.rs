@@ -10,7 +10,7 @@ use std::rc::Rc;
 use serde::de::DeserializeOwned;
 
 use super::client::{Connection, Remote};
-use super::message::{Failure, Job, OpenedFile, Piece, Ranges, Request, WholeFile, nonsense};
+use super::message::{Job, OpenedFile, Piece, Ranges, Request, SourceFailure, WholeFile, nonsense};
 use crate::copy::{
     Attributes, Content, ContentPiece, CopyError, Digest, Meta, Opened, PIECE, read_full,
 };
@@ -39,7 +39,7 @@ impl PrefetchConnection {
     /// Opens the device.
     pub(super) fn disk(mut self) -> Result<(RemoteBytes, u64), CopyError> {
         let remote = self.remote.clone();
-        let opened: Result<u64, Failure> =
+        let opened: Result<u64, SourceFailure> =
             self.ask(&Request::OpenDevice).map_err(|error| remote.failed(error))?;
         let size = opened.map_err(CopyError::from)?;
         let reading = Rc::new(RefCell::new(self));

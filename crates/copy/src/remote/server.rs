@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::callers::{Caller, Callers};
 use super::connection::{FramedStream, Tls};
 use super::content::{ContentReader, Served};
-use super::message::{Failure, Job, Name, Streamed, WalkPart, now, sendable};
+use super::message::{Job, Name, SourceFailure, Streamed, WalkPart, now, sendable};
 use super::tls::Credentials;
 use crate::copy::{
     At, Attributes, CopyError, Dir, Entry, EntryKind, LocalDisk, Needs, ProgressReporter,
@@ -169,7 +169,7 @@ impl PushStream {
         let mut line = self.line.into_inner();
         line.send(&match ended.and_then(|end| told.map(|()| end)) {
             Ok(last) => Streamed::Part(last),
-            Err(error) => Streamed::Failed(Failure::from(&error)),
+            Err(error) => Streamed::Failed(SourceFailure::from(&error)),
         })?;
         line.flush()
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FenceStatus {
-    /// State that was requested for the volume: its node may not have set it yet. `Incomplete`: it is being populated, and
+    /// State of the fence. In a PvcAutoscaler, the one that was requested; elsewhere, the one that the node has set. `Incomplete`: it is being populated, and
     /// only the populator pod can use it. `Active`: pods can use it. `Superseded`: another volume replaces it, and no pod of
     /// a workload can use it. During a swap that other volume may still be incomplete, so do not delete this one.
     pub state: FenceState,

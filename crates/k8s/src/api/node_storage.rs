@@ -101,7 +101,7 @@ pub struct NodeStorageStatus {
     #[serde(default)]
     #[schemars(transform = without_default)]
     pub capacity: Quantity,
-    /// Free space in the volume groups of all pools that new volumes and expansions can use. Absent until the node plugin
+    /// Free space in the volume groups of all pools. New volumes leave the reserves of the pools. Absent until the node plugin
     /// has reported.
     #[serde(default)]
     #[schemars(transform = without_default)]
@@ -235,7 +235,7 @@ pub struct PoolStatus {
     pub default: bool,
     /// Total size of the volume groups of the pool.
     pub capacity: Quantity,
-    /// Free space in those volume groups of the pool that LVM can change, without the reserve.
+    /// Free space in those volume groups of the pool that LVM can change. New volumes leave the reserve of the pool.
     pub available: Quantity,
     /// Size of the largest volume that can be created now, for each layout.
     #[serde(default)]

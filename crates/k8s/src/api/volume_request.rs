@@ -84,7 +84,7 @@ impl VolumeRequest {
 #[derive(Serialize, Debug, Clone, PartialEq, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Operation {
-    /// Creates the volume, erased and ready to use.
+    /// Creates the volume, new and empty; it is wiped before it is first used.
     Create(Create),
     /// Expands the volume, and its file system where the node can do that without the kubelet.
     Expand(Expand),

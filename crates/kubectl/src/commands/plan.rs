@@ -10,8 +10,8 @@ use kube::{Api, Client, ResourceExt};
 use serde::Serialize;
 
 use crate::api::{
-    AutoscalerMode, AutoscalerPhase, NodeStorage, OrdinalStatus, PvcAutoscaler, Quantity, Retained,
-    Span, Swap, VolumeOnNode, Workload,
+    AutoscalerMode, AutoscalerPhase, ClaimNamePolicy, NodeStorage, OrdinalStatus, PvcAutoscaler,
+    Quantity, Retained, Span, Swap, VolumeOnNode, Workload,
 };
 use crate::autoscaler::wanted;
 use crate::claims::{
@@ -432,13 +432,16 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
     let shrinking = claim
         .map(|claim| Shrinking::of(around.shrinks(claim), true, spec.stateful_set().is_none()));
     let is_back = is_rolled_back(spec, entry);
+    // Others are created by the StatefulSet or by a person, as they were before.
+    let makes_claims =
+        spec.stateful_set().is_some() && spec.claim_name_policy != Some(ClaimNamePolicy::Preserve);
     let (by, change) = match drift {
         Some((Drift::Unreadable(why), _)) => (Procedure::Unreadable, Some(why.to_string())),
         _ if is_wanted_aborted(spec, entry) && can_be_given_up(entry) => (Procedure::Abort, None),
         _ if is_wanted_back(spec, entry) => (Procedure::RollBack, None),
         None if around.sees(CLAIMS).is_err() => (Procedure::Unseen, None),
         None | Some((Drift::None, _)) if has.is_none() => (Procedure::Make, None),
-        Some((drift, _)) if has.is_none() && drift.is_of_size_or_class() => {
+        Some((drift, _)) if has.is_none() && makes_claims && drift.is_of_size_or_class() => {
             (Procedure::Recreate, None)
         }
         None | Some((Drift::None, false) | (Drift::Larger(_), _)) => (Procedure::Nothing, None),

@@ -101,7 +101,8 @@ fn wait_for_volume(plan: &mut PodPlan<'_>, claim: &PersistentVolumeClaim) {
     let (name, namespace) = (claim.name_any(), claim.namespace().unwrap_or_default());
     let has_volume = claim.spec.as_ref().is_some_and(|spec| spec.volume_name.is_some());
     let is_outdated = plan.drift_of(claim).is_of_size_or_class();
-    if has_volume || !is_outdated || is_copy(claim) || !plan.seen.makes_claims() {
+    let is_ours = !plan.seen.makes_claims() && !plan.seen.names_claims() && !is_copy(claim);
+    if has_volume || !is_outdated || !is_ours {
         plan.says.progress = Some(without_volume(&name));
         return;
     }

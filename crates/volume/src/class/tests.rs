@@ -54,6 +54,15 @@ fn a_class_is_written_as_it_is_read() {
 }
 
 #[test]
+fn what_a_tag_says_of_a_class_stays() {
+    assert_eq!(Wipe::ALL.map(Wipe::tag_value), ["zero", "discard", "none"]);
+    assert_eq!(Safety::ALL.map(Safety::tag_value), ["required", "best-effort", "off"]);
+    let named = |text| Class::named_in(&map(&[(FS_TYPE, text)]));
+    assert_eq!((named("xfs"), named("nofs")), (Some(FsKind::Xfs), None));
+    assert_eq!(Class::named_in(&map(&[("pool", "fast")])), None);
+}
+
+#[test]
 fn options_belong_to_the_file_system_that_the_request_names() {
     let parameters = map(&[(FS_TYPE, "xfs"), ("mkfsOptions", "-i 8192")]);
     assert!(Class::parse(&parameters, Some(FsKind::Ext4), FsKind::Btrfs).is_ok());
