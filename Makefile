@@ -1,6 +1,6 @@
 # Every target works from a fresh clone on Debian 12 with Rust and Go; missing packages are installed.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cluster test cluster-test exhaustive cluster-bench bench figures lint install
+.PHONY: help demo demo-cluster test cluster-test exhaustive mutants cluster-bench bench figures lint install
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -23,6 +23,9 @@ cluster-test: install ## tests on a real Kubernetes, in throw-away kernels
 exhaustive: install ## every crash point of claims and populators, every state of a swap, of which `make test` takes a part
 	@EXHAUSTIVE=1 cargo test --quiet --features testing --test claims --test populators crash_points::every_lost_request
 	@EXHAUSTIVE=1 cargo test --quiet --package pliant-operator claims::plan::tests
+
+mutants: install ## change the code in one place after the other: 95 % must fail a test; hours
+	@e2e/mutants
 
 cluster-bench: install ## the figures of a cluster: edits, swaps, a thousand nodes, deaths
 	@e2e/cluster/bench

@@ -97,7 +97,9 @@ fn every_source_file_that_the_documents_name_exists() {
     let (mut count, mut missing) = (0, Vec::new());
     for page in pages() {
         let text = read(&page);
-        let names = code_words(&text).into_iter().filter(|word| word.ends_with(".rs"));
+        let names = code_words(&text)
+            .into_iter()
+            .filter(|word| Path::new(word).extension().is_some_and(|its| its == "rs"));
         for name in names.inspect(|_| count += 1).filter(|name| !exists(name)) {
             missing.push(format!("{}: {name}", page.display()));
         }

@@ -74,7 +74,7 @@ pub enum WalkPart {
 }
 
 /// A request for contents. The answer to each is a `Result` of what it says here, or of a [`SystemError`].
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub enum Request<'a> {
     /// Open the device: its size, or the [`SourceFailure`].
     OpenDevice,

@@ -86,13 +86,7 @@ impl ClaimsController {
             }
             Step::Grow { claim, size } => self.grow(seen, &claim, size).await,
             Step::MakeSource { ordinal, claim, from } => {
-                let populator_pod = seen.workload.as_ref().map(|workload| &workload.populator_pod);
-                let populator_pod = populator_pod.cloned().unwrap_or_default();
-                let source = make::source(autoscaler, ordinal, &claim, &from, &populator_pod);
-                let by = autoscaler.name_any();
-                let is_own = |there: &PvcSourcePopulator| there.labels().get(KEPT_BY) == Some(&by);
-                let api = self.of::<PvcSourcePopulator>(&namespace);
-                writes::make_own(&api, &source, OPERATOR, is_own).await
+                self.make_source(seen, ordinal, &claim, &from).await
             }
             Step::EndRounds { claim } => {
                 let spec = json!({"preCopy": false, "probe": false});
@@ -153,6 +147,24 @@ impl ClaimsController {
                 self.emit_event(seen, reason, &subject, &text).await
             }
         }
+    }
+
+    /// Creates the populator of a new claim.
+    async fn make_source(
+        &self,
+        seen: &ObservedWorkload,
+        ordinal: i32,
+        claim: &str,
+        from: &str,
+    ) -> Result<(), kube::Error> {
+        let autoscaler = &seen.autoscaler;
+        let populator_pod = seen.workload.as_ref().map(|workload| &workload.populator_pod);
+        let populator_pod = populator_pod.cloned().unwrap_or_default();
+        let source = make::source(autoscaler, ordinal, claim, from, &populator_pod);
+        let by = autoscaler.name_any();
+        let is_own = |there: &PvcSourcePopulator| there.labels().get(KEPT_BY) == Some(&by);
+        let api = self.of::<PvcSourcePopulator>(&autoscaler.namespace().unwrap_or_default());
+        writes::make_own(&api, &source, OPERATOR, is_own).await
     }
 
     /// Returns the node on which a claim can be read, if there is only one: the claim that is populated

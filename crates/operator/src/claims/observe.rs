@@ -468,7 +468,7 @@ impl ClaimsController {
             let name = name.clone();
             match self.usage_of(claim) {
                 Some(UsageReport::Now(usage)) => {
-                    seen.usage.extend([(name, SampledUsage::from(&usage))])
+                    seen.usage.extend([(name, SampledUsage::from(&usage))]);
                 }
                 Some(UsageReport::Before(node)) => seen.silent.extend([(name, node)]),
                 None => {}

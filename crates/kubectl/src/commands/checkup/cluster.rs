@@ -102,20 +102,20 @@ fn driver(seen: &ObservedCluster) -> Option<Finding> {
 }
 
 /// A part of the driver that runs as a Deployment.
-struct Component {
+struct DriverDeployment {
     component: &'static str,
     name: &'static str,
     /// What does not work without it.
     without: &'static str,
 }
 
-const CONTROLLER: Component = Component {
+const CONTROLLER: DriverDeployment = DriverDeployment {
     component: "controller",
     name: "controller plugin",
     without: "volumes are neither created nor expanded",
 };
 
-const OPERATOR: Component = Component {
+const OPERATOR: DriverDeployment = DriverDeployment {
     component: "operator",
     name: "operator",
     without: "no claim is populated or managed, and pods of managed StatefulSets are not created",
@@ -132,8 +132,8 @@ fn operator(seen: &ObservedCluster) -> Option<Finding> {
 }
 
 /// How many pods of a part are ready; `None` without any pod of it.
-fn pods_of(seen: &ObservedCluster, part: &Component) -> Option<Finding> {
-    let Component { component, name, without } = part;
+fn pods_of(seen: &ObservedCluster, part: &DriverDeployment) -> Option<Finding> {
+    let DriverDeployment { component, name, without } = part;
     let is_of_part = |pod: &&Pod| {
         let labels = pod.metadata.labels.as_ref();
         labels
