@@ -444,7 +444,9 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
         Some((drift, _)) if has.is_none() && makes_claims && drift.is_of_size_or_class() => {
             (Procedure::Recreate, None)
         }
-        None | Some((Drift::None, false) | (Drift::Larger(_), _)) => (Procedure::Nothing, None),
+        None | Some((Drift::None, false) | (Drift::Larger(_) | Drift::Unreduced, _)) => {
+            (Procedure::Nothing, None)
+        }
         Some((Drift::None, true) | (Drift::Grow | Drift::Lower, _)) => (Procedure::Grow, None),
         Some((Drift::Shrink(change), _)) if shrinking != Some(Shrinking::BySwap) => {
             (Procedure::Shrink, Some(change))

@@ -15,6 +15,8 @@ pub enum Drift {
     Grow,
     /// Its request exceeds the free space, and is larger than the desired size.
     Lower,
+    /// Its failed request exceeds the desired size, which its volume has: Kubernetes takes no request for just that.
+    Unreduced,
     /// Only larger; the change, in words.
     Shrink(String),
     /// Only larger, expanded by another client or by autoscaling that is no more; the difference, in words.
@@ -72,7 +74,8 @@ impl Drift {
             (Err(why), _) | (_, Err(why)) => return Drift::Unreadable(why),
         };
         let lowers = size < has && size > capacity && refusal.is_some();
-        let shrinks = size < has && !lowers;
+        let is_left = size < has && size == capacity && refusal.is_some();
+        let shrinks = size < has && !lowers && !is_left;
         if shrinks || size > has && !can_grow {
             changes.push(format!("{has} → {size}"));
         }
@@ -96,6 +99,7 @@ impl Drift {
             [only] if shrinks => Drift::Shrink(only.clone()),
             [_, ..] => Drift::Swap(changes.join(", ")),
             [] if lowers => Drift::Lower,
+            [] if is_left => Drift::Unreduced,
             [] if size > has => Drift::Grow,
             [] => Drift::None,
         }
@@ -134,9 +138,9 @@ mod tests {
         let shrink = |gib: u64| Drift::Shrink(format!("8Gi → {gib}Gi"));
         for (status, gib, expected) in [
             (refused("8Gi", infeasible), 6, Drift::Lower),
+            (refused("8Gi", infeasible), 4, Drift::Unreduced),
             (refused("8Gi", infeasible), 8, Drift::None),
             (refused("8Gi", infeasible), 9, Drift::Grow),
-            (refused("8Gi", infeasible), 4, shrink(4)),
             (refused("8Gi", infeasible), 2, shrink(2)),
             (refused("9Gi", infeasible), 6, shrink(6)),
             (refused("8Gi", "ControllerResizeInProgress"), 6, shrink(6)),

@@ -103,7 +103,10 @@ fn wait_for_volume(plan: &mut PodPlan<'_>, claim: &PersistentVolumeClaim) {
     let is_outdated = plan.drift_of(claim).is_of_size_or_class();
     let is_ours = !plan.seen.makes_claims() && !plan.seen.names_claims() && !is_copy(claim);
     if has_volume || !is_outdated || !is_ours {
-        plan.says.progress = Some(without_volume(&name));
+        // One whose pod is not there yet waits for that, as the claim of an earlier pod may explain.
+        if plan.seen.pod(plan.entry.ordinal).is_some() {
+            plan.says.progress = Some(without_volume(&name));
+        }
         return;
     }
     let message = format!(
@@ -196,6 +199,15 @@ fn compare(plan: &mut PodPlan<'_>, claim: &PersistentVolumeClaim, may_stop: &mut
                  not reduced ({change}): set {has} in the template; lower that again if the claim is to shrink"
             );
             plan.wait(AutoscalerReason::ClaimLarger, message);
+        }
+        Drift::Unreduced => {
+            let message = format!(
+                "claim {} requests {requested}, which failed, and its volume has {capacity}, as the template wants; \
+                 Kubernetes reduces the request only to more than that: set a larger size in the template, or \
+                 leave it, and the request is tried again",
+                claim.name_any()
+            );
+            plan.wait(AutoscalerReason::ExpansionFailed, message);
         }
         Drift::None if requested > capacity => {
             plan.says.phase = Some(AutoscalerPhase::Expanding);

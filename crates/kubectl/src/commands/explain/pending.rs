@@ -446,11 +446,13 @@ fn ways_out(
         let again = if let Some(kept) = managed(facts) {
             let (keeper, namespace) = (kept.by.name_any(), kept.by.namespace().unwrap_or_default());
             let edit = format!("kubectl edit pvcautoscaler {keeper} --namespace {namespace}");
-            ways.push(Remediation::command(
-                format!("request {most} or less in the template"),
-                edit,
-            ));
-            "then delete the claim: it has no volume yet, and is created again".to_owned()
+            if kept.by.spec.volume_claim_template.spec.resources.requests.storage <= most {
+                "delete the claim, which is created again as its template is now".to_owned()
+            } else {
+                let what = format!("request {most} or less in the template");
+                ways.push(Remediation::command(what, edit));
+                "then delete the claim: it has no volume yet, and is created again".to_owned()
+            }
         } else {
             format!("request {most} or less: create the claim again, it has no volume yet")
         };

@@ -48,12 +48,25 @@ fn a_claim_says_by_whom_it_is_kept_and_whether_it_is_the_one_of_its_pod() {
 fn a_claim_that_fits_nowhere_is_made_smaller_in_its_template_first() {
     let mut pod = pod();
     pod["spec"]["nodeSelector"] = json!({"zone": "b"});
-    let facts = with_claim(with_pod(pod), "/metadata/name", json!("data-db-0"));
-    let (state, text) = said(&ClaimFacts { autoscalers: vec![swapping()], ..facts });
-    assert_eq!(state, ClaimState::InsufficientCapacity);
-    let commands = "in the template\n    kubectl edit pvcautoscaler db --namespace default\n  then delete the \
-                    claim: it has no volume yet, and is created again\n    kubectl delete pvc data-db-0";
-    assert!(text.contains(commands), "{text}");
+    let mut by = swapping();
+    let mut explained = |gib| {
+        let facts = with_claim(with_pod(pod.clone()), "/metadata/name", json!("data-db-0"));
+        let requests = &mut by.spec.volume_claim_template.spec.resources.requests;
+        requests.storage = Quantity(crate::bytes::Bytes::gib(gib));
+        let (state, text) = said(&ClaimFacts { autoscalers: vec![by.clone()], ..facts });
+        assert_eq!(state, ClaimState::InsufficientCapacity);
+        text
+    };
+    let delete = "kubectl delete pvc data-db-0";
+    let too_large = explained(200);
+    let edit =
+        "in the template\n    kubectl edit pvcautoscaler db --namespace default\n  then delete";
+    assert!(too_large.contains(edit) && too_large.contains(delete), "{too_large}");
+    let lowered = explained(4);
+    assert!(
+        !lowered.contains("kubectl edit pvcautoscaler") && lowered.contains(delete),
+        "{lowered}"
+    );
 }
 
 /// Who reads that the other claim has a copy of all deletes this one.
