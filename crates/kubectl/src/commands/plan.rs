@@ -462,13 +462,18 @@ fn pod_plan(around: &Around, autoscaler: &PvcAutoscaler, entry: &OrdinalStatus) 
     let given_up = is_aborted(spec, entry)
         .then(|| "its PVC swap was aborted, and the template was not edited since".to_owned());
     let waits = is_change && entry.swap.is_none() && !entry.is_shrinking();
+    // A rollback leads to what the pod had before, and not to the template.
+    let before = entry.before().filter(|_| by == Procedure::RollBack);
+    let before = before.and_then(|old| around.claim(&old.name));
+    let old_size = before.and_then(|claim| ClaimSizes::of(claim).ok()).map(|sizes| sizes.requested);
+    let old_class = before.and_then(class_of).cloned();
     PodRow {
         pod: autoscaler.pod_called(entry.ordinal),
         claim: entry.active_claim.clone(),
         has,
         class: claim.and_then(class_of).cloned(),
-        wanted: size,
-        wanted_class: template.storage_class_name.clone(),
+        wanted: old_size.unwrap_or(size),
+        wanted_class: old_class.or_else(|| template.storage_class_name.clone()),
         by,
         change,
         held: back.or(given_up).or(held(autoscaler, entry.ordinal)).or(for_pod).filter(|_| waits),

@@ -297,14 +297,15 @@ fn what_a_roll_back_leaves_behind_is_told() {
          "lastSwap": {"claim": "data-db-0", "completionTime": "2026-11-01T10:00:00Z"}},
         {"ordinal": 1, "activeClaim": "data-db-1"}]});
     swapped.around.autoscalers[0].status = serde_json::from_value(status).unwrap();
+    swapped.around.claims.push(claim("data-db-0-0a1b2", "12Gi", "ssd"));
     let edit = edit(&swapped, "sts/db", &RequestedChange::RollBack);
     assert_eq!(edit.patch, json!({"rollback": [{"ordinal": 0, "claimRevision": 3}]}));
     insta::assert_snapshot!(edit.in_words(&RequestedChange::RollBack), @r"
     This rolls back pods of StatefulSet db to the claims from before their last PVC
     swap, by PvcAutoscaler default/db:
-      POD   CLAIM      CURRENT  DESIRED  ACTION
-      db-0  data-db-0  8Gi hdd  6Gi hdd  roll back
-      db-1  data-db-1  8Gi hdd  6Gi hdd  swap
+      POD   CLAIM      CURRENT  DESIRED   ACTION
+      db-0  data-db-0  8Gi hdd  12Gi ssd  roll back
+      db-1  data-db-1  8Gi hdd  6Gi hdd   swap
     Pod db-0 is stopped, and restarts without what it has written since
     2026-11-01T10:00:00Z, which is retained for 168h.
     The template is unchanged. These pods are not changed until you edit it: write
