@@ -122,7 +122,7 @@ fn the_room_that_is_told_is_there_to_the_extent() {
     assert_eq!(refused.code, Code::ResourceExhausted, "{refused}");
     assert_eq!(too_far.code, Code::OutOfRange, "{too_far}");
     for (error, most) in [(&refused, largest), (&too_far, largest + Bytes::mib(64))] {
-        for number in [free.to_string(), most.to_string(), most.get().to_string()] {
+        for number in [free.to_string(), most.to_string(), most.exact()] {
             assert!(error.message.contains(&number), "{number} is not in: {error}");
         }
     }

@@ -106,6 +106,8 @@ impl Disk {
 
     /// Puts it back under the same path.
     pub fn attach(&self) {
+        // Where udev runs, it may still read what was detached, which goes once that has ended.
+        let _ = attempt("udevadm", &["settle", "--timeout=30"]);
         run("losetup", &[&self.device, &self.file.to_string_lossy()]);
     }
 

@@ -6,7 +6,7 @@
 //! creates the claims, its own claim gets the volume with the copy. The status names the active claim of each
 //! pod and the progress of its swap; it is written before each action.
 //!
-//! One replica does everything, the [leader](crate::cluster::Candidate), and two do no harm: each decision is
+//! One replica does everything, the [leader](crate::cluster::LeaseCandidate), and two do no harm: each decision is
 //! made from live reads, each effect carries the version that it was decided from, and an effect that another
 //! replica has already had does nothing.
 

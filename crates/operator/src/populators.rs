@@ -3,9 +3,9 @@
 //! [`validator`] reports a claim that no populator handles, [`registry`] registers the kinds of Pliant, and
 //! [`Populator`] populates the claims of one kind: a prime claim (PVC′), which is temporary and has no data source,
 //! gets a volume, a pod populates that, and the volume is rebound to the first claim; a volume of this driver is
-//! marked incomplete until then. [`Source`] has what differs between kinds.
+//! marked incomplete until then. [`PopulationSource`] has what differs between kinds.
 //!
-//! One replica does everything, the [leader](crate::cluster::Candidate), and two do no harm: each decision is
+//! One replica does everything, the [leader](crate::cluster::LeaseCandidate), and two do no harm: each decision is
 //! made from live reads, each effect carries the version that it was decided from, and an effect that another
 //! replica has already had does nothing.
 

@@ -64,7 +64,7 @@ impl Drop for InFlightGuard {
     }
 }
 
-/// The ends of work on one volume from now on; see [`Busy::ends`].
+/// The ends of work on one volume from now on; see [`InFlight::ends`].
 #[derive(Debug)]
 pub struct Ends {
     key: String,

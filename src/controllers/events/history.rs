@@ -1,7 +1,7 @@
 //! State from existing events: facts, their number, and whether they are over.
 //!
 //! Kubernetes retains an event for an hour, so all replicas know of it, even those that start later.
-//! Only [`Told`] remembers longer facts.
+//! Only [`ReportedFacts`] remembers longer facts.
 
 use std::collections::HashMap;
 

@@ -2,7 +2,7 @@
 //!
 //! Different programs create a volume and its PersistentVolume, one after the other, so every volume
 //! differs for a moment. [`audit()`] leaves out operations in progress; a difference counts once it has
-//! lasted for [`GRACE`], see [`Lasting`](crate::cluster::Lasting).
+//! lasted for [`GRACE`], see [`Debounce`](crate::cluster::Debounce).
 
 use std::borrow::Borrow;
 use std::collections::{HashMap, HashSet};

@@ -155,7 +155,7 @@ impl<K: Ord + Clone + Hash> FairQueue<K> {
         Some(due)
     }
 
-    /// Takes the next key that may run now; it counts as running until [`Queue::end`].
+    /// Takes the next key that may run now; it counts as running until [`FairQueue::end`].
     pub fn choose(&mut self) -> Option<Due<K>> {
         if self.busy.all >= self.slots.all {
             return None;

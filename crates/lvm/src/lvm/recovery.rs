@@ -21,7 +21,7 @@ impl VgGuard {
     /// devices of this driver that belong to no logical volume.
     ///
     /// # Errors
-    /// As [`heal`](Turn::heal).
+    /// As [`heal`](VgGuard::heal).
     pub async fn heal_all(&self, lvs: impl Iterator<Item = &Lv> + Send) -> Result<(), LvmError> {
         let group = self.seen().await?;
         let devices = self.ask(self.group.host.dm_list().await)?;

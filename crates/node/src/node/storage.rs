@@ -98,7 +98,7 @@ pub struct GroupReport {
     pub free: Bytes,
     /// Health of the volume group.
     pub health: PoolHealth,
-    /// As [`PoolStatus::reason`].
+    /// As [`PoolReport::reason`].
     pub reason: &'static str,
     /// What is wrong, with the commands to run.
     pub message: Option<String>,

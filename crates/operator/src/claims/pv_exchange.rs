@@ -70,7 +70,7 @@ pub(super) enum Exchange {
 
 impl Exchange {
     /// Returns true if the claim of the pod still has its old volume, and nothing was removed from
-    /// it: see [`Pair::given_up`].
+    /// it: see [`ClaimPair::given_up`].
     pub fn can_be_given_up(&self) -> bool {
         matches!(
             self,

@@ -30,7 +30,7 @@ pub enum PodVerdict {
 /// The pod gets the scheduling gate if its claim retains its name and gets another volume; if its new claim may
 /// have been populated before the status confirms that the old volume is unused; or if `lacks_claim`: the claim of
 /// a swap does not exist, though another one of its name may. Deciding again on the outcome gives
-/// [`Verdict::AsItIs`].
+/// [`PodVerdict::AsItIs`].
 ///
 /// A pod never gets the old claim while that is copied: its writes there would be lost.
 pub fn decide(
