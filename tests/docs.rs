@@ -83,10 +83,14 @@ fn every_relative_link_leads_to_a_file() {
     assert!(count > 40, "only {count} links are found");
 }
 
+/// What stands between single backticks.
+fn code_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
 /// Code between single backticks, outside blocks.
 fn code_words(text: &str) -> Vec<&str> {
-    let outside = text.split("```").step_by(2);
-    outside.flat_map(|part| part.split('`').skip(1).step_by(2)).collect()
+    text.split("```").step_by(2).flat_map(code_in).collect()
 }
 
 #[test]
@@ -595,7 +599,7 @@ fn the_scripts_of_the_image_are_shell() {
 fn last_column(text: &str) -> Vec<&str> {
     let rows = text.lines().filter(|line| line.starts_with("| "));
     let cells = rows.filter_map(|row| row.trim_end_matches([' ', '|']).rsplit_once(" | "));
-    cells.flat_map(|(_, cell)| cell.split('`').skip(1).step_by(2)).collect()
+    cells.flat_map(|(_, cell)| code_in(cell)).collect()
 }
 
 #[test]
