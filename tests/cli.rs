@@ -261,8 +261,8 @@ fn a_timeout_is_that_of_a_wait() {
 fn an_address_of_a_type_that_a_command_cannot_take_is_answered_with_those_that_it_can() {
     for (args, words) in [
         (
-            &["explain", "pod/x"][..],
-            "`pod` is not a type that this command takes: write pvc/NAME, pv/NAME",
+            &["explain", "deployment.batch/x"][..],
+            "`deployment.batch` is not a type that this command takes: write pvc/NAME, pv/NAME",
         ),
         (&["expand", "node/n1", "1Gi"], "write pvc/NAME, sts/NAME, deploy/NAME or pvcas/NAME"),
         (&["expand", "pvc/", "1Gi"], "write pvc/NAME, sts/NAME, deploy/NAME or pvcas/NAME"),

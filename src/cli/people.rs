@@ -146,7 +146,8 @@ impl ListFlags {
 /// `pliant explain`.
 #[derive(Debug, Args)]
 pub struct Explain {
-    /// Object to explain: pvc/NAME or NAME, pv/NAME, sts/NAME, deploy/NAME, pvcas/NAME, node/NAME or pool/NAME
+    /// Object to explain: pvc/NAME or NAME, pv/NAME, pod/NAME, sts/NAME, deploy/NAME, pvcas/NAME, node/NAME or
+    /// pool/NAME
     #[arg(value_name = "OBJECT")]
     pub subject: Subject,
     /// Select the output format

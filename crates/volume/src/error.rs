@@ -42,7 +42,7 @@ pub enum VolumeError {
         reason: String,
     },
     /// No volume group of the pool has enough free space for a new volume.
-    #[error("{}{}", no_room("a new volume", *.asked, *.free, *.largest, .pool), also(.hindrance.as_deref()))]
+    #[error("{}{}", no_room(*.asked, *.free, *.largest, .pool), also(.hindrance.as_deref()))]
     InsufficientCapacity {
         /// The pool that was asked.
         pool: PoolName,
@@ -56,7 +56,7 @@ pub enum VolumeError {
         hindrance: Option<String>,
     },
     /// The volume's volume group does not have enough free space for the growth.
-    #[error("{}{}", no_room("this volume", *.asked, *.free, *.largest, .pool), also(.hindrance.as_deref()))]
+    #[error("{}{}", no_room_to_grow(*.asked, *.free, *.largest, .pool), also(.hindrance.as_deref()))]
     ExpansionOutOfRange {
         /// The volume's pool.
         pool: PoolName,
@@ -170,12 +170,22 @@ fn also(hindrance: Option<&str>) -> String {
     hindrance.map_or_else(String::new, |hindrance| format!("; also, {hindrance}"))
 }
 
-fn no_room(what: &str, asked: Bytes, free: Bytes, largest: Bytes, pool: &PoolName) -> String {
+fn no_room(asked: Bytes, free: Bytes, largest: Bytes, pool: &PoolName) -> String {
     let short = asked.saturating_sub(largest);
     format!(
-        "insufficient capacity in pool {pool}: {what} needs {asked}, {free} is free there and at \
+        "insufficient capacity in pool {pool}: a new volume needs {asked}, {free} is free there and at \
          most {largest} is possible, so {short} is missing; request {} or less, delete \
          volumes, or add a disk to the pool",
+        largest.exact()
+    )
+}
+
+fn no_room_to_grow(asked: Bytes, free: Bytes, largest: Bytes, pool: &PoolName) -> String {
+    let short = asked.saturating_sub(largest);
+    format!(
+        "insufficient capacity in pool {pool}: this volume needs {asked}, {free} is free in its volume group and \
+         at most {largest} is possible, so {short} is missing; request {} or less, delete volumes, or add a disk \
+         to the volume group",
         largest.exact()
     )
 }

@@ -14,10 +14,11 @@ pub(super) enum AddressKind {
     Autoscaler,
     Node,
     Pool,
+    Pod,
 }
 
 /// Each type with the names by which kubectl knows it, the short one first.
-const NAMES: [(AddressKind, &[&str]); 7] = [
+const NAMES: [(AddressKind, &[&str]); 8] = [
     (AddressKind::Claim, &["pvc", "persistentvolumeclaim", "persistentvolumeclaims"]),
     (AddressKind::Volume, &["pv", "persistentvolume", "persistentvolumes"]),
     (
@@ -38,6 +39,7 @@ const NAMES: [(AddressKind, &[&str]); 7] = [
             "pvcautoscalers.pliant.io",
         ],
     ),
+    (AddressKind::Pod, &["pod", "pods", "po"]),
     (AddressKind::Node, &["node", "nodes", "no"]),
     (
         AddressKind::Pool,

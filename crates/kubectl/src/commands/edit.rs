@@ -19,6 +19,7 @@ mod abort;
 mod back;
 mod follow;
 mod judge;
+mod space;
 #[cfg(test)]
 mod tests;
 mod unkept;

@@ -2,6 +2,7 @@
 //!
 //! `gather` reads from the API server, `judge` decides, [`print()`] formats: only the first needs a cluster.
 
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use kube::Client;
@@ -38,14 +39,16 @@ pub enum Subject {
     Volume(ClaimOrVolume),
     /// The claims of a workload or of a PvcAutoscaler.
     Claims(Whose),
+    /// The claims of a pod, by its name.
+    Pod(String),
     /// A node, by its name.
     Node(String),
     /// A pool, by its name.
     Pool(String),
 }
 
-/// Reads `pvc/NAME` or `NAME` for a claim, `pv/NAME`, `sts/NAME`, `deploy/NAME`, `pvcas/NAME`, `node/NAME` or
-/// `pool/NAME`.
+/// Reads `pvc/NAME` or `NAME` for a claim, `pv/NAME`, `pod/NAME`, `sts/NAME`, `deploy/NAME`, `pvcas/NAME`,
+/// `node/NAME` or `pool/NAME`.
 impl FromStr for Subject {
     type Err = String;
 
@@ -53,6 +56,7 @@ impl FromStr for Subject {
         let kinds = [
             AddressKind::Claim,
             AddressKind::Volume,
+            AddressKind::Pod,
             AddressKind::StatefulSet,
             AddressKind::Deployment,
             AddressKind::Autoscaler,
@@ -63,6 +67,7 @@ impl FromStr for Subject {
         Ok(match kind {
             AddressKind::Claim => Subject::Volume(ClaimOrVolume::Claim(name)),
             AddressKind::Volume => Subject::Volume(ClaimOrVolume::Volume(name)),
+            AddressKind::Pod => Subject::Pod(name),
             AddressKind::StatefulSet => Subject::Claims(Whose::StatefulSet(name)),
             AddressKind::Deployment => Subject::Claims(Whose::Deployment(name)),
             AddressKind::Autoscaler => Subject::Claims(Whose::Autoscaler(name)),
@@ -100,13 +105,12 @@ pub async fn answer(
             Answer::One(Box::new(told))
         }
         Subject::Claims(whose) => {
-            let place = namespace.unwrap_or(client.default_namespace());
-            let mut gatherer = gather::Gatherer::new(client, program);
-            let mut each = Vec::new();
-            for claim in workload::claims_of(client, namespace, whose).await? {
-                each.push(judge(Box::pin(gatherer.read_claim(place, &claim)).await?));
-            }
-            Answer::Each(each)
+            let claims = workload::claims_of(client, namespace, whose).await?;
+            explain_each(client, program, namespace, &claims).await?
+        }
+        Subject::Pod(name) => {
+            let claims = workload::claims_of_pod(client, namespace, name).await?;
+            explain_each(client, program, namespace, &claims).await?
         }
         Subject::Node(name) => {
             let seen = checkup::observe(client).await?;
@@ -117,6 +121,21 @@ pub async fn answer(
             Answer::Findings(checkup::judge_pool(&seen, program, name)?)
         }
     })
+}
+
+async fn explain_each(
+    client: &Client,
+    program: &str,
+    namespace: Option<&str>,
+    claims: &BTreeSet<String>,
+) -> Result<Answer, AskError> {
+    let namespace = namespace.unwrap_or(client.default_namespace());
+    let mut gatherer = gather::Gatherer::new(client, program);
+    let mut each = Vec::new();
+    for claim in claims {
+        each.push(judge(Box::pin(gatherer.read_claim(namespace, claim)).await?));
+    }
+    Ok(Answer::Each(each))
 }
 
 /// Explains a claim or a PersistentVolume; `program` is the name by which the caller runs this program.

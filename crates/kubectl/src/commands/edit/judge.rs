@@ -5,6 +5,7 @@ use kube::ResourceExt;
 
 use super::abort::{aborts, in_the_way};
 use super::back::back;
+use super::space::lacks_of_space;
 use super::unkept::unkept;
 use super::{Chosen, Edit, EditDecision, ObservedAutoscaler, RequestedChange, Whose};
 use crate::api::{NodeStorage, PvcAutoscaler, Quantity, VolumeUsage, Workload};
@@ -387,6 +388,9 @@ fn notes(
             format!("{it}: if its data does not fit, its file system does not shrink, and {then}.")
         });
         notes.extend(of_swaps.into_iter().chain(in_place));
+    }
+    if let RequestedChange::Grow(size) = wish {
+        notes.extend(lacks_of_space(seen, plan, *size));
     }
     if plan.pods.iter().any(|pod| pod.held.is_some()) {
         notes.push("Lines with `not yet` wait for what they name.".to_owned());

@@ -155,6 +155,17 @@ fn a_growth_and_a_move_tell_it_too() {
       db-0  data-db-0  8Gi hdd  10Gi hdd  expand
       db-1  data-db-1  8Gi hdd  10Gi hdd  expand
     ");
+    let mut full = with_usage(with_usage(seen(), "data-db-0", 3), "data-db-1", 1);
+    let pool = json!({"name": "fast", "configured": true, "capacity": "20Gi", "available": "3Gi",
+                      "volumeCount": 2, "health": "Healthy"});
+    for node in &mut full.around.storages {
+        node.status.as_mut().unwrap().pools = vec![serde_json::from_value(pool.clone()).unwrap()];
+    }
+    let note = "Pool fast of node alpha has 3Gi free, and the claims there need 4Gi more. What does not fit \
+                stays at its size, in use, until space is free.";
+    assert_eq!(edit(&full, "data-db-0", &grow).notes, [note]);
+    let fits = RequestedChange::Grow(Bytes::gib(9));
+    assert_eq!(edit(&full, "data-db-0", &fits).notes, Vec::<String>::new());
     let class = RequestedChange::Move("ssd".to_owned());
     let edit = edit(&seen(), "data-db-0", &class);
     let spec = json!({"storageClassName": "ssd"});

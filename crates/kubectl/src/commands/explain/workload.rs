@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PodTemplateSpec};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, PodTemplateSpec};
 use kube::api::ListParams;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -81,6 +81,36 @@ pub(super) async fn claims_of(
     Ok(found)
 }
 
+/// Lists the names of the claims of a pod, whether they exist or not.
+///
+/// # Errors
+/// [`AskError::Refused`] if there is no such pod, or if it uses no claims.
+pub(super) async fn claims_of_pod(
+    client: &Client,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<BTreeSet<String>, AskError> {
+    let namespace = namespace.unwrap_or(client.default_namespace());
+    let pod: Pod = found(client, namespace, name, "pod", "pods").await?;
+    let claims = of_pod(&pod);
+    if claims.is_empty() {
+        let reason = format!("pod {name} in namespace {namespace} uses no claims");
+        return Err(AskError::Refused { reason });
+    }
+    Ok(claims)
+}
+
+/// The claims of a pod, those of its ephemeral volumes included.
+fn of_pod(pod: &Pod) -> BTreeSet<String> {
+    let name = pod.name_any();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let claims = volumes.filter_map(|volume| match &volume.persistent_volume_claim {
+        Some(claim) => Some(claim.claim_name.clone()),
+        None => volume.ephemeral.as_ref().map(|_| format!("{name}-{}", volume.name)),
+    });
+    claims.collect()
+}
+
 /// Returns why a workload has no claims.
 fn why_none(wanted: &BTreeSet<String>, is_unmanaged: bool) -> String {
     if !wanted.is_empty() {
@@ -132,6 +162,17 @@ fn of_pods(template: &PodTemplateSpec) -> BTreeSet<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pod_has_the_claims_that_it_names_and_those_of_its_ephemeral_volumes() {
+        let volumes = serde_json::json!([
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}},
+            {"name": "scratch", "ephemeral": {}},
+            {"name": "conf", "emptyDir": {}}]);
+        let pod = serde_json::json!({"metadata": {"name": "db-0"}, "spec": {"containers": [], "volumes": volumes}});
+        let claims = of_pod(&serde_json::from_value(pod).unwrap());
+        assert_eq!(claims, BTreeSet::from(["data-db-0".to_owned(), "db-0-scratch".to_owned()]));
+    }
 
     #[test]
     fn a_workload_without_claims_is_told_why() {
