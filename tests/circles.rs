@@ -191,7 +191,8 @@ fn absolute(
             let above = module.get(..module.len().checked_sub(ups)?)?;
             Some([above, &path[ups..]].concat())
         }
-        _ if all.contains_key(&below[..=module.len()]) => Some(below),
+        // One word alone is no module but what is imported, a function of the same name too.
+        _ if path.len() > 1 && all.contains_key(&below[..=module.len()]) => Some(below),
         _ => {
             let imported = all[module].imported.get(first)?;
             // A crate of others that shows something of its own name.

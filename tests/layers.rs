@@ -353,6 +353,59 @@ fn no_two_types_have_one_name() {
     assert_eq!(files, BTreeMap::new());
 }
 
+/// A type with more methods is a part of the program with everything in it: what needs the type is a function of it.
+const MOST_METHODS: usize = 25;
+
+#[test]
+fn no_type_has_more_methods_than_a_reader_holds() {
+    let mut methods: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for file in product() {
+        let (room, mut of) = (room(&file), None);
+        for line in code(&file).lines() {
+            if line.starts_with("impl") {
+                of = methods_of(line);
+            } else if line.starts_with('}') {
+                of = None;
+            } else if let Some(name) = &of
+                && is_method(line)
+            {
+                *methods.entry((room.clone(), name.clone())).or_default() += 1;
+            }
+        }
+    }
+    assert!(methods.len() > 200, "only {} types are found", methods.len());
+    assert_eq!(methods_of("impl<S: Source> Populator<S> {").as_deref(), Some("Populator"));
+    assert_eq!(methods_of("impl Volumes for Node {"), None);
+    assert!(is_method("    pub(super) async fn look(&self)") && !is_method("        fn inner()"));
+    // A fake is a world of switches, each of which a test turns.
+    methods.retain(|(room, _), count| room != "testing" && *count > MOST_METHODS);
+    assert_eq!(methods, BTreeMap::new());
+}
+
+/// The type whose own methods a line begins; those of a trait are that one's.
+fn methods_of(line: &str) -> Option<String> {
+    let mut depth = 0_i32;
+    let bare = line.trim_start_matches("impl").chars().filter(|c| {
+        depth += i32::from(*c == '<') - i32::from(*c == '>');
+        depth == 0 && *c != '>'
+    });
+    let bare: String = bare.collect();
+    let mut words = bare.split_whitespace();
+    let name = words.next()?.to_owned();
+    (words.next() != Some("for")).then_some(name)
+}
+
+fn is_method(line: &str) -> bool {
+    let Some(line) = line.strip_prefix("    ").filter(|line| !line.starts_with(' ')) else {
+        return false;
+    };
+    let before = line.split("fn ").next().unwrap_or_default();
+    line.contains("fn ")
+        && before
+            .split_whitespace()
+            .all(|word| word.starts_with("pub") || ["const", "async", "unsafe"].contains(&word))
+}
+
 #[test]
 fn the_search_sees_every_form_of_use() {
     let code = "use crate::host::{self, Cmd};\nuse crate::{\n    lvm::{A, B},\n    node,\n};\nlet x = \

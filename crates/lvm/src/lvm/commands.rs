@@ -9,8 +9,10 @@ use crate::bytes::Bytes;
 use crate::host::{Cmd, at_least, version_in};
 use crate::lvm::command_stats::code_of;
 use crate::lvm::group::{ExtentRun, Group, Lv};
+use crate::lvm::recovery::{remove_from_other_disks, remove_layers};
 use crate::lvm::report::{self, CommandFailure, CommandOutcome};
-use crate::lvm::volume_group::VgGuard;
+use crate::lvm::volume_group::look::read_changed;
+use crate::lvm::volume_group::{VgGuard, failed, impediment, is_uneven, pin};
 use crate::lvm::{LvmError, layout};
 use crate::volume::Layout;
 
@@ -73,13 +75,6 @@ impl VgGuard {
         }
     }
 
-    /// Reads the group after a command of this turn has changed it.
-    async fn read_changed(&self) -> Result<Arc<Group>, LvmError> {
-        let group = self.group.read_changed().await?;
-        self.note_looked();
-        Ok(group)
-    }
-
     /// Creates a logical volume, inactive and **not wiped**: its tags must record that.
     pub async fn create(&self, new: &NewLv) -> Result<Lv, LvmError> {
         let cmd = Cmd::new("lvcreate")
@@ -96,7 +91,7 @@ impl VgGuard {
 
     /// Takes a snapshot of a logical volume into `extents` extents of its own.
     pub async fn snapshot(&self, origin: &str, new: &NewLv) -> Result<Lv, LvmError> {
-        self.heal_before(origin).await?;
+        heal_before(self, origin).await?;
         let cmd = Cmd::new("lvcreate")
             .args(["-y", "-s", "-l", &new.extents.to_string(), "-n", &new.name])
             .args(new.tags.iter().flat_map(|tag| ["--addtag", tag]))
@@ -112,7 +107,7 @@ impl VgGuard {
         extents: u64,
         pieces: &[ExtentRun],
     ) -> Result<Lv, LvmError> {
-        self.heal_before(lv).await?;
+        heal_before(self, lv).await?;
         let on = match pieces {
             [] => Vec::new(),
             _ => places(&*self.seen().await?, pieces),
@@ -128,11 +123,11 @@ impl VgGuard {
     /// Removes the extents of a logical volume beyond its first `extents` extents, which must not
     /// be in use.
     pub async fn reduce(&self, lv: &str, extents: u64) -> Result<Lv, LvmError> {
-        self.heal_before(lv).await?;
+        heal_before(self, lv).await?;
         // What the file system needs was looked at. LVM would look again, by a path that only udev makes, and refuse
         // what it does not know.
         let unseen: &[&str] =
-            if self.looks_at_contents().await? { &["--fs", "ignore"] } else { &[] };
+            if looks_at_contents(self).await? { &["--fs", "ignore"] } else { &[] };
         let cmd = Cmd::new("lvreduce")
             .arg("-y")
             .args(unseen)
@@ -140,13 +135,6 @@ impl VgGuard {
             .arg(self.path(lv));
         let said = self.command(cmd).await?;
         self.expect(lv, said, |lv| lv.extents() == extents).await
-    }
-
-    /// Returns whether LVM looks at what is on a volume before it makes it smaller, unless it is asked not to.
-    async fn looks_at_contents(&self) -> Result<bool, LvmError> {
-        let told = self.group.host.run(Cmd::new("lvm").arg("version")).await;
-        let told = told.map_err(|error| self.group.failed(error))?;
-        Ok(version_in(&told.stdout).is_none_or(|version| at_least(version, LOOKS_AT_CONTENTS)))
     }
 
     /// Replaces tags of a logical volume in one commit.
@@ -185,11 +173,11 @@ impl VgGuard {
     /// Merges a snapshot back into its origin, which must not be open: it is then as it was when
     /// the snapshot was taken. Returns when all is copied, after `limit` at the latest.
     pub async fn merge(&self, snapshot: &str, limit: Duration) -> Result<(), LvmError> {
-        self.heal_before(snapshot).await?;
+        heal_before(self, snapshot).await?;
         let cmd = Cmd::new("lvconvert").args(["-y", "--merge", "-i", "1"]);
         let said = self.command(cmd.arg(self.path(snapshot)).limit(limit)).await?;
         if self.read().await?.lvs.contains_key(snapshot) {
-            return Err(self.refused(said).await);
+            return Err(refused(self, said).await);
         }
         Ok(())
     }
@@ -201,23 +189,23 @@ impl VgGuard {
 
     /// Removes a logical volume; already gone is success.
     pub async fn remove(&self, lv: &str) -> Result<(), LvmError> {
-        self.heal_before(lv).await?;
+        heal_before(self, lv).await?;
         let group = self.read().await?;
         let uuid = group.lvs.get(lv).map(|lv| group.dm_uuid(lv));
         let cmd = Cmd::new("lvremove").args(["-y", "-f"]).arg(self.path(lv));
         let said = self.command(cmd).await?;
-        if self.read_changed().await?.lvs.contains_key(lv) {
-            return Err(self.refused(said).await);
+        if read_after_change(self).await?.lvs.contains_key(lv) {
+            return Err(refused(self, said).await);
         }
         match uuid {
-            Some(uuid) => self.remove_layers(&uuid).await,
+            Some(uuid) => remove_layers(self, &uuid).await,
             None => Ok(()),
         }
     }
 
     /// Creates the group on one disk.
     pub async fn create_group(&self, device: &Path, tags: &[String]) -> Result<(), LvmError> {
-        self.make_physical_volume(device).await?;
+        make_physical_volume(self, device).await?;
         let cmd = Cmd::new("vgcreate")
             .arg("-y")
             .args(tags.iter().flat_map(|tag| ["--addtag", tag]))
@@ -226,26 +214,15 @@ impl VgGuard {
         let said = self.command(cmd).await?;
         match self.read().await {
             Ok(_) => Ok(()),
-            Err(_) => Err(self.refused(said).await),
+            Err(_) => Err(refused(self, said).await),
         }
     }
 
     /// Adds a disk to the group.
     pub async fn extend_group(&self, device: &Path) -> Result<(), LvmError> {
-        self.make_physical_volume(device).await?;
+        make_physical_volume(self, device).await?;
         self.must(Cmd::new("vgextend").args(["-y", self.group.name()]).arg(device)).await?;
         self.read().await.map(|_| ()) // Learns of the new disk, which has to be flushed too.
-    }
-
-    /// Makes a disk a physical volume, durably, with space for the metadata of thousands of volumes:
-    /// the area cannot be enlarged later.
-    ///
-    /// Before a group names it: LVM sends no flush between the two, and a power cut could leave a
-    /// group that misses a disk for ever.
-    async fn make_physical_volume(&self, device: &Path) -> Result<(), LvmError> {
-        self.group.pin(Some(device)).await?;
-        self.must(Cmd::new("pvcreate").args(["-y", "--metadatasize", "16m"]).arg(device)).await?;
-        self.group.host.flush(device).await.map_err(|error| self.group.failed(error))
     }
 
     /// Brings all disks to the newest state, where a commit was interrupted between two of them: a
@@ -253,25 +230,12 @@ impl VgGuard {
     /// disk is missing.
     pub async fn level(&self) -> Result<(), LvmError> {
         let group = self.read().await?;
-        if !self.group.is_uneven() || !group.changeable() {
+        if !is_uneven(&self.group) || !group.changeable() {
             return Ok(());
         }
         tracing::warn!(group = group.name, "updating outdated VG metadata on some disks");
         self.must(Cmd::new("vgck").args(["--updatemetadata", &group.name])).await?;
         self.read().await.map(|_| ())
-    }
-
-    /// A command on a volume that a killed one left suspended would wait for ever, and one on a volume in
-    /// use on another disk would put it on the disks that the group has.
-    async fn heal_before(&self, lv: &str) -> Result<(), LvmError> {
-        let group = self.seen().await?;
-        match group.lvs.get(lv) {
-            // Its device is as large as its origin; LVM loads both when it changes one.
-            Some(lv) if group.is_snapshot(lv) => self.remove_from_other_disks(&group, lv).await,
-            Some(lv) => self.heal(lv).await,
-            None => Ok(false),
-        }
-        .map(drop)
     }
 
     fn path(&self, lv: &str) -> String {
@@ -283,19 +247,7 @@ impl VgGuard {
         let said = self.command(cmd).await?;
         match said.outcome {
             CommandOutcome::Success => Ok(()),
-            CommandOutcome::Failure(_) => Err(self.refused(said).await),
-        }
-    }
-
-    /// What a refusal means: where the disks explain it, it will pass with their trouble.
-    async fn refused(&self, said: CommandResult) -> LvmError {
-        let error = said.into_error();
-        match self.group.impediment().await {
-            Some(reason) => LvmError::Unusable {
-                group: self.group.name().to_owned(),
-                reason: format!("{reason}; {error}"),
-            },
-            None => error,
+            CommandOutcome::Failure(_) => Err(refused(self, said).await),
         }
     }
 
@@ -303,7 +255,7 @@ impl VgGuard {
     pub(super) async fn command(&self, cmd: Cmd) -> Result<CommandResult, LvmError> {
         let command = cmd.to_string();
         tracing::debug!(group = self.group.name(), command);
-        self.group.pin(None).await?;
+        pin(&self.group, None).await?;
         let (program, begin) = (cmd.program, Instant::now());
         let json = self.group.host.lvm(self.group.name(), cmd).await;
         let took = begin.elapsed();
@@ -320,7 +272,7 @@ impl VgGuard {
         };
         self.group.count_spent(program, took, code);
         self.group.count_change(); // After it: a flush that ran meanwhile may have missed it.
-        let outcome = outcome.map_err(|error| self.group.failed(error))?;
+        let outcome = outcome.map_err(|error| failed(&self.group, error))?;
         Ok(CommandResult { command, outcome })
     }
 
@@ -331,10 +283,60 @@ impl VgGuard {
         said: CommandResult,
         as_it_should_be: impl Fn(&Lv) -> bool,
     ) -> Result<Lv, LvmError> {
-        match self.read_changed().await?.lvs.get(lv) {
+        match read_after_change(self).await?.lvs.get(lv) {
             Some(lv) if as_it_should_be(lv) => Ok(lv.clone()),
-            _ => Err(self.refused(said).await),
+            _ => Err(refused(self, said).await),
         }
+    }
+}
+
+/// Reads the group after a command of this turn has changed it.
+async fn read_after_change(turn: &VgGuard) -> Result<Arc<Group>, LvmError> {
+    let group = read_changed(&turn.group).await?;
+    turn.note_looked();
+    Ok(group)
+}
+
+/// Returns whether LVM looks at what is on a volume before it makes it smaller, unless it is asked not to.
+async fn looks_at_contents(turn: &VgGuard) -> Result<bool, LvmError> {
+    let told = turn.group.host.run(Cmd::new("lvm").arg("version")).await;
+    let told = told.map_err(|error| failed(&turn.group, error))?;
+    Ok(version_in(&told.stdout).is_none_or(|version| at_least(version, LOOKS_AT_CONTENTS)))
+}
+
+/// Makes a disk a physical volume, durably, with space for the metadata of thousands of volumes:
+/// the area cannot be enlarged later.
+///
+/// Before a group names it: LVM sends no flush between the two, and a power cut could leave a
+/// group that misses a disk for ever.
+async fn make_physical_volume(turn: &VgGuard, device: &Path) -> Result<(), LvmError> {
+    pin(&turn.group, Some(device)).await?;
+    turn.must(Cmd::new("pvcreate").args(["-y", "--metadatasize", "16m"]).arg(device)).await?;
+    turn.group.host.flush(device).await.map_err(|error| failed(&turn.group, error))
+}
+
+/// A command on a volume that a killed one left suspended would wait for ever, and one on a volume in
+/// use on another disk would put it on the disks that the group has.
+async fn heal_before(turn: &VgGuard, lv: &str) -> Result<(), LvmError> {
+    let group = turn.seen().await?;
+    match group.lvs.get(lv) {
+        // Its device is as large as its origin; LVM loads both when it changes one.
+        Some(lv) if group.is_snapshot(lv) => remove_from_other_disks(turn, &group, lv).await,
+        Some(lv) => turn.heal(lv).await,
+        None => Ok(false),
+    }
+    .map(drop)
+}
+
+/// What a refusal means: where the disks explain it, it will pass with their trouble.
+async fn refused(turn: &VgGuard, said: CommandResult) -> LvmError {
+    let error = said.into_error();
+    match impediment(&turn.group).await {
+        Some(reason) => LvmError::Unusable {
+            group: turn.group.name().to_owned(),
+            reason: format!("{reason}; {error}"),
+        },
+        None => error,
     }
 }
 

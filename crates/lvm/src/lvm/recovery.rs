@@ -12,7 +12,8 @@ use crate::host::{DeviceNumber, DmDevice, DmInfo, DmTarget, GroupLock, HostError
 use crate::lvm::LvmError;
 use crate::lvm::group::{Group, Lv};
 use crate::lvm::stack::{Disks, LiveDevice, Stack};
-use crate::lvm::volume_group::{VgGuard, VolumeGroup};
+use crate::lvm::volume_group::look::read_all_disks;
+use crate::lvm::volume_group::{VgGuard, VolumeGroup, failed};
 
 const SECTOR: u64 = 512;
 
@@ -24,7 +25,7 @@ impl VgGuard {
     /// As [`heal`](VgGuard::heal).
     pub async fn heal_all(&self, lvs: impl Iterator<Item = &Lv> + Send) -> Result<(), LvmError> {
         let group = self.seen().await?;
-        let devices = self.ask(self.group.host.dm_list().await)?;
+        let devices = ask(self, self.group.host.dm_list().await)?;
         let live: HashSet<&str> = devices.iter().map(|device| volume_of(&device.uuid)).collect();
         for lv in lvs.filter(|lv| live.contains(group.dm_uuid(lv).as_str())) {
             match self.heal(lv).await {
@@ -33,7 +34,7 @@ impl VgGuard {
                 other => drop(other?),
             }
         }
-        self.remove_orphans(devices).await // After repair: a layer is held until then.
+        remove_orphans(self, devices).await // After repair: a layer is held until then.
     }
 
     /// Brings the live device of a logical volume in line with the metadata; an inactive one stays
@@ -50,28 +51,28 @@ impl VgGuard {
     /// [`LvmError::Elsewhere`] if the device is held on another disk.
     pub async fn heal(&self, lv: &Lv) -> Result<bool, LvmError> {
         let mut group = self.seen().await?;
-        if self.group.disks_have_moved().await? {
-            group = self.group.read_all_disks().await?; // LVM is to see them under their new numbers.
+        if disks_have_moved(&self.group).await? {
+            group = read_all_disks(&self.group).await?; // LVM is to see them under their new numbers.
         }
         let uuid = group.dm_uuid(lv);
-        let Some((info, mut live)) = self.ask(self.group.host.dm_table(&uuid).await)? else {
+        let Some((info, mut live)) = ask(self, self.group.host.dm_table(&uuid).await)? else {
             // A hidden device of it may be in use through another volume.
-            return self.remove_from_other_disks(&group, lv).await;
+            return remove_from_other_disks(self, &group, lv).await;
         };
         if !info.live_table {
-            self.remove_empty(&uuid).await?;
+            remove_empty(self, &uuid).await?;
             return Ok(true);
         }
         let mut waits = waits_for_us(&info);
         if waits || group.has_snapshot(lv) || group.is_snapshot(lv) {
-            waits |= self.wake_layers(&group, lv).await?; // What is sent to the top ends there.
+            waits |= wake_layers(self, &group, lv).await?; // What is sent to the top ends there.
         }
         if waits_for_us(&info) {
-            self.clear_and_resume(&uuid, &info).await?;
-            let after = self.ask(self.group.host.dm_table(&uuid).await)?;
+            clear_and_resume(self, &uuid, &info).await?;
+            let after = ask(self, self.group.host.dm_table(&uuid).await)?;
             live = after.map_or_else(Vec::new, |(_, table)| table);
         }
-        if self.remove_from_other_disks(&group, lv).await? {
+        if remove_from_other_disks(self, &group, lv).await? {
             return Ok(true);
         }
         if maps(&live, &group, lv) {
@@ -83,169 +84,169 @@ impl VgGuard {
             "reloading a partially changed volume"
         );
         let refreshed = self.refresh(&lv.name).await;
-        self.believe_the_kernel(refreshed, &uuid, &group, lv).await
+        believe_the_kernel(self, refreshed, &uuid, &group, lv).await
     }
+}
 
-    /// Removes the devices of a logical volume, including hidden ones, if one is on another disk
-    /// than the volume group has; returns whether one was. While one is open none is changed, since
-    /// LVM would put them all on the disks that the volume group has.
-    ///
-    /// # Errors
-    /// [`LvmError::Elsewhere`] if one is held.
-    pub(super) async fn remove_from_other_disks(
-        &self,
-        group: &Group,
-        lv: &Lv,
-    ) -> Result<bool, LvmError> {
-        let disks = self.group.places_of(group).await?;
-        let stack = self.group.stack_of(group, lv, &disks).await?;
-        let elsewhere = stack.find_elsewhere(group, &disks);
-        self.group.note_elsewhere(&lv.name, elsewhere.clone());
-        let Some(reason) = elsewhere else { return Ok(false) };
-        let held = || {
-            let (group, lv) = (self.group.name().to_owned(), lv.name.clone());
-            LvmError::Elsewhere { group, lv, reason }
-        };
-        for top in stack.tops() {
-            let info = self.ask(self.group.host.dm_info(top).await)?;
-            if let Some(info) = info
-                && self.is_held(&info).await?
-            {
-                return Err(held());
-            }
-        }
-        for uuid in stack.into_order_of_removal() {
-            self.remove_unheld(&uuid).await?;
-            if self.ask(self.group.host.dm_info(&uuid).await)?.is_some() {
-                return Err(held()); // It was opened meanwhile.
-            }
-        }
-        self.group.note_elsewhere(&lv.name, None);
-        Ok(true)
-    }
-
-    /// Brings the hidden layers of an origin or a snapshot, and an origin's snapshots, back to work; says
-    /// whether any waited.
-    async fn wake_layers(&self, group: &Group, lv: &Lv) -> Result<bool, LvmError> {
-        let own = group.dm_uuid(lv);
-        let stores = group.snapshots_of(lv).filter_map(|name| group.lvs.get(name));
-        let stores = stores.map(|store| group.dm_uuid(store));
-        let stores = stores.flat_map(|uuid| [format!("{uuid}-cow"), uuid]);
-        let layers = [format!("{own}-real"), format!("{own}-cow")].into_iter().chain(stores);
-        let mut waited = false;
-        for uuid in layers {
-            let info = self.ask(self.group.host.dm_info(&uuid).await)?;
-            if let Some(info) = info.filter(|info| info.live_table && waits_for_us(info)) {
-                self.clear_and_resume(&uuid, &info).await?;
-                waited = true;
-            }
-        }
-        Ok(waited)
-    }
-
-    /// LVM calls a refresh failed that brought the volume in line and could only not clear away a layer
-    /// that a snapshot of it still uses; so what counts is what is live now.
-    async fn believe_the_kernel(
-        &self,
-        refreshed: Result<(), LvmError>,
-        uuid: &str,
-        group: &Arc<Group>,
-        lv: &Lv,
-    ) -> Result<bool, LvmError> {
-        let Err(error) = refreshed else { return Ok(true) };
-        match self.ask(self.group.host.dm_table(uuid).await)? {
-            Some((info, live)) if !info.suspended && maps(&live, group, lv) => Ok(true),
-            _ => Err(error),
+/// Removes the devices of a logical volume, including hidden ones, if one is on another disk
+/// than the volume group has; returns whether one was. While one is open none is changed, since
+/// LVM would put them all on the disks that the volume group has.
+///
+/// # Errors
+/// [`LvmError::Elsewhere`] if one is held.
+pub(super) async fn remove_from_other_disks(
+    turn: &VgGuard,
+    group: &Group,
+    lv: &Lv,
+) -> Result<bool, LvmError> {
+    let disks = places_of(&turn.group, group).await?;
+    let stack = stack_of(&turn.group, group, lv, &disks).await?;
+    let elsewhere = stack.find_elsewhere(group, &disks);
+    turn.group.note_elsewhere(&lv.name, elsewhere.clone());
+    let Some(reason) = elsewhere else { return Ok(false) };
+    let held = || {
+        let (group, lv) = (turn.group.name().to_owned(), lv.name.clone());
+        LvmError::Elsewhere { group, lv, reason }
+    };
+    for top in stack.tops() {
+        let info = ask(turn, turn.group.host.dm_info(top).await)?;
+        if let Some(info) = info
+            && is_held(turn, &info).await?
+        {
+            return Err(held());
         }
     }
-
-    /// Removes devices of this group that no logical volume of its metadata has, if no one holds
-    /// them: what a killed `lvremove` or snapshot left. Only devices with our names are touched.
-    async fn remove_orphans(&self, mut devices: Vec<DmDevice>) -> Result<(), LvmError> {
-        let group = self.read().await?;
-        let ours = group.dm_prefix();
-        let lvs = group.lvs.values().map(|lv| (group.dm_uuid(lv), lv)).collect();
-        // A hidden layer is held by what stands on it; its uuid is that volume's with a suffix.
-        devices.sort_by_key(|device| device.uuid.len());
-        for device in devices {
-            let listed = is_part(&device.uuid, &group, &lvs);
-            if !device.uuid.starts_with(&ours) || listed || !device.name.contains("-pliant--") {
-                continue;
-            }
-            self.remove_unheld(&device.uuid).await?;
+    for uuid in stack.into_order_of_removal() {
+        remove_unheld(turn, &uuid).await?;
+        if ask(turn, turn.group.host.dm_info(&uuid).await)?.is_some() {
+            return Err(held()); // It was opened meanwhile.
         }
-        Ok(())
     }
+    turn.group.note_elsewhere(&lv.name, None);
+    Ok(true)
+}
 
-    /// Removes the devices of a logical volume that is gone: of a snapshot that was cut off while it
-    /// was made or removed, LVM leaves the layer that it had not put into use.
-    pub(super) async fn remove_layers(&self, uuid: &str) -> Result<(), LvmError> {
-        for layer in ["", "-cow", "-real"] {
-            self.remove_unheld(&format!("{uuid}{layer}")).await?;
+/// Brings the hidden layers of an origin or a snapshot, and an origin's snapshots, back to work; says
+/// whether any waited.
+async fn wake_layers(turn: &VgGuard, group: &Group, lv: &Lv) -> Result<bool, LvmError> {
+    let own = group.dm_uuid(lv);
+    let stores = group.snapshots_of(lv).filter_map(|name| group.lvs.get(name));
+    let stores = stores.map(|store| group.dm_uuid(store));
+    let stores = stores.flat_map(|uuid| [format!("{uuid}-cow"), uuid]);
+    let layers = [format!("{own}-real"), format!("{own}-cow")].into_iter().chain(stores);
+    let mut waited = false;
+    for uuid in layers {
+        let info = ask(turn, turn.group.host.dm_info(&uuid).await)?;
+        if let Some(info) = info.filter(|info| info.live_table && waits_for_us(info)) {
+            clear_and_resume(turn, &uuid, &info).await?;
+            waited = true;
         }
-        Ok(())
     }
+    Ok(waited)
+}
 
-    /// Returns whether a device is open, or its node is shown to a workload: that leads to the number, whatever
-    /// device has it next, and need not be open.
-    async fn is_held(&self, info: &DmInfo) -> Result<bool, LvmError> {
-        if info.open_count > 0 {
-            return Ok(true);
+/// LVM calls a refresh failed that brought the volume in line and could only not clear away a layer
+/// that a snapshot of it still uses; so what counts is what is live now.
+async fn believe_the_kernel(
+    turn: &VgGuard,
+    refreshed: Result<(), LvmError>,
+    uuid: &str,
+    group: &Arc<Group>,
+    lv: &Lv,
+) -> Result<bool, LvmError> {
+    let Err(error) = refreshed else { return Ok(true) };
+    match ask(turn, turn.group.host.dm_table(uuid).await)? {
+        Some((info, live)) if !info.suspended && maps(&live, group, lv) => Ok(true),
+        _ => Err(error),
+    }
+}
+
+/// Removes devices of this group that no logical volume of its metadata has, if no one holds
+/// them: what a killed `lvremove` or snapshot left. Only devices with our names are touched.
+async fn remove_orphans(turn: &VgGuard, mut devices: Vec<DmDevice>) -> Result<(), LvmError> {
+    let group = turn.read().await?;
+    let ours = group.dm_prefix();
+    let lvs = group.lvs.values().map(|lv| (group.dm_uuid(lv), lv)).collect();
+    // A hidden layer is held by what stands on it; its uuid is that volume's with a suffix.
+    devices.sort_by_key(|device| device.uuid.len());
+    for device in devices {
+        let listed = is_part(&device.uuid, &group, &lvs);
+        if !device.uuid.starts_with(&ours) || listed || !device.name.contains("-pliant--") {
+            continue;
         }
-        let name = format!("dm-{}", info.number.minor);
-        let mounts = self.ask(self.group.host.mounts().await)?;
-        Ok(mounts.iter().any(|mount| mount.shown_node() == Some(&name)))
+        remove_unheld(turn, &device.uuid).await?;
     }
+    Ok(())
+}
 
-    /// Removes a device that no logical volume has, unless it is held.
-    async fn remove_unheld(&self, uuid: &str) -> Result<(), LvmError> {
-        let Some(info) = self.ask(self.group.host.dm_info(uuid).await)? else {
-            return Ok(());
-        };
-        if self.is_held(&info).await? {
-            return Ok(());
-        }
-        if info.suspended && info.live_table {
-            self.clear_and_resume(uuid, &info).await?;
-        }
-        tracing::warn!(group = self.group.name(), uuid, "removing a device that matches no volume");
-        self.ask(self.group.host.dm_remove(uuid).await)
+/// Removes the devices of a logical volume that is gone: of a snapshot that was cut off while it
+/// was made or removed, LVM leaves the layer that it had not put into use.
+pub(super) async fn remove_layers(turn: &VgGuard, uuid: &str) -> Result<(), LvmError> {
+    for layer in ["", "-cow", "-real"] {
+        remove_unheld(turn, &format!("{uuid}{layer}")).await?;
     }
+    Ok(())
+}
 
-    /// Removes a device that never had a live table: an activation was cut off before its end. It
-    /// cannot be resumed, no one can have used it, and the next activation makes it again.
-    async fn remove_empty(&self, uuid: &str) -> Result<(), LvmError> {
-        let _lock = self.while_no_command_runs().await?;
-        tracing::warn!(group = self.group.name(), uuid, "removing a device without a table");
-        self.ask(self.group.host.dm_remove(uuid).await)
+/// Returns whether a device is open, or its node is shown to a workload: that leads to the number, whatever
+/// device has it next, and need not be open.
+async fn is_held(turn: &VgGuard, info: &DmInfo) -> Result<bool, LvmError> {
+    if info.open_count > 0 {
+        return Ok(true);
     }
+    let name = format!("dm-{}", info.number.minor);
+    let mounts = ask(turn, turn.group.host.mounts().await)?;
+    Ok(mounts.iter().any(|mount| mount.shown_node() == Some(&name)))
+}
 
-    /// Clears, then resume: resuming alone would make an uncommitted table live.
-    async fn clear_and_resume(&self, uuid: &str, info: &DmInfo) -> Result<(), LvmError> {
-        let _lock = self.while_no_command_runs().await?;
-        tracing::warn!(group = self.group.name(), uuid, "resuming a suspended volume");
-        self.ask(self.group.host.dm_clear(uuid).await)?;
-        if info.suspended {
-            self.ask(self.group.host.dm_resume(uuid).await)?;
-        }
-        Ok(())
+/// Removes a device that no logical volume has, unless it is held.
+async fn remove_unheld(turn: &VgGuard, uuid: &str) -> Result<(), LvmError> {
+    let Some(info) = ask(turn, turn.group.host.dm_info(uuid).await)? else {
+        return Ok(());
+    };
+    if is_held(turn, &info).await? {
+        return Ok(());
     }
+    if info.suspended && info.live_table {
+        clear_and_resume(turn, uuid, &info).await?;
+    }
+    tracing::warn!(group = turn.group.name(), uuid, "removing a device that matches no volume");
+    ask(turn, turn.group.host.dm_remove(uuid).await)
+}
 
-    /// Holds the group's lock, which shows that no LVM command, ours or the administrator's, is at
-    /// work right now.
-    async fn while_no_command_runs(&self) -> Result<Box<dyn GroupLock>, LvmError> {
-        let lock = self.ask(self.group.host.try_lock_group(self.group.name()).await)?;
-        lock.ok_or_else(|| LvmError::Unusable {
-            group: self.group.name().to_owned(),
-            reason: "a volume is suspended by an LVM command that is still running; see `ps -C \
+/// Removes a device that never had a live table: an activation was cut off before its end. It
+/// cannot be resumed, no one can have used it, and the next activation makes it again.
+async fn remove_empty(turn: &VgGuard, uuid: &str) -> Result<(), LvmError> {
+    let _lock = while_no_command_runs(turn).await?;
+    tracing::warn!(group = turn.group.name(), uuid, "removing a device without a table");
+    ask(turn, turn.group.host.dm_remove(uuid).await)
+}
+
+/// Clears, then resume: resuming alone would make an uncommitted table live.
+async fn clear_and_resume(turn: &VgGuard, uuid: &str, info: &DmInfo) -> Result<(), LvmError> {
+    let _lock = while_no_command_runs(turn).await?;
+    tracing::warn!(group = turn.group.name(), uuid, "resuming a suspended volume");
+    ask(turn, turn.group.host.dm_clear(uuid).await)?;
+    if info.suspended {
+        ask(turn, turn.group.host.dm_resume(uuid).await)?;
+    }
+    Ok(())
+}
+
+/// Holds the group's lock, which shows that no LVM command, ours or the administrator's, is at
+/// work right now.
+async fn while_no_command_runs(turn: &VgGuard) -> Result<Box<dyn GroupLock>, LvmError> {
+    let lock = ask(turn, turn.group.host.try_lock_group(turn.group.name()).await)?;
+    lock.ok_or_else(|| LvmError::Unusable {
+        group: turn.group.name().to_owned(),
+        reason: "a volume is suspended by an LVM command that is still running; see `ps -C \
                      lvm`"
-                .to_owned(),
-        })
-    }
+            .to_owned(),
+    })
+}
 
-    fn ask<T>(&self, answer: Result<T, HostError>) -> Result<T, LvmError> {
-        answer.map_err(|error| self.group.failed(error))
-    }
+fn ask<T>(turn: &VgGuard, answer: Result<T, HostError>) -> Result<T, LvmError> {
+    answer.map_err(|error| failed(&turn.group, error))
 }
 
 impl VolumeGroup {
@@ -259,77 +260,77 @@ impl VolumeGroup {
         group: &Group,
         lvs: impl Iterator<Item = &Lv> + Send,
     ) -> Result<(), LvmError> {
-        let devices = self.host.dm_list().await.map_err(|error| self.failed(error))?;
+        let devices = self.host.dm_list().await.map_err(|error| failed(self, error))?;
         let live: HashSet<&str> = devices.iter().map(|device| volume_of(&device.uuid)).collect();
-        let disks = self.places_of(group).await?;
+        let disks = places_of(self, group).await?;
         for lv in lvs {
             let mut elsewhere = None;
             if live.contains(group.dm_uuid(lv).as_str()) {
-                elsewhere = self.stack_of(group, lv, &disks).await?.find_elsewhere(group, &disks);
+                elsewhere = stack_of(self, group, lv, &disks).await?.find_elsewhere(group, &disks);
             }
             self.note_elsewhere(&lv.name, elsewhere);
         }
         Ok(())
     }
+}
 
-    /// Returns whether a disk of the group has another number than it had when it was read.
-    async fn disks_have_moved(self: &Arc<Self>) -> Result<bool, LvmError> {
-        for (path, number) in self.numbers_when_read() {
-            if self.number_of(&path).await?.is_some_and(|now| now != number) {
-                return Ok(true);
-            }
+/// Returns whether a disk of the group has another number than it had when it was read.
+async fn disks_have_moved(vg: &Arc<VolumeGroup>) -> Result<bool, LvmError> {
+    for (path, number) in vg.numbers_when_read() {
+        if number_of(vg, &path).await?.is_some_and(|now| now != number) {
+            return Ok(true);
         }
-        Ok(false)
     }
+    Ok(false)
+}
 
-    /// The live devices of a logical volume, with all that share one with it.
-    async fn stack_of(
-        self: &Arc<Self>,
-        group: &Group,
-        lv: &Lv,
-        disks: &Disks,
-    ) -> Result<Stack, LvmError> {
-        let (uuid, failed) = (group.dm_uuid(lv), |error| self.failed(error));
-        let live = |uuid: String, (info, table): (DmInfo, Vec<DmTarget>)| LiveDevice {
-            uuid,
-            number: info.number,
-            table,
-        };
-        let own = self.host.dm_table(&uuid).await.map_err(failed)?;
-        let own = own.map(|device| live(uuid.clone(), device));
-        let is_plain = own.iter().all(|device| device.is_on(disks));
-        if is_plain && !group.has_layers(lv) {
-            return Ok(Stack::around(&uuid, own.into_iter().collect()));
-        }
-        let mut devices = Vec::new();
-        for device in self.host.dm_list().await.map_err(failed)? {
-            if !device.uuid.starts_with(&group.dm_prefix()) {
-                continue;
-            }
-            let table = self.host.dm_table(&device.uuid).await.map_err(failed)?;
-            devices.extend(table.map(|table| live(device.uuid, table)));
-        }
-        Ok(Stack::around(&uuid, devices))
+/// The live devices of a logical volume, with all that share one with it.
+async fn stack_of(
+    vg: &Arc<VolumeGroup>,
+    group: &Group,
+    lv: &Lv,
+    disks: &Disks,
+) -> Result<Stack, LvmError> {
+    let (uuid, failed) = (group.dm_uuid(lv), |error| failed(vg, error));
+    let live = |uuid: String, (info, table): (DmInfo, Vec<DmTarget>)| LiveDevice {
+        uuid,
+        number: info.number,
+        table,
+    };
+    let own = vg.host.dm_table(&uuid).await.map_err(failed)?;
+    let own = own.map(|device| live(uuid.clone(), device));
+    let is_plain = own.iter().all(|device| device.is_on(disks));
+    if is_plain && !group.has_layers(lv) {
+        return Ok(Stack::around(&uuid, own.into_iter().collect()));
     }
-
-    /// Where the disks of the group are now; those that are not here are left out.
-    async fn places_of(self: &Arc<Self>, group: &Group) -> Result<Disks, LvmError> {
-        let mut disks = Disks::new();
-        for (name, pv) in &group.pvs {
-            let Some(path) = &pv.device else { continue };
-            if let Some(number) = self.number_of(path).await? {
-                disks.insert(name.clone(), (number, path.clone()));
-            }
+    let mut devices = Vec::new();
+    for device in vg.host.dm_list().await.map_err(failed)? {
+        if !device.uuid.starts_with(&group.dm_prefix()) {
+            continue;
         }
-        Ok(disks)
+        let table = vg.host.dm_table(&device.uuid).await.map_err(failed)?;
+        devices.extend(table.map(|table| live(device.uuid, table)));
     }
+    Ok(Stack::around(&uuid, devices))
+}
 
-    /// The number of a disk's node; `None` if it is not here.
-    async fn number_of(self: &Arc<Self>, path: &Path) -> Result<Option<DeviceNumber>, LvmError> {
-        match self.host.path_kind(path).await.map_err(|error| self.failed(error))? {
-            Some(PathKind::Block(number)) => Ok(Some(number)),
-            _ => Ok(None),
+/// Where the disks of the group are now; those that are not here are left out.
+async fn places_of(vg: &Arc<VolumeGroup>, group: &Group) -> Result<Disks, LvmError> {
+    let mut disks = Disks::new();
+    for (name, pv) in &group.pvs {
+        let Some(path) = &pv.device else { continue };
+        if let Some(number) = number_of(vg, path).await? {
+            disks.insert(name.clone(), (number, path.clone()));
         }
+    }
+    Ok(disks)
+}
+
+/// The number of a disk's node; `None` if it is not here.
+async fn number_of(vg: &Arc<VolumeGroup>, path: &Path) -> Result<Option<DeviceNumber>, LvmError> {
+    match vg.host.path_kind(path).await.map_err(|error| failed(vg, error))? {
+        Some(PathKind::Block(number)) => Ok(Some(number)),
+        _ => Ok(None),
     }
 }
 

@@ -1,8 +1,7 @@
 //! One volume group: reads it, serializes its changes, makes its changes durable.
 
 mod believe;
-mod look;
-
+pub(super) mod look;
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -144,18 +143,6 @@ impl VolumeGroup {
         self.known().read_at
     }
 
-    /// Reads the volume group as its disks have it now.
-    ///
-    /// A physical volume whose disk is missing or cannot be read has no `device`.
-    ///
-    /// # Errors
-    /// [`LvmError::Absent`], [`LvmError::Unusable`], [`LvmError::Hung`], [`LvmError::Damaged`].
-    pub async fn read(self: &Arc<Self>) -> Result<Arc<Group>, LvmError> {
-        let read = self.look().await;
-        self.known().trouble = read.as_ref().err().map(ToString::to_string);
-        read
-    }
-
     /// Returns which disks described the volume group at the last reading and were not trusted, and
     /// the commands to run.
     pub fn strangers(&self) -> Option<String> {
@@ -187,10 +174,10 @@ impl VolumeGroup {
     /// [`LvmError::Hung`] at once while an earlier call has not come back, [`LvmError::Occupied`] while
     /// another change takes long.
     pub async fn turn(self: &Arc<Self>) -> Result<VgGuard, LvmError> {
-        self.refuse_if_hung()?;
+        refuse_if_hung(self)?;
         let order = tokio::time::timeout(TURN, self.order.clone().lock_owned()).await;
         let order = order.map_err(|_| LvmError::Occupied { group: self.name.clone() })?;
-        self.refuse_if_hung()?;
+        refuse_if_hung(self)?;
         Ok(VgGuard { group: self.clone(), looked: AtomicBool::new(false), _order: order })
     }
 
@@ -213,46 +200,9 @@ impl VolumeGroup {
         }
         while let Some(flushed) = flushes.join_next().await {
             let answer = flushed.unwrap_or_else(|lost| resume_unwind(lost.into_panic()));
-            answer.map_err(|error| self.failed(error))?;
+            answer.map_err(|error| failed(self, error))?;
         }
         self.durable.fetch_max(sent, Ordering::SeqCst);
-        Ok(())
-    }
-
-    /// Returns whether some of its disks had an older state at the last reading than others.
-    pub(super) fn is_uneven(&self) -> bool {
-        self.known().uneven
-    }
-
-    /// Returns why LVM cannot change the volume group as its disks are now; `None` if they do not
-    /// prevent it.
-    pub(super) async fn impediment(self: &Arc<Self>) -> Option<String> {
-        let group = self.remembered()?;
-        if let Some(reason) = group.frozen() {
-            return Some(reason);
-        }
-        let disks = self.host.disks().await.ok()?;
-        let carries = |path: &Path| group.pvs.values().any(|pv| pv.device.as_deref() == Some(path));
-        let locked = disks.iter().find(|disk| disk.read_only && carries(&disk.path))?;
-        Some(format!("{} is read-only", locked.path.display()))
-    }
-
-    /// Lets LVM commands on this group see its disks and `more`, and no others.
-    pub(super) async fn pin(self: &Arc<Self>, more: Option<&Path>) -> Result<(), LvmError> {
-        let (mut pins, pinned) = {
-            let known = self.known();
-            let disks = known.carriers.iter().map(|carrier| &carrier.disk);
-            let pins: Vec<_> = disks.map(|disk| (disk.path.clone(), Some(disk.number))).collect();
-            (pins, known.pinned.clone())
-        };
-        if more.is_none() && pins.iter().all(|pin| pinned.contains(pin)) {
-            return Ok(());
-        }
-        pins.extend(more.map(|device| (device.to_owned(), None)));
-        let devices: Vec<PathBuf> = pins.iter().map(|(path, _)| path.clone()).collect();
-        let done = self.host.pin_devices(&self.name, &devices).await;
-        done.map_err(|error| self.failed(error))?;
-        self.known().pinned = pins;
         Ok(())
     }
 
@@ -271,48 +221,85 @@ impl VolumeGroup {
     pub fn hung(&self) -> Option<String> {
         self.known().hangs.clone()
     }
+}
 
-    fn refuse_if_hung(&self) -> Result<(), LvmError> {
-        match self.hung() {
-            Some(what) => Err(LvmError::Hung { group: self.name.clone(), what }),
-            None => Ok(()),
+/// Returns whether some of its disks had an older state at the last reading than others.
+pub(super) fn is_uneven(vg: &VolumeGroup) -> bool {
+    vg.known().uneven
+}
+
+/// Returns why LVM cannot change the volume group as its disks are now; `None` if they do not
+/// prevent it.
+pub(super) async fn impediment(vg: &Arc<VolumeGroup>) -> Option<String> {
+    let group = vg.remembered()?;
+    if let Some(reason) = group.frozen() {
+        return Some(reason);
+    }
+    let disks = vg.host.disks().await.ok()?;
+    let carries = |path: &Path| group.pvs.values().any(|pv| pv.device.as_deref() == Some(path));
+    let locked = disks.iter().find(|disk| disk.read_only && carries(&disk.path))?;
+    Some(format!("{} is read-only", locked.path.display()))
+}
+
+/// Lets LVM commands on this group see its disks and `more`, and no others.
+pub(super) async fn pin(vg: &Arc<VolumeGroup>, more: Option<&Path>) -> Result<(), LvmError> {
+    let (mut pins, pinned) = {
+        let known = vg.known();
+        let disks = known.carriers.iter().map(|carrier| &carrier.disk);
+        let pins: Vec<_> = disks.map(|disk| (disk.path.clone(), Some(disk.number))).collect();
+        (pins, known.pinned.clone())
+    };
+    if more.is_none() && pins.iter().all(|pin| pinned.contains(pin)) {
+        return Ok(());
+    }
+    pins.extend(more.map(|device| (device.to_owned(), None)));
+    let devices: Vec<PathBuf> = pins.iter().map(|(path, _)| path.clone()).collect();
+    let done = vg.host.pin_devices(&vg.name, &devices).await;
+    done.map_err(|error| failed(vg, error))?;
+    vg.known().pinned = pins;
+    Ok(())
+}
+
+fn refuse_if_hung(vg: &VolumeGroup) -> Result<(), LvmError> {
+    match vg.hung() {
+        Some(what) => Err(LvmError::Hung { group: vg.name.clone(), what }),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn failed(vg: &Arc<VolumeGroup>, error: HostError) -> LvmError {
+    if matches!(error, HostError::Died { .. }) {
+        vg.note_cut(true);
+    }
+    match error {
+        HostError::TimedOut { what, .. } => hangs(vg, what),
+        source => LvmError::Host { group: vg.name.clone(), source },
+    }
+}
+
+/// Refuses all further work on this group until its disks and its LVM lane answer again.
+fn hangs(vg: &Arc<VolumeGroup>, what: String) -> LvmError {
+    if vg.known().hangs.replace(what.clone()).is_none() {
+        tracing::error!(group = vg.name, what, "volume group not responding");
+        tokio::spawn(wait_until_it_answers(vg.clone()));
+    }
+    LvmError::Hung { group: vg.name.clone(), what }
+}
+
+/// The calls that hang are never killed. These queue behind them and come back when they do.
+async fn wait_until_it_answers(vg: Arc<VolumeGroup>) {
+    const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+    let _ = vg.host.lvm(&vg.name, Cmd::new("lvm").arg("version").limit(FOR_EVER)).await;
+    for device in vg.devices() {
+        while let Err(HostError::TimedOut { .. }) = vg.host.read_at(&device, 0, 512).await {
+            tokio::time::sleep(Duration::from_secs(5)).await;
         }
     }
-
-    pub(super) fn failed(self: &Arc<Self>, error: HostError) -> LvmError {
-        if matches!(error, HostError::Died { .. }) {
-            self.note_cut(true);
-        }
-        match error {
-            HostError::TimedOut { what, .. } => self.hangs(what),
-            source => LvmError::Host { group: self.name.clone(), source },
-        }
-    }
-
-    /// Refuses all further work on this group until its disks and its LVM lane answer again.
-    fn hangs(self: &Arc<Self>, what: String) -> LvmError {
-        if self.known().hangs.replace(what.clone()).is_none() {
-            tracing::error!(group = self.name, what, "volume group not responding");
-            tokio::spawn(self.clone().wait_until_it_answers());
-        }
-        LvmError::Hung { group: self.name.clone(), what }
-    }
-
-    /// The calls that hang are never killed. These queue behind them and come back when they do.
-    async fn wait_until_it_answers(self: Arc<Self>) {
-        const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
-        let _ = self.host.lvm(&self.name, Cmd::new("lvm").arg("version").limit(FOR_EVER)).await;
-        for device in self.devices() {
-            while let Err(HostError::TimedOut { .. }) = self.host.read_at(&device, 0, 512).await {
-                tokio::time::sleep(Duration::from_secs(5)).await;
-            }
-        }
-        // A command that was aborted may have made its change, or died in it, since the last flush.
-        self.count_change();
-        self.note_cut(true);
-        self.known().hangs = None;
-        tracing::info!(group = self.name, "volume group responding again");
-    }
+    // A command that was aborted may have made its change, or died in it, since the last flush.
+    vg.count_change();
+    vg.note_cut(true);
+    vg.known().hangs = None;
+    tracing::info!(group = vg.name, "volume group responding again");
 }
 
 impl VgGuard {

@@ -4,132 +4,122 @@ use std::sync::Arc;
 
 use crate::bytes::Bytes;
 use crate::lvm::NewLv;
-use crate::node::free_space::{by_room, place, room_for_new};
+use crate::node::Node;
+use crate::node::find::search;
+use crate::node::found::FoundVolume;
+use crate::node::free_space::{place, room_for_new};
 use crate::node::lv_tags::{StoredState, VolumeTags};
-use crate::node::pools::{self, Pool};
-use crate::node::wipe::Task;
-use crate::node::{FoundVolume, Node};
+use crate::node::pools::{self, Pool, by_room};
+use crate::node::standby::add_standby_disks;
+use crate::node::wipe_tasks::start_first_wipe;
 use crate::volume::{Mode, NewVolume, RequestedSize, VolumeError};
 
-impl Node {
-    /// Creates the volume, durably. It is new: its extents are wiped after this call, and before it is published.
-    pub(super) async fn ensure_volume(&self, want: &NewVolume) -> Result<FoundVolume, VolumeError> {
-        // An earlier call for it asked for the same pool: the trouble of another stops nothing here.
-        // Nor does a group that was never read. Should it hide a volume of this name that was never
-        // acknowledged, both are refused when it comes back.
-        let pool = self.pool_of(&want.class).ok();
-        let may_hold_it = |other: &Pool| pool.as_ref().is_none_or(|pool| pool.name == other.name);
-        let found = match self.search(&want.key(), may_hold_it).await? {
-            (Some(found), _) => found.reachable()?,
-            (None, _) => self.make_volume(want).await?,
-        };
-        same_as_wanted(&found, want, &self.settings.name)?;
-        if found.record.life == StoredState::Deleting {
-            return Err(VolumeError::InProgress {
-                what: format!("deleting the earlier volume {:?}", want.name),
-                progress: "it is being wiped".to_owned(),
-            });
-        }
-        found.group.flush().await?;
-        if found.record.is_new() {
-            self.start_first_wipe(&found);
-        }
-        Ok(found)
+/// Creates the volume, durably. It is new: its extents are wiped after this call, and before it is published.
+pub(super) async fn ensure_volume(
+    node: &Node,
+    want: &NewVolume,
+) -> Result<FoundVolume, VolumeError> {
+    // An earlier call for it asked for the same pool: the trouble of another stops nothing here.
+    // Nor does a group that was never read. Should it hide a volume of this name that was never
+    // acknowledged, both are refused when it comes back.
+    let pool = node.pool_of(&want.class).ok();
+    let may_hold_it = |other: &Pool| pool.as_ref().is_none_or(|pool| pool.name == other.name);
+    let found = match search(node, &want.key(), may_hold_it).await? {
+        (Some(found), _) => found.reachable()?,
+        (None, _) => make_volume(node, want).await?,
+    };
+    same_as_wanted(&found, want, &node.settings.name)?;
+    if found.record.life == StoredState::Deleting {
+        return Err(VolumeError::InProgress {
+            what: format!("deleting the earlier volume {:?}", want.name),
+            progress: "it is being wiped".to_owned(),
+        });
     }
-
-    /// Begins to wipe a new volume where that takes long; one whose wipe is under way goes on. That of a file
-    /// system is 2 MiB, and is wiped where it is made: before, it would be made active for that alone.
-    pub(super) fn start_first_wipe(&self, found: &FoundVolume) {
-        if found.record.mode == Mode::Block {
-            self.wipes.start(Task::before_first_use(found));
-        }
+    found.group.flush().await?;
+    if found.record.is_new() {
+        start_first_wipe(node, &found);
     }
+    Ok(found)
+}
 
-    /// Takes the extents, tagged as new.
-    async fn make_volume(&self, want: &NewVolume) -> Result<FoundVolume, VolumeError> {
-        if !want.nodes.is_empty() && !want.nodes.contains(&self.settings.name) {
-            let (asked, here) = (want.nodes.clone(), self.settings.name.clone());
-            return Err(VolumeError::TopologyMismatch { asked, here });
-        }
-        let pool = self.pool_of(&want.class)?;
-        let size = wanted_size(want)?;
-        if let Mode::Filesystem(kind) = want.mode {
-            let options = &want.class.mkfs_options;
-            self.formats.refuse_bad(self.host.as_ref(), kind, options, size).await?;
-        }
-        if let Some(made) = self.make_where_it_fits(&pool, want, size).await? {
+/// Takes the extents, tagged as new.
+async fn make_volume(node: &Node, want: &NewVolume) -> Result<FoundVolume, VolumeError> {
+    if !want.nodes.is_empty() && !want.nodes.contains(&node.settings.name) {
+        let (asked, here) = (want.nodes.clone(), node.settings.name.clone());
+        return Err(VolumeError::TopologyMismatch { asked, here });
+    }
+    let pool = node.pool_of(&want.class)?;
+    let size = wanted_size(want)?;
+    if let Mode::Filesystem(kind) = want.mode {
+        let options = &want.class.mkfs_options;
+        node.formats.refuse_bad(node.host.as_ref(), kind, options, size).await?;
+    }
+    if let Some(made) = make_where_it_fits(node, &pool, want, size).await? {
+        return Ok(made);
+    }
+    let seen = pool.see().await;
+    let mut not_taken = Vec::new();
+    for (group, read) in by_room(&seen) {
+        let turn = group.turn().await?;
+        let reserve = pool.reserve.div_ceil(read.extent_size);
+        let extents = size.div_ceil(read.extent_size) + reserve;
+        let left = add_standby_disks(node, &pool, &turn, want.class.layout, extents).await?;
+        drop(turn);
+        if let Some(made) = make_where_it_fits(node, &pool, want, size).await? {
             return Ok(made);
         }
-        let seen = pool.see().await;
-        let mut not_taken = Vec::new();
-        for (group, read) in by_room(&seen) {
-            let turn = group.turn().await?;
-            let reserve = pool.reserve.div_ceil(read.extent_size);
-            let extents = size.div_ceil(read.extent_size) + reserve;
-            let left = self.add_standby_disks(&pool, &turn, want.class.layout, extents).await?;
-            drop(turn);
-            if let Some(made) = self.make_where_it_fits(&pool, want, size).await? {
-                return Ok(made);
-            }
-            not_taken.extend(left.reasons);
-            if !left.elsewhere {
-                break;
-            }
+        not_taken.extend(left.reasons);
+        if !left.elsewhere {
+            break;
         }
-        let seen = pool.see().await;
-        // Not enough space is said only by a group that could tell: its caller then takes the pod
-        // to another node. Where none can, asking again is what helps.
-        if !seen.changeable() {
-            let trouble = seen.trouble().or_else(|| pools::listed(pool.refused.iter().cloned()));
-            let trouble = trouble.unwrap_or_else(|| "it has no volume group yet".to_owned());
-            return Err(VolumeError::Unavailable {
-                reason: format!("pool {}: {trouble}", pool.name),
-            });
-        }
-        Err(VolumeError::InsufficientCapacity {
-            pool: pool.name.clone(),
-            asked: size,
-            free: seen.free(Bytes::ZERO),
-            largest: seen.largest(want.class.layout, Bytes::ZERO),
-            hindrance: pools::listed(seen.hindrance().into_iter().chain(not_taken)),
-        })
     }
+    let seen = pool.see().await;
+    // Not enough space is said only by a group that could tell: its caller then takes the pod
+    // to another node. Where none can, asking again is what helps.
+    if !seen.changeable() {
+        let trouble = seen.trouble().or_else(|| pools::listed(pool.refused.iter().cloned()));
+        let trouble = trouble.unwrap_or_else(|| "it has no volume group yet".to_owned());
+        return Err(VolumeError::Unavailable { reason: format!("pool {}: {trouble}", pool.name) });
+    }
+    Err(VolumeError::InsufficientCapacity {
+        pool: pool.name.clone(),
+        asked: size,
+        free: seen.free(Bytes::ZERO),
+        largest: seen.largest(want.class.layout, Bytes::ZERO),
+        hindrance: pools::listed(seen.hindrance().into_iter().chain(not_taken)),
+    })
+}
 
-    async fn make_where_it_fits(
-        &self,
-        pool: &Arc<Pool>,
-        want: &NewVolume,
-        size: Bytes,
-    ) -> Result<Option<FoundVolume>, VolumeError> {
-        let seen = pool.see().await;
-        let Some(index) = place(&seen.candidates(want.class.layout), size) else {
-            return Ok(None);
-        };
-        let (group, _) = &seen.groups[index];
-        let turn = group.turn().await?;
-        if !self.pools().iter().any(|pool| pool.takes_into(group)) {
-            // No one would look for the volume there.
-            return Err(VolumeError::Unavailable {
-                reason: format!("pool {} has just changed; retry", pool.name),
-            });
-        }
-        let read = turn.read().await?;
-        let extents = size.div_ceil(read.extent_size);
-        if room_for_new(&read, want.class.layout, pool.reserve) < extents {
-            return Ok(None); // Another volume took the room while we waited for our turn.
-        }
-        keeps_limit(read.size_of(extents), want.size)?;
-        let record = VolumeTags::new(&self.settings.key, want);
-        let new = NewLv {
-            name: record.lv_name(),
-            layout: want.class.layout,
-            extents,
-            tags: record.tags(),
-        };
-        let lv = turn.create(&new).await?;
-        let seen = turn.seen().await?;
-        Ok(Some(FoundVolume { pool: pool.clone(), group: group.clone(), seen, lv, record }))
+async fn make_where_it_fits(
+    node: &Node,
+    pool: &Arc<Pool>,
+    want: &NewVolume,
+    size: Bytes,
+) -> Result<Option<FoundVolume>, VolumeError> {
+    let seen = pool.see().await;
+    let Some(index) = place(&seen.candidates(want.class.layout), size) else {
+        return Ok(None);
+    };
+    let (group, _) = &seen.groups[index];
+    let turn = group.turn().await?;
+    if !node.pools().iter().any(|pool| pool.takes_into(group)) {
+        // No one would look for the volume there.
+        return Err(VolumeError::Unavailable {
+            reason: format!("pool {} has just changed; retry", pool.name),
+        });
     }
+    let read = turn.read().await?;
+    let extents = size.div_ceil(read.extent_size);
+    if room_for_new(&read, want.class.layout, pool.reserve) < extents {
+        return Ok(None); // Another volume took the room while we waited for our turn.
+    }
+    keeps_limit(read.size_of(extents), want.size)?;
+    let record = VolumeTags::new(&node.settings.key, want);
+    let new =
+        NewLv { name: record.lv_name(), layout: want.class.layout, extents, tags: record.tags() };
+    let lv = turn.create(&new).await?;
+    let seen = turn.seen().await?;
+    Ok(Some(FoundVolume { pool: pool.clone(), group: group.clone(), seen, lv, record }))
 }
 
 /// The size to make: what was asked for, or what its file system needs if that is more and allowed.

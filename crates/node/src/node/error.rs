@@ -3,8 +3,7 @@
 use crate::fs::FsError;
 use crate::host::HostError;
 use crate::mount::MountError;
-use crate::volume::VolumeError;
-use crate::volume::error_chain;
+use crate::volume::{VolumeError, error_chain};
 
 /// A failed step on a device; *unavailable* where it hangs, and so may still come to its end, or where
 /// its disk fails.

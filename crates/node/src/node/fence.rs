@@ -1,32 +1,32 @@
 //! Protects workloads from copies of a volume that must not be used.
 
-use crate::node::{FoundVolume, Node, lv_tags};
+use crate::node::find::usable;
+use crate::node::found::FoundVolume;
+use crate::node::{Node, lv_tags};
 use crate::volume::{Fence, Standing, Use, VolumeError, VolumeId};
 
-impl Node {
-    /// Records on the volume itself, durably, which use is allowed. A repeated call changes
-    /// nothing.
-    ///
-    /// # Errors
-    /// [`VolumeError::PreconditionFailed`] if the recorded fence is newer.
-    pub(super) async fn fence_volume(
-        &self,
-        id: &VolumeId,
-        fence: Fence,
-    ) -> Result<(), VolumeError> {
-        let found = self.usable(id).await?;
-        let now = found.record.fence;
-        if !fence.replaces(&now) {
-            return Err(outdated(id, fence, now));
-        }
-        if fence != now {
-            let gone: Vec<&str> = lv_tags::find_fence_tag(&found.lv).into_iter().collect();
-            let turn = found.group.turn().await?;
-            turn.retag(&found.lv.name, &gone, &[lv_tags::fence_tag(fence)]).await?;
-        }
-        // Also of what an earlier call has said that died before its flush.
-        found.group.flush().await.map_err(VolumeError::from)
+/// Records on the volume itself, durably, which use is allowed. A repeated call changes
+/// nothing.
+///
+/// # Errors
+/// [`VolumeError::PreconditionFailed`] if the recorded fence is newer.
+pub(super) async fn fence_volume(
+    node: &Node,
+    id: &VolumeId,
+    fence: Fence,
+) -> Result<(), VolumeError> {
+    let found = usable(node, id).await?;
+    let now = found.record.fence;
+    if !fence.replaces(&now) {
+        return Err(outdated(id, fence, now));
     }
+    if fence != now {
+        let gone: Vec<&str> = lv_tags::find_fence_tag(&found.lv).into_iter().collect();
+        let turn = found.group.turn().await?;
+        turn.retag(&found.lv.name, &gone, &[lv_tags::fence_tag(fence)]).await?;
+    }
+    // Also of what an earlier call has said that died before its flush.
+    found.group.flush().await.map_err(VolumeError::from)
 }
 
 /// Returns the allowed use of a volume.

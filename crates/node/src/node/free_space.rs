@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
-use crate::lvm::{Group, VolumeGroup, layout};
+use crate::lvm::{Group, layout};
 use crate::node::Node;
-use crate::node::pools::ObservedPool;
+use crate::node::pools::{ObservedPool, roomiest};
+use crate::node::standby::standby_room;
 use crate::volume::{Capacity, CapacityQuery, Layout, Mode, VolumeError};
 
 /// The facts about a volume group that placement needs.
@@ -73,32 +74,33 @@ impl ObservedPool<'_> {
     }
 }
 
-impl Node {
-    /// Returns the available capacity; standby disks count with what they would add.
-    pub(super) async fn capacity_of(&self, query: &CapacityQuery) -> Result<Capacity, VolumeError> {
-        if query.node.as_ref().is_some_and(|node| *node != self.settings.name) {
-            return Ok(Capacity::default());
-        }
-        // A pool that this node does not have is no error of the asker: it has not enough space.
-        let Ok(pool) = self.pool_of(&query.class) else {
-            return Ok(Capacity::default());
-        };
-        let seen = pool.see().await;
-        let standby = self.standby_room(&seen).await;
-        let needed = match query.mode {
-            Some(Mode::Filesystem(kind)) => kind.smallest(),
-            Some(Mode::Block) | None => Bytes::new(1),
-        };
-        let extent = seen.groups.iter().map(|(_, group)| group.extent_size).min();
-        let whole = |extent: Bytes| Bytes::new(needed.div_ceil(extent) * extent.get());
-        let smallest = extent.map_or(Bytes::ZERO, whole);
-        let largest = seen.largest(query.class.layout, standby);
-        Ok(Capacity {
-            free: seen.free(standby),
-            largest: if largest < smallest { Bytes::ZERO } else { largest },
-            smallest,
-        })
+/// Returns the available capacity; standby disks count with what they would add.
+pub(super) async fn capacity_of(
+    node: &Node,
+    query: &CapacityQuery,
+) -> Result<Capacity, VolumeError> {
+    if query.node.as_ref().is_some_and(|asked| *asked != node.settings.name) {
+        return Ok(Capacity::default());
     }
+    // A pool that this node does not have is no error of the asker: it has not enough space.
+    let Ok(pool) = node.pool_of(&query.class) else {
+        return Ok(Capacity::default());
+    };
+    let seen = pool.see().await;
+    let standby = standby_room(node, &seen).await;
+    let needed = match query.mode {
+        Some(Mode::Filesystem(kind)) => kind.smallest(),
+        Some(Mode::Block) | None => Bytes::new(1),
+    };
+    let extent = seen.groups.iter().map(|(_, group)| group.extent_size).min();
+    let whole = |extent: Bytes| Bytes::new(needed.div_ceil(extent) * extent.get());
+    let smallest = extent.map_or(Bytes::ZERO, whole);
+    let largest = seen.largest(query.class.layout, standby);
+    Ok(Capacity {
+        free: seen.free(standby),
+        largest: if largest < smallest { Bytes::ZERO } else { largest },
+        smallest,
+    })
 }
 
 /// A reserve in whole extents of a group.
@@ -109,22 +111,6 @@ fn whole(reserve: Bytes, group: &Group) -> Bytes {
 /// Returns the maximum number of extents of a new volume in a volume group with this reserve.
 pub(super) fn room_for_new(group: &Group, layout: Layout, reserve: Bytes) -> u64 {
     layout::largest_new(group, layout).saturating_sub(reserve.div_ceil(group.extent_size))
-}
-
-/// The groups that a new disk helps, the one with the most free space first: it helps that most.
-pub(super) fn by_room<'a>(seen: &'a ObservedPool<'_>) -> Vec<&'a (Arc<VolumeGroup>, Arc<Group>)> {
-    let open = seen.groups.iter().filter(|(_, g)| g.changeable() && g.hindrance().is_none());
-    let mut open: Vec<_> = open.collect();
-    let room = |group: &Group| group.free_extents() * group.extent_size.get();
-    open.sort_by_key(|(_, group)| std::cmp::Reverse(room(group)));
-    open
-}
-
-/// The group that a new disk helps most.
-pub(super) fn roomiest<'a>(
-    seen: &'a ObservedPool<'_>,
-) -> Option<&'a (Arc<VolumeGroup>, Arc<Group>)> {
-    by_room(seen).into_iter().next()
 }
 
 #[cfg(test)]

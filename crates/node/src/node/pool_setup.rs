@@ -21,203 +21,199 @@ enum DiskVerdict {
     Free(Option<String>),
 }
 
-impl Node {
-    /// Set up a pool: find its groups, and make those that are missing where the plan allows it.
-    pub(super) async fn set_up(&self, plan: &PoolPlan, survey: &Survey) -> Pool {
-        let mut pool = Pool::new(plan.name.clone());
-        (pool.configured, pool.reserve) = (true, plan.reserve);
-        for source in &plan.groups {
-            match source {
-                GroupSource::Existing(name) => match self.adopt_alone(name, plan, survey) {
-                    Ok(group) => pool.add(group),
-                    Err(error) => self.note_trouble(&mut pool, &error),
-                },
-                GroupSource::Create(disk) => {
-                    self.set_up_on(disk, source, plan, survey, &mut pool).await;
-                }
+/// Set up a pool: find its groups, and make those that are missing where the plan allows it.
+pub(super) async fn set_up(node: &Node, plan: &PoolPlan, survey: &Survey) -> Pool {
+    let mut pool = Pool::new(plan.name.clone());
+    (pool.configured, pool.reserve) = (true, plan.reserve);
+    for source in &plan.groups {
+        match source {
+            GroupSource::Existing(name) => match adopt_alone(node, name, plan, survey) {
+                Ok(group) => pool.add(group),
+                Err(error) => note_trouble(node, &mut pool, &error),
+            },
+            GroupSource::Create(disk) => {
+                set_up_on(node, disk, source, plan, survey, &mut pool).await;
             }
         }
-        for standby in &plan.standby_disks {
-            self.look_at_standby_disk(standby, plan, survey, &mut pool).await;
-        }
-        pool
     }
-
-    async fn set_up_on(
-        &self,
-        disk: &NewDisk,
-        source: &GroupSource,
-        plan: &PoolPlan,
-        survey: &Survey,
-        pool: &mut Pool,
-    ) {
-        let verdict = match survey.group_of(self, plan, source) {
-            Some(name) => self.adopt_alone(&name, plan, survey).map(DiskVerdict::In),
-            None => disk.alone(self.make_group(disk, plan, survey, pool)).await,
-        };
-        pool.note_disk(disk, &verdict, survey);
-        match verdict {
-            Ok(DiskVerdict::In(group)) => pool.add(group),
-            Ok(DiskVerdict::Free(_)) => {}
-            Err(error) => self.note_trouble(pool, &error),
-        }
+    for standby in &plan.standby_disks {
+        look_at_standby_disk(node, standby, plan, survey, &mut pool).await;
     }
+    pool
+}
 
-    /// Notes why a group is not there. It may hide volumes, unless another pool or node has it.
-    fn note_trouble(&self, pool: &mut Pool, error: &SetupError) {
-        let words = error_chain::in_full(error);
-        let told = self.pools().iter().any(|p| p.name == pool.name && p.refused.contains(&words));
-        if !told {
-            tracing::error!(pool = %pool.name, error = words, "failed to add a volume group to the \
+async fn set_up_on(
+    node: &Node,
+    disk: &NewDisk,
+    source: &GroupSource,
+    plan: &PoolPlan,
+    survey: &Survey,
+    pool: &mut Pool,
+) {
+    let verdict = match survey.group_of(node, plan, source) {
+        Some(name) => adopt_alone(node, &name, plan, survey).map(DiskVerdict::In),
+        None => disk.alone(make_group(node, disk, plan, survey, pool)).await,
+    };
+    pool.note_disk(disk, &verdict, survey);
+    match verdict {
+        Ok(DiskVerdict::In(group)) => pool.add(group),
+        Ok(DiskVerdict::Free(_)) => {}
+        Err(error) => note_trouble(node, pool, &error),
+    }
+}
+
+/// Notes why a group is not there. It may hide volumes, unless another pool or node has it.
+fn note_trouble(node: &Node, pool: &mut Pool, error: &SetupError) {
+    let words = error_chain::in_full(error);
+    let told = node.pools().iter().any(|p| p.name == pool.name && p.refused.contains(&words));
+    if !told {
+        tracing::error!(pool = %pool.name, error = words, "failed to add a volume group to the \
                                                                pool");
-        }
-        let elsewhere = matches!(
-            error,
-            SetupError::Taken { .. }
-                | SetupError::GroupTaken { .. }
-                | SetupError::OfAnotherNode { .. }
-        );
-        if !elsewhere {
-            pool.trouble.push(words.clone());
-        }
-        pool.refused.push(words);
     }
-
-    /// As [`Node::adopt`]; a panic of it is the refusal of the group.
-    fn adopt_alone(
-        &self,
-        name: &str,
-        plan: &PoolPlan,
-        survey: &Survey,
-    ) -> Result<Arc<VolumeGroup>, SetupError> {
-        caught_now("groups", || self.adopt(name, plan, survey)).unwrap_or_else(|panicked| {
-            Err(SetupError::Fault { what: format!("volume group {name}"), panicked })
-        })
+    let elsewhere = matches!(
+        error,
+        SetupError::Taken { .. } | SetupError::GroupTaken { .. } | SetupError::OfAnotherNode { .. }
+    );
+    if !elsewhere {
+        pool.trouble.push(words.clone());
     }
+    pool.refused.push(words);
+}
 
-    /// Takes the group as it is: the one that this node has already, or one on the host's disks.
-    fn adopt(
-        &self,
-        name: &str,
-        plan: &PoolPlan,
-        survey: &Survey,
-    ) -> Result<Arc<VolumeGroup>, SetupError> {
-        if let Some(pool) = survey.owner(name).filter(|owner| **owner != plan.name) {
-            return Err(SetupError::GroupTaken { group: name.to_owned(), pool: pool.clone() });
-        }
-        if let Some((_, group)) = served(&self.pools()).find(|(_, group)| group.name() == name) {
-            group.let_read(&survey.scan.named);
-            if survey.has_all(&group.numbers_when_read()) {
-                group.look_for_strangers(&survey.scan);
-            } else {
-                group.accept_places(&survey.scan); // What is wrong is reported with the next reading.
-            }
-            self.refuse_if_of_another_node(group)?; // Until then it is served, and takes nothing new.
-            return Ok(group.clone());
-        }
-        let group = VolumeGroup::new(self.host.clone(), name);
-        if let Err(error) = group.accept(&survey.scan) {
-            let error = error_chain::in_full(&error);
-            tracing::error!(pool = %plan.name, error, "volume group unavailable");
-        }
+/// As [`Node::adopt`]; a panic of it is the refusal of the group.
+fn adopt_alone(
+    node: &Node,
+    name: &str,
+    plan: &PoolPlan,
+    survey: &Survey,
+) -> Result<Arc<VolumeGroup>, SetupError> {
+    caught_now("groups", || adopt(node, name, plan, survey)).unwrap_or_else(|panicked| {
+        Err(SetupError::Fault { what: format!("volume group {name}"), panicked })
+    })
+}
+
+/// Takes the group as it is: the one that this node has already, or one on the host's disks.
+fn adopt(
+    node: &Node,
+    name: &str,
+    plan: &PoolPlan,
+    survey: &Survey,
+) -> Result<Arc<VolumeGroup>, SetupError> {
+    if let Some(pool) = survey.owner(name).filter(|owner| **owner != plan.name) {
+        return Err(SetupError::GroupTaken { group: name.to_owned(), pool: pool.clone() });
+    }
+    if let Some((_, group)) = served(&node.pools()).find(|(_, group)| group.name() == name) {
         group.let_read(&survey.scan.named);
-        self.refuse_if_of_another_node(&group)?;
-        Ok(group)
+        if survey.has_all(&group.numbers_when_read()) {
+            group.look_for_strangers(&survey.scan);
+        } else {
+            group.accept_places(&survey.scan); // What is wrong is reported with the next reading.
+        }
+        refuse_if_of_another_node(node, group)?; // Until then it is served, and takes nothing new.
+        return Ok(group.clone());
     }
+    let group = VolumeGroup::new(node.host.clone(), name);
+    if let Err(error) = group.accept(&survey.scan) {
+        let error = error_chain::in_full(&error);
+        tracing::error!(pool = %plan.name, error, "volume group unavailable");
+    }
+    group.let_read(&survey.scan.named);
+    refuse_if_of_another_node(node, &group)?;
+    Ok(group)
+}
 
-    /// # Errors
-    /// [`SetupError::OfAnotherNode`]: each would take what the other is doing for what a crash left.
-    fn refuse_if_of_another_node(&self, group: &VolumeGroup) -> Result<(), SetupError> {
-        let node = group.remembered().and_then(|seen| lv_tags::other_node(&seen, &self.settings));
-        node.map_or(Ok(()), |node| {
-            Err(SetupError::OfAnotherNode {
-                group: group.name().to_owned(),
-                node,
-                here: self.settings.name.clone(),
-            })
+/// # Errors
+/// [`SetupError::OfAnotherNode`]: each would take what the other is doing for what a crash left.
+fn refuse_if_of_another_node(node: &Node, group: &VolumeGroup) -> Result<(), SetupError> {
+    let other = group.remembered().and_then(|seen| lv_tags::other_node(&seen, &node.settings));
+    other.map_or(Ok(()), |other| {
+        Err(SetupError::OfAnotherNode {
+            group: group.name().to_owned(),
+            node: other,
+            here: node.settings.name.clone(),
         })
-    }
+    })
+}
 
-    /// Creates a group on a free disk, if the plan allows it.
-    async fn make_group(
-        &self,
-        disk: &NewDisk,
-        plan: &PoolPlan,
-        survey: &Survey,
-        pool: &mut Pool,
-    ) -> Result<DiskVerdict, SetupError> {
-        let located = disk.locate(self.host.as_ref(), &survey.scan).await?;
-        located.must_be_of_use(survey.disk(&located.device))?;
-        let found = self.may_take(&located, survey).await?;
-        let name = group_name(&self.settings, &plan.name, &disk.path);
-        if !plan.create {
-            pool.plan.push(step(&name, &located, found.as_deref(), survey));
-            return Ok(DiskVerdict::Free(found));
-        }
-        if let Some(found) = found {
-            located.wipe(self.host.as_ref(), &found).await?;
-        }
-        let device = &located.device;
-        tracing::info!(pool = %plan.name, disk = %device.display(), group = name, "creating a volume group");
-        let group = VolumeGroup::new(self.host.clone(), &name);
-        group.let_read(&survey.scan.named);
-        let tags =
-            [tags::tag("pool", plan.name.as_str()), tags::tag(lv_tags::NODE, &self.settings.name)];
-        group.turn().await?.create_group(device, &tags).await?;
-        group.flush().await?;
-        Ok(DiskVerdict::In(group))
+/// Creates a group on a free disk, if the plan allows it.
+async fn make_group(
+    node: &Node,
+    disk: &NewDisk,
+    plan: &PoolPlan,
+    survey: &Survey,
+    pool: &mut Pool,
+) -> Result<DiskVerdict, SetupError> {
+    let located = disk.locate(node.host.as_ref(), &survey.scan).await?;
+    located.must_be_of_use(survey.disk(&located.device))?;
+    let found = may_take(node, &located, survey).await?;
+    let name = group_name(&node.settings, &plan.name, &disk.path);
+    if !plan.create {
+        pool.plan.push(step(&name, &located, found.as_deref(), survey));
+        return Ok(DiskVerdict::Free(found));
     }
-
-    /// What must be wiped before a disk can be taken; `None` if nothing.
-    async fn may_take(
-        &self,
-        disk: &Located<'_>,
-        survey: &Survey,
-    ) -> Result<Option<String>, SetupError> {
-        survey.refuse_if_named_twice(disk)?;
-        let holder = |group: &str| survey.owner(group).cloned().or_else(|| self.holder(group));
-        disk.refuse_if_taken(&survey.scan, holder)?;
-        disk.to_wipe(self.host.as_ref(), &survey.scan).await
+    if let Some(found) = found {
+        located.wipe(node.host.as_ref(), &found).await?;
     }
+    let device = &located.device;
+    tracing::info!(pool = %plan.name, disk = %device.display(), group = name, "creating a volume group");
+    let group = VolumeGroup::new(node.host.clone(), &name);
+    group.let_read(&survey.scan.named);
+    let tags =
+        [tags::tag("pool", plan.name.as_str()), tags::tag(lv_tags::NODE, &node.settings.name)];
+    group.turn().await?.create_group(device, &tags).await?;
+    group.flush().await?;
+    Ok(DiskVerdict::In(group))
+}
 
-    async fn look_at_standby_disk(
-        &self,
-        standby: &NewDisk,
-        plan: &PoolPlan,
-        survey: &Survey,
-        pool: &mut Pool,
-    ) {
-        let verdict = standby.alone(self.judge_standby_disk(standby, survey, pool)).await;
-        pool.note_disk(standby, &verdict, survey);
-        match &verdict {
-            Ok(DiskVerdict::Free(found)) if !plan.create => {
-                pool.plan.push(wait(standby, found.as_deref(), survey));
-            }
-            Ok(DiskVerdict::In(_) | DiskVerdict::Free(_)) => {}
-            Err(error) => pool.refused.push(error_chain::in_full(error)),
+/// What must be wiped before a disk can be taken; `None` if nothing.
+async fn may_take(
+    node: &Node,
+    disk: &Located<'_>,
+    survey: &Survey,
+) -> Result<Option<String>, SetupError> {
+    survey.refuse_if_named_twice(disk)?;
+    let holder = |group: &str| survey.owner(group).cloned().or_else(|| node.holder(group));
+    disk.refuse_if_taken(&survey.scan, holder)?;
+    disk.to_wipe(node.host.as_ref(), &survey.scan).await
+}
+
+async fn look_at_standby_disk(
+    node: &Node,
+    standby: &NewDisk,
+    plan: &PoolPlan,
+    survey: &Survey,
+    pool: &mut Pool,
+) {
+    let verdict = standby.alone(judge_standby_disk(node, standby, survey, pool)).await;
+    pool.note_disk(standby, &verdict, survey);
+    match &verdict {
+        Ok(DiskVerdict::Free(found)) if !plan.create => {
+            pool.plan.push(wait(standby, found.as_deref(), survey));
         }
-        // One that is refused for what is on it may be free when it is needed.
-        let contested = matches!(verdict, Err(SetupError::NamedTwice { .. }));
-        if plan.create && !contested {
-            pool.standby_disks.push(standby.clone());
-        }
+        Ok(DiskVerdict::In(_) | DiskVerdict::Free(_)) => {}
+        Err(error) => pool.refused.push(error_chain::in_full(error)),
     }
+    // One that is refused for what is on it may be free when it is needed.
+    let contested = matches!(verdict, Err(SetupError::NamedTwice { .. }));
+    if plan.create && !contested {
+        pool.standby_disks.push(standby.clone());
+    }
+}
 
-    async fn judge_standby_disk(
-        &self,
-        standby: &NewDisk,
-        survey: &Survey,
-        pool: &Pool,
-    ) -> Result<DiskVerdict, SetupError> {
-        let located = standby.locate(self.host.as_ref(), &survey.scan).await?;
-        if let Some(group) = pool.group_on(&survey.scan, &located.device) {
-            return Ok(DiskVerdict::In(group.clone()));
-        }
-        let found = self.may_take(&located, survey).await?;
-        match self.refused_disks.why(&located.device) {
-            Some(why) => Err(SetupError::NotTaken { disk: standby.path.clone(), why }),
-            None => Ok(DiskVerdict::Free(found)),
-        }
+async fn judge_standby_disk(
+    node: &Node,
+    standby: &NewDisk,
+    survey: &Survey,
+    pool: &Pool,
+) -> Result<DiskVerdict, SetupError> {
+    let located = standby.locate(node.host.as_ref(), &survey.scan).await?;
+    if let Some(group) = pool.group_on(&survey.scan, &located.device) {
+        return Ok(DiskVerdict::In(group.clone()));
+    }
+    let found = may_take(node, &located, survey).await?;
+    match node.refused_disks.why(&located.device) {
+        Some(why) => Err(SetupError::NotTaken { disk: standby.path.clone(), why }),
+        None => Ok(DiskVerdict::Free(found)),
     }
 }
 

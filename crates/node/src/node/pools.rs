@@ -9,8 +9,7 @@ use crate::lvm::{Group, Scan, VolumeGroup};
 use crate::node::disks::NewDisk;
 use crate::node::lv_tags;
 use crate::node::storage::DiskUse;
-use crate::volume::error_chain;
-use crate::volume::{PoolName, Severity, VolumeCondition};
+use crate::volume::{PoolName, Severity, VolumeCondition, error_chain};
 
 /// A named set of volume groups, as its plan was when it was set up; a new plan makes a new one.
 #[derive(Debug, Clone)]
@@ -256,4 +255,20 @@ pub(super) fn not_configured(group: &Group) -> Option<String> {
 pub(super) fn listed(reasons: impl IntoIterator<Item = String>) -> Option<String> {
     let all: Vec<String> = reasons.into_iter().collect();
     (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// The group that a new disk helps most.
+pub(super) fn roomiest<'a>(
+    seen: &'a ObservedPool<'_>,
+) -> Option<&'a (Arc<VolumeGroup>, Arc<Group>)> {
+    by_room(seen).into_iter().next()
+}
+
+/// The groups that a new disk helps, the one with the most free space first: it helps that most.
+pub(super) fn by_room<'a>(seen: &'a ObservedPool<'_>) -> Vec<&'a (Arc<VolumeGroup>, Arc<Group>)> {
+    let open = seen.groups.iter().filter(|(_, g)| g.changeable() && g.hindrance().is_none());
+    let mut open: Vec<_> = open.collect();
+    let room = |group: &Group| group.free_extents() * group.extent_size.get();
+    open.sort_by_key(|(_, group)| std::cmp::Reverse(room(group)));
+    open
 }

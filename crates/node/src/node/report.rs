@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use crate::bytes::Bytes;
 use crate::lvm::{Group, PhysicalVolume, VolumeGroup};
-use crate::node::free_space::roomiest;
-use crate::node::pools::{self, ObservedPool, PlannedDisk, Pool, served};
-use crate::node::standby::room_of;
+use crate::node::pools::{self, ObservedPool, PlannedDisk, Pool, roomiest, served};
+use crate::node::standby::{room_of, would_take};
 use crate::node::storage::{
     DISK_REJECTED, DiskReport, DiskUse, GroupReport, HEALTHY, LargestVolume, NO_VOLUME_GROUP,
     OperationKind, OperationReport, PoolHealth, PoolReport, Storage,
@@ -25,7 +24,7 @@ impl Node {
         let default = pools::default_pool(&pools).map(|pool| pool.name.clone());
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         let status =
-            |pool: &Arc<Pool>| self.pool_status(pool, default.as_ref() == Some(&pool.name));
+            |pool: &Arc<Pool>| pool_status(self, pool, default.as_ref() == Some(&pool.name));
         let statuses: Vec<PoolReport> = pools.iter().map(status).collect();
         let mut operations: Vec<OperationReport> = self
             .wipes
@@ -48,43 +47,42 @@ impl Node {
             operations,
         }
     }
+}
 
-    fn pool_status(&self, pool: &Pool, default: bool) -> PoolReport {
-        let seen = pool.recall();
-        let standby = self.known_standby_room(&seen);
-        let all: Vec<_> = pool.all_groups().filter_map(|group| group.remembered()).collect();
-        let open = seen.groups.iter().filter(|(_, group)| group.changeable());
-        let room = |layout| LargestVolume { layout, size: seen.largest(layout, standby) };
-        let (health, reason, message) = how(&seen);
-        PoolReport {
-            name: pool.name.clone(),
-            configured: pool.configured,
-            default,
-            size: all.iter().map(|group| group.size_of(group.extents())).sum(),
-            free: open.map(|(_, group)| group.size_of(group.free_extents())).sum(),
-            largest: Layout::ALL.into_iter().map(room).collect(),
-            extent: all.iter().map(|group| group.extent_size).min().unwrap_or_default(),
-            volumes: all.iter().map(|group| lv_tags::volumes(group).count()).sum(),
-            health,
-            reason,
-            message,
-            plan: pool.plan.clone(),
-            refused: pool.refused.clone(),
-        }
+fn pool_status(node: &Node, pool: &Pool, default: bool) -> PoolReport {
+    let seen = pool.recall();
+    let standby = known_standby_room(node, &seen);
+    let all: Vec<_> = pool.all_groups().filter_map(|group| group.remembered()).collect();
+    let open = seen.groups.iter().filter(|(_, group)| group.changeable());
+    let room = |layout| LargestVolume { layout, size: seen.largest(layout, standby) };
+    let (health, reason, message) = how(&seen);
+    PoolReport {
+        name: pool.name.clone(),
+        configured: pool.configured,
+        default,
+        size: all.iter().map(|group| group.size_of(group.extents())).sum(),
+        free: open.map(|(_, group)| group.size_of(group.free_extents())).sum(),
+        largest: Layout::ALL.into_iter().map(room).collect(),
+        extent: all.iter().map(|group| group.extent_size).min().unwrap_or_default(),
+        volumes: all.iter().map(|group| lv_tags::volumes(group).count()).sum(),
+        health,
+        reason,
+        message,
+        plan: pool.plan.clone(),
+        refused: pool.refused.clone(),
     }
+}
 
-    /// What the standby disks would bring that wait to join, as far as that is known without a look at them.
-    fn known_standby_room(&self, seen: &ObservedPool<'_>) -> Bytes {
-        let Some((handle, group)) = roomiest(seen) else { return Bytes::ZERO };
-        let pool = seen.pool;
-        let blank = |disk: &&PlannedDisk| disk.state == DiskUse::Standby && disk.message.is_none();
-        let is_standby = |disk: &&PlannedDisk| {
-            pool.standby_disks.iter().any(|standby| standby.path == disk.path)
-        };
-        let waiting = pool.disks.iter().filter(|disk| group_with(pool, disk).is_none());
-        let disks = waiting.filter(blank).filter(is_standby).filter_map(|disk| disk.disk.as_ref());
-        room_of(disks.filter(|disk| self.would_take(disk, handle, group)), group)
-    }
+/// What the standby disks would bring that wait to join, as far as that is known without a look at them.
+fn known_standby_room(node: &Node, seen: &ObservedPool<'_>) -> Bytes {
+    let Some((handle, group)) = roomiest(seen) else { return Bytes::ZERO };
+    let pool = seen.pool;
+    let blank = |disk: &&PlannedDisk| disk.state == DiskUse::Standby && disk.message.is_none();
+    let is_standby =
+        |disk: &&PlannedDisk| pool.standby_disks.iter().any(|standby| standby.path == disk.path);
+    let waiting = pool.disks.iter().filter(|disk| group_with(pool, disk).is_none());
+    let disks = waiting.filter(blank).filter(is_standby).filter_map(|disk| disk.disk.as_ref());
+    room_of(disks.filter(|disk| would_take(node, disk, handle, group)), group)
 }
 
 /// How a node is by its pools: what is wrong with one of them does not make the others unusable, and one

@@ -11,8 +11,13 @@ use crate::bytes::Bytes;
 use crate::fs;
 use crate::mount::MountTable;
 use crate::node::error::{failed, fs_failed};
+use crate::node::find::{activate, live_device, usable};
+use crate::node::found::FoundVolume;
+use crate::node::held::deactivate_unless_held;
+use crate::node::remove::give_up_more;
+use crate::node::resize_offline::{conclude_cut_resize, shrink_unmounted, was_in_use};
 use crate::node::wipe::Task;
-use crate::node::{FoundVolume, Node, lv_tags};
+use crate::node::{Node, lv_tags};
 use crate::volume::{FsKind, Mode, Shrinks, VolumeError, VolumeId, Wipe};
 
 impl FoundVolume {
@@ -23,234 +28,232 @@ impl FoundVolume {
     }
 }
 
-impl Node {
-    /// Shrinks the volume to the wanted size, and prevents growth beyond it; returns its real size.
-    ///
-    /// # Errors
-    /// [`VolumeError::PreconditionFailed`] if it is larger and its content cannot shrink,
-    /// [`VolumeError::InUse`] if it cannot while it is mounted, [`VolumeError::SizeOutOfRange`], or
-    /// [`VolumeError::Failed`] for ext, if its content does not fit: it is unchanged then.
-    pub(super) async fn shrink_volume(
-        &self,
-        id: &VolumeId,
-        to: Bytes,
-    ) -> Result<Bytes, VolumeError> {
-        let found = self.usable(id).await?;
-        let wanted = to.div_ceil(found.seen.extent_size);
-        let size = found.seen.size_of(wanted);
-        if wanted > found.lv.extents() {
-            // Smaller already; one that was shrunk further before may grow so far.
-            let limit = found.record.limit.map(|limit| limit.max(size));
-            return Ok(self.limit(found, limit).await?.size());
-        }
-        let found = if wanted == found.lv.extents() {
-            // So small already, and kept so, whatever is in it.
-            self.limit(found, Some(size)).await?
-        } else {
-            let kind = shrinkable(&found)?;
-            if size < kind.smallest() {
-                return Err(too_small(&found, kind, size));
-            }
-            self.shrink_to(found, kind, size).await?
-        };
-        if self.mounts_of(&found).await?.is_empty() {
-            self.deactivate_unless_held(&found).await?;
-        }
-        Ok(found.size())
+/// Shrinks the volume to the wanted size, and prevents growth beyond it; returns its real size.
+///
+/// # Errors
+/// [`VolumeError::PreconditionFailed`] if it is larger and its content cannot shrink,
+/// [`VolumeError::InUse`] if it cannot while it is mounted, [`VolumeError::SizeOutOfRange`], or
+/// [`VolumeError::Failed`] for ext, if its content does not fit: it is unchanged then.
+pub(super) async fn shrink_volume(
+    node: &Node,
+    id: &VolumeId,
+    to: Bytes,
+) -> Result<Bytes, VolumeError> {
+    let found = usable(node, id).await?;
+    let wanted = to.div_ceil(found.seen.extent_size);
+    let size = found.seen.size_of(wanted);
+    if wanted > found.lv.extents() {
+        // Smaller already; one that was shrunk further before may grow so far.
+        let limit = found.record.limit.map(|limit| limit.max(size));
+        return Ok(set_limit(node, found, limit).await?.size());
     }
-
-    async fn shrink_to(
-        &self,
-        found: FoundVolume,
-        kind: FsKind,
-        size: Bytes,
-    ) -> Result<FoundVolume, VolumeError> {
-        self.give_up_cut_growth(&found).await?;
-        self.conclude_cut_resize(&found, kind).await?;
-        let fits = self.ends_before(&found, kind, size).await?;
-        let mounted = if fits { None } else { self.mounted_for_shrink(&found, kind).await? };
-        let found = self.limit(found, Some(size)).await?;
-        if !fits {
-            let shrunk = self.shrink_file_system(&found, kind, size, mounted).await;
-            if let Err(error) = shrunk {
-                // One that is in doubt keeps its mark: the next call looks again.
-                if self.file_system_covers(&found, kind).await.is_ok_and(|covers| covers > size) {
-                    self.limit(found, None).await?;
-                }
-                return Err(error);
-            }
+    let found = if wanted == found.lv.extents() {
+        // So small already, and kept so, whatever is in it.
+        set_limit(node, found, Some(size)).await?
+    } else {
+        let kind = shrinkable(&found)?;
+        if size < kind.smallest() {
+            return Err(too_small(&found, kind, size));
         }
-        let found = self.give_back(found).await?;
+        shrink_to(node, found, kind, size).await?
+    };
+    if mounts_of(node, &found).await?.is_empty() {
+        deactivate_unless_held(node, &found).await?;
+    }
+    Ok(found.size())
+}
+
+async fn shrink_to(
+    node: &Node,
+    found: FoundVolume,
+    kind: FsKind,
+    size: Bytes,
+) -> Result<FoundVolume, VolumeError> {
+    give_up_cut_growth(node, &found).await?;
+    conclude_cut_resize(node, &found, kind).await?;
+    let fits = ends_before(node, &found, kind, size).await?;
+    let mounted = if fits { None } else { mounted_for_shrink(node, &found, kind).await? };
+    let found = set_limit(node, found, Some(size)).await?;
+    if !fits {
+        let shrunk = shrink_file_system(node, &found, kind, size, mounted).await;
+        if let Err(error) = shrunk {
+            // One that is in doubt keeps its mark: the next call looks again.
+            if file_system_covers(node, &found, kind).await.is_ok_and(|covers| covers > size) {
+                set_limit(node, found, None).await?;
+            }
+            return Err(error);
+        }
+    }
+    let found = give_back(node, found).await?;
+    found.group.flush().await?;
+    Ok(found)
+}
+
+/// Removes the maximum size, so that the volume can grow again.
+///
+/// # Errors
+/// [`VolumeError::InProgress`] after an interrupted shrink that was finished only now: the caller
+/// does not know yet how small the volume is, and has to update its claim first.
+pub(super) async fn release_volume(node: &Node, id: &VolumeId) -> Result<(), VolumeError> {
+    let found = usable(node, id).await?;
+    let before = found.size();
+    let found = conclude_cut_shrink(node, found).await?;
+    if found.size() < before {
         found.group.flush().await?;
-        Ok(found)
+        return Err(VolumeError::InProgress {
+            what: format!("shrinking volume {id}"),
+            progress: format!("it has {} now, of {before}", found.size()),
+        });
     }
+    set_limit(node, found, None).await.map(drop)
+}
 
-    /// Removes the maximum size, so that the volume can grow again.
-    ///
-    /// # Errors
-    /// [`VolumeError::InProgress`] after an interrupted shrink that was finished only now: the caller
-    /// does not know yet how small the volume is, and has to update its claim first.
-    pub(super) async fn release_volume(&self, id: &VolumeId) -> Result<(), VolumeError> {
-        let found = self.usable(id).await?;
-        let before = found.size();
-        let found = self.conclude_cut_shrink(found).await?;
-        if found.size() < before {
-            found.group.flush().await?;
-            return Err(VolumeError::InProgress {
-                what: format!("shrinking volume {id}"),
-                progress: format!("it has {} now, of {before}", found.size()),
-            });
+/// Removes the extents of a growth that was aborted. The wipe of what a shrink gives back goes
+/// on.
+async fn give_up_cut_growth(node: &Node, found: &FoundVolume) -> Result<(), VolumeError> {
+    if found.seen.lvs.contains_key(&lv_tags::more_name(found.record.id.key())) {
+        give_up_more(node, found).await?;
+    }
+    Ok(())
+}
+
+/// Finishes or aborts an interrupted shrink: the logical volume follows its file system.
+pub(super) async fn conclude_cut_shrink(
+    node: &Node,
+    found: FoundVolume,
+) -> Result<FoundVolume, VolumeError> {
+    let (Mode::Filesystem(kind), Some(limit), true) =
+        (found.record.mode, found.record.limit, found.is_shrinking())
+    else {
+        return Ok(found);
+    };
+    give_up_cut_growth(node, &found).await?;
+    conclude_cut_resize(node, &found, kind).await?;
+    if !ends_before(node, &found, kind, limit).await? {
+        return set_limit(node, found, None).await;
+    }
+    give_back(node, found).await
+}
+
+/// Where the file system is mounted, to be shrunk there; `None` if it is mounted nowhere.
+///
+/// # Errors
+/// [`VolumeError::InUse`] if it shrinks only while it is not mounted, or cannot be written where it
+/// is.
+async fn mounted_for_shrink(
+    node: &Node,
+    found: &FoundVolume,
+    kind: FsKind,
+) -> Result<Option<PathBuf>, VolumeError> {
+    let mounts = mounts_of(node, found).await?;
+    let Some((target, _)) = mounts.first() else { return Ok(None) };
+    let id = found.record.id.to_string();
+    if kind.shrinks() != Shrinks::Mounted {
+        let holder = format!(
+            "{kind} cannot shrink while it is mounted, as it is at {}; stop the workload",
+            target.display()
+        );
+        return Err(VolumeError::InUse { id, holder });
+    }
+    if let Some((writable, _)) = mounts.iter().find(|(_, read_only)| !read_only) {
+        return Ok(Some(writable.clone()));
+    }
+    let holder = format!("it is mounted read-only at {}", target.display());
+    Err(VolumeError::InUse { id, holder })
+}
+
+/// Where workloads have the file system mounted, and whether it refuses writes there.
+async fn mounts_of(node: &Node, found: &FoundVolume) -> Result<Vec<(PathBuf, bool)>, VolumeError> {
+    let table = MountTable::read(node.host.as_ref()).await;
+    let table = table.map_err(failed("failed to read the mount table"))?;
+    let Some((_, info)) = live_device(node, found).await? else { return Ok(Vec::new()) };
+    let shown = node.shown(&table, info.number).into_iter();
+    Ok(shown.map(|mount| (mount.target.clone(), mount.read_only())).collect())
+}
+
+async fn shrink_file_system(
+    node: &Node,
+    found: &FoundVolume,
+    kind: FsKind,
+    to: Bytes,
+    mounted: Option<PathBuf>,
+) -> Result<(), VolumeError> {
+    let Some(mounted) = mounted else { return shrink_unmounted(node, found, kind, to).await };
+    let (device, _) = activate(node, found).await?;
+    fs::shrink_mounted(node.host.as_ref(), &mounted, &device, kind, to)
+        .await
+        .map_err(fs_failed(format!("failed to shrink the mounted {kind} file system")))?;
+    node.host.flush(&device).await.map_err(failed("flushing the shrunk file system"))
+}
+
+/// Returns whether nothing that has to be kept lies behind `size`. A new volume has nothing, unless it is in use after all.
+async fn ends_before(
+    node: &Node,
+    found: &FoundVolume,
+    kind: FsKind,
+    size: Bytes,
+) -> Result<bool, VolumeError> {
+    if found.record.is_new() {
+        let (device, _) = activate(node, found).await?;
+        if !was_in_use(node, found, &device).await? {
+            return Ok(true);
         }
-        self.limit(found, None).await.map(drop)
     }
+    Ok(file_system_covers(node, found, kind).await? <= size)
+}
 
-    /// Removes the extents of a growth that was aborted. The wipe of what a shrink gives back goes
-    /// on.
-    async fn give_up_cut_growth(&self, found: &FoundVolume) -> Result<(), VolumeError> {
-        if found.seen.lvs.contains_key(&lv_tags::more_name(found.record.id.key())) {
-            self.give_up_more(found).await?;
-        }
-        Ok(())
+/// How much of the device the file system covers now.
+async fn file_system_covers(
+    node: &Node,
+    found: &FoundVolume,
+    kind: FsKind,
+) -> Result<Bytes, VolumeError> {
+    let mounts = mounts_of(node, found).await?;
+    let mounted = mounts.first().map(|(target, _)| target.as_path());
+    let (device, _) = activate(node, found).await?;
+    fs::covers(node.host.as_ref(), &device, mounted, kind)
+        .await
+        .map_err(fs_failed("failed to read the size of the file system"))
+}
+
+/// Wipes what lies behind the shrunk file system, as it would be at the volume's end, and give it
+/// back to the group.
+async fn give_back(node: &Node, found: FoundVolume) -> Result<FoundVolume, VolumeError> {
+    let Some(limit) = found.record.limit.filter(|_| found.is_shrinking()) else {
+        return Ok(found);
+    };
+    if !found.record.is_new() && found.record.wipe != Wipe::None {
+        let behind = std::iter::once(limit.get()..found.size().get()).collect();
+        let task = Task { how: found.record.wipe, ..Task::new(&found, behind) };
+        node.wipes.wipe(task).await?;
     }
+    let turn = found.group.turn().await?;
+    let lv = turn.reduce(&found.lv.name, limit.div_ceil(found.seen.extent_size)).await?;
+    let seen = turn.seen().await?;
+    Ok(FoundVolume { seen, lv, ..found })
+}
 
-    /// Finishes or aborts an interrupted shrink: the logical volume follows its file system.
-    pub(super) async fn conclude_cut_shrink(
-        &self,
-        found: FoundVolume,
-    ) -> Result<FoundVolume, VolumeError> {
-        let (Mode::Filesystem(kind), Some(limit), true) =
-            (found.record.mode, found.record.limit, found.is_shrinking())
-        else {
-            return Ok(found);
-        };
-        self.give_up_cut_growth(&found).await?;
-        self.conclude_cut_resize(&found, kind).await?;
-        if !self.ends_before(&found, kind, limit).await? {
-            return self.limit(found, None).await;
-        }
-        self.give_back(found).await
-    }
-
-    /// Where the file system is mounted, to be shrunk there; `None` if it is mounted nowhere.
-    ///
-    /// # Errors
-    /// [`VolumeError::InUse`] if it shrinks only while it is not mounted, or cannot be written where it
-    /// is.
-    async fn mounted_for_shrink(
-        &self,
-        found: &FoundVolume,
-        kind: FsKind,
-    ) -> Result<Option<PathBuf>, VolumeError> {
-        let mounts = self.mounts_of(found).await?;
-        let Some((target, _)) = mounts.first() else { return Ok(None) };
-        let id = found.record.id.to_string();
-        if kind.shrinks() != Shrinks::Mounted {
-            let holder = format!(
-                "{kind} cannot shrink while it is mounted, as it is at {}; stop the workload",
-                target.display()
-            );
-            return Err(VolumeError::InUse { id, holder });
-        }
-        if let Some((writable, _)) = mounts.iter().find(|(_, read_only)| !read_only) {
-            return Ok(Some(writable.clone()));
-        }
-        let holder = format!("it is mounted read-only at {}", target.display());
-        Err(VolumeError::InUse { id, holder })
-    }
-
-    /// Where workloads have the file system mounted, and whether it refuses writes there.
-    async fn mounts_of(&self, found: &FoundVolume) -> Result<Vec<(PathBuf, bool)>, VolumeError> {
-        let table = MountTable::read(self.host.as_ref()).await;
-        let table = table.map_err(failed("failed to read the mount table"))?;
-        let Some((_, info)) = self.live_device(found).await? else { return Ok(Vec::new()) };
-        let shown = self.shown(&table, info.number).into_iter();
-        Ok(shown.map(|mount| (mount.target.clone(), mount.read_only())).collect())
-    }
-
-    async fn shrink_file_system(
-        &self,
-        found: &FoundVolume,
-        kind: FsKind,
-        to: Bytes,
-        mounted: Option<PathBuf>,
-    ) -> Result<(), VolumeError> {
-        let Some(mounted) = mounted else { return self.shrink_unmounted(found, kind, to).await };
-        let (device, _) = self.activate(found).await?;
-        fs::shrink_mounted(self.host.as_ref(), &mounted, &device, kind, to)
-            .await
-            .map_err(fs_failed(format!("failed to shrink the mounted {kind} file system")))?;
-        self.host.flush(&device).await.map_err(failed("flushing the shrunk file system"))
-    }
-
-    /// Returns whether nothing that has to be kept lies behind `size`. A new volume has nothing, unless it is in use after all.
-    async fn ends_before(
-        &self,
-        found: &FoundVolume,
-        kind: FsKind,
-        size: Bytes,
-    ) -> Result<bool, VolumeError> {
-        if found.record.is_new() {
-            let (device, _) = self.activate(found).await?;
-            if !self.was_in_use(found, &device).await? {
-                return Ok(true);
-            }
-        }
-        Ok(self.file_system_covers(found, kind).await? <= size)
-    }
-
-    /// How much of the device the file system covers now.
-    async fn file_system_covers(
-        &self,
-        found: &FoundVolume,
-        kind: FsKind,
-    ) -> Result<Bytes, VolumeError> {
-        let mounts = self.mounts_of(found).await?;
-        let mounted = mounts.first().map(|(target, _)| target.as_path());
-        let (device, _) = self.activate(found).await?;
-        fs::covers(self.host.as_ref(), &device, mounted, kind)
-            .await
-            .map_err(fs_failed("failed to read the size of the file system"))
-    }
-
-    /// Wipes what lies behind the shrunk file system, as it would be at the volume's end, and give it
-    /// back to the group.
-    async fn give_back(&self, found: FoundVolume) -> Result<FoundVolume, VolumeError> {
-        let Some(limit) = found.record.limit.filter(|_| found.is_shrinking()) else {
-            return Ok(found);
-        };
-        if !found.record.is_new() && found.record.wipe != Wipe::None {
-            let behind = std::iter::once(limit.get()..found.size().get()).collect();
-            let task = Task { how: found.record.wipe, ..Task::new(&found, behind) };
-            self.wipes.wipe(task).await?;
-        }
+/// Writes down, durably, beyond which size the volume does not grow.
+async fn set_limit(
+    node: &Node,
+    found: FoundVolume,
+    limit: Option<Bytes>,
+) -> Result<FoundVolume, VolumeError> {
+    let mut found = found;
+    if found.record.limit != limit {
+        // It wipes behind the limit as it was.
+        node.wipes.settle(found.record.id.key()).await?;
+        let gone: Vec<&str> = lv_tags::find_limit_tag(&found.lv).into_iter().collect();
+        let new: Vec<String> = limit.map(lv_tags::limit_tag).into_iter().collect();
         let turn = found.group.turn().await?;
-        let lv = turn.reduce(&found.lv.name, limit.div_ceil(found.seen.extent_size)).await?;
-        let seen = turn.seen().await?;
-        Ok(FoundVolume { seen, lv, ..found })
+        let lv = turn.retag(&found.lv.name, &gone, &new).await?;
+        found.seen = turn.seen().await?;
+        found.lv = lv;
+        found.record.limit = limit;
     }
-
-    /// Writes down, durably, beyond which size the volume does not grow.
-    async fn limit(
-        &self,
-        found: FoundVolume,
-        limit: Option<Bytes>,
-    ) -> Result<FoundVolume, VolumeError> {
-        let mut found = found;
-        if found.record.limit != limit {
-            // It wipes behind the limit as it was.
-            self.wipes.settle(found.record.id.key()).await?;
-            let gone: Vec<&str> = lv_tags::find_limit_tag(&found.lv).into_iter().collect();
-            let new: Vec<String> = limit.map(lv_tags::limit_tag).into_iter().collect();
-            let turn = found.group.turn().await?;
-            let lv = turn.retag(&found.lv.name, &gone, &new).await?;
-            found.seen = turn.seen().await?;
-            found.lv = lv;
-            found.record.limit = limit;
-        }
-        // Also of what an earlier call has said that died before its flush.
-        found.group.flush().await?;
-        Ok(found)
-    }
+    // Also of what an earlier call has said that died before its flush.
+    found.group.flush().await?;
+    Ok(found)
 }
 
 /// What kind of file system is to shrink.

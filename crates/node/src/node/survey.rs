@@ -12,8 +12,7 @@ use crate::node::disks::{Located, NewDisk, SetupError};
 use crate::node::pool_plan::{GroupSource, PoolPlan};
 use crate::node::pools::{Pool, served};
 use crate::node::{Node, NodeSettings};
-use crate::volume::error_chain;
-use crate::volume::{PoolName, few};
+use crate::volume::{PoolName, error_chain, few};
 
 /// What is read once for all plans.
 pub(super) struct Survey {

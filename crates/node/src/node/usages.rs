@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::node::pools::served;
+use crate::node::stats::{look, usage_unless_suspended};
 use crate::node::{Node, lv_tags};
 use crate::volume::{FsUsage, Mode, VolumeError, VolumeId};
 
@@ -36,11 +37,11 @@ impl Node {
         self: &Arc<Self>,
     ) -> Result<BTreeMap<VolumeId, FsUsage>, VolumeError> {
         let (turns, mut asked) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
-        for mounted in self.mounted().await? {
+        for mounted in mounted(self).await? {
             let (node, turns) = (self.clone(), turns.clone());
             asked.spawn(async move {
                 let _turn = turns.acquire().await;
-                timeout(ANSWER, node.usage_of(mounted)).await.ok().flatten()
+                timeout(ANSWER, usage_of(&node, mounted)).await.ok().flatten()
             });
         }
         let mut usages = BTreeMap::new();
@@ -56,34 +57,34 @@ impl Node {
     pub fn remembered_usages(&self) -> BTreeMap<VolumeId, FsUsage> {
         self.usages.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
 
-    async fn mounted(&self) -> Result<Vec<Mounted>, VolumeError> {
-        let look = self.look().await?;
-        let mut all = Vec::new();
-        for (_, group) in served(&self.pools()) {
-            let Some(seen) = group.remembered() else { continue };
-            for (lv, record) in lv_tags::volumes(&seen).filter(|(_, one)| one.mode != Mode::Block) {
-                let dm_uuid = seen.dm_uuid(lv);
-                let Some(number) = look.live.get(&dm_uuid) else { continue };
-                let Some(mount) = self.shown(&look.table, *number).first().copied() else {
-                    continue;
-                };
-                all.push(Mounted { id: record.id, dm_uuid, at: mount.target.clone() });
-            }
+async fn mounted(node: &Node) -> Result<Vec<Mounted>, VolumeError> {
+    let look = look(node).await?;
+    let mut all = Vec::new();
+    for (_, group) in served(&node.pools()) {
+        let Some(seen) = group.remembered() else { continue };
+        for (lv, record) in lv_tags::volumes(&seen).filter(|(_, one)| one.mode != Mode::Block) {
+            let dm_uuid = seen.dm_uuid(lv);
+            let Some(number) = look.live.get(&dm_uuid) else { continue };
+            let Some(mount) = node.shown(&look.table, *number).first().copied() else {
+                continue;
+            };
+            all.push(Mounted { id: record.id, dm_uuid, at: mount.target.clone() });
         }
-        Ok(all)
     }
+    Ok(all)
+}
 
-    async fn usage_of(&self, mounted: Mounted) -> Option<(VolumeId, FsUsage)> {
-        let Mounted { id, dm_uuid, at } = mounted;
-        let info = self.host.dm_info(&dm_uuid).await.ok()??;
-        let usage = self.usage_unless_suspended(&at, &info, &mut Vec::new()).await;
-        match usage {
-            Ok(usage) => Some((id, usage?)),
-            Err(error) => {
-                tracing::debug!(volume = %id, %error, "failed to read volume usage");
-                None
-            }
+async fn usage_of(node: &Node, mounted: Mounted) -> Option<(VolumeId, FsUsage)> {
+    let Mounted { id, dm_uuid, at } = mounted;
+    let info = node.host.dm_info(&dm_uuid).await.ok()??;
+    let usage = usage_unless_suspended(node, &at, &info, &mut Vec::new()).await;
+    match usage {
+        Ok(usage) => Some((id, usage?)),
+        Err(error) => {
+            tracing::debug!(volume = %id, %error, "failed to read volume usage");
+            None
         }
     }
 }

@@ -19,8 +19,7 @@ use crate::lvm::tags;
 use crate::node::found::{FoundVolume, device_node};
 use crate::node::lv_tags;
 use crate::panics::caught;
-use crate::volume::error_chain;
-use crate::volume::{FsKind, Mode, VolumeError, VolumeKey, Wipe};
+use crate::volume::{FsKind, Mode, VolumeError, VolumeKey, Wipe, error_chain};
 
 /// One call to the kernel zeroes this much: long enough to be cheap, short enough to show progress.
 const PIECE: u64 = 1 << 30;

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 
 use crate::api::{PvcAutoscaler, Rival};
-use crate::claims::controller::ClaimsController;
+use crate::claims::context::ClaimsController;
 use crate::claims::seen::ObservedWorkload;
 use crate::claims::{ORDINAL, make};
 use crate::cluster::KEPT_BY;
@@ -19,58 +19,57 @@ const PAGE: u32 = 200;
 /// Length of the digest in the name of a claim, in characters.
 const DIGEST: usize = 5;
 
-impl ClaimsController {
-    /// Finds them for pods without a status.
-    ///
-    /// # Errors
-    /// An error of the API server.
-    pub(super) async fn see_left(&self, seen: &mut ObservedWorkload) -> Result<(), kube::Error> {
-        let new = seen.new_ordinals();
-        if new.is_empty() || seen.names_claims() || seen.elder.is_some() {
-            return Ok(());
-        }
-        let names: BTreeMap<i32, String> =
-            new.into_iter().map(|one| (one, make::plain_name(seen, one))).collect();
-        let api =
-            self.of::<PersistentVolumeClaim>(&seen.autoscaler.namespace().unwrap_or_default());
-        // A namespace may have ten thousand, of which hardly ever one is left.
-        let mut page = ListParams::default().labels(KEPT_BY).limit(PAGE);
-        loop {
-            let read = api.list_metadata(&page).await?;
-            for found in read.items.iter().filter(|claim| is_of_any(*claim, &names)) {
-                let Some(claim) = api.get_opt(&found.name_any()).await? else { continue };
-                if is_of_any(&claim, &names) && self.is_left(seen, &claim).await? {
-                    seen.left.insert(claim.name_any());
-                    seen.claims.insert(claim.name_any(), claim);
-                }
-            }
-            match read.metadata.continue_.filter(|rest| !rest.is_empty()) {
-                Some(rest) => page.continue_token = Some(rest),
-                None => return Ok(()),
+/// Finds them for pods without a status.
+///
+/// # Errors
+/// An error of the API server.
+pub(super) async fn see_left(
+    ctx: &ClaimsController,
+    seen: &mut ObservedWorkload,
+) -> Result<(), kube::Error> {
+    let new = seen.new_ordinals();
+    if new.is_empty() || seen.names_claims() || seen.elder.is_some() {
+        return Ok(());
+    }
+    let names: BTreeMap<i32, String> =
+        new.into_iter().map(|one| (one, make::plain_name(seen, one))).collect();
+    let api = ctx.of::<PersistentVolumeClaim>(&seen.autoscaler.namespace().unwrap_or_default());
+    // A namespace may have ten thousand, of which hardly ever one is left.
+    let mut page = ListParams::default().labels(KEPT_BY).limit(PAGE);
+    loop {
+        let read = api.list_metadata(&page).await?;
+        for found in read.items.iter().filter(|claim| is_of_any(*claim, &names)) {
+            let Some(claim) = api.get_opt(&found.name_any()).await? else { continue };
+            if is_of_any(&claim, &names) && is_left(ctx, seen, &claim).await? {
+                seen.left.insert(claim.name_any());
+                seen.claims.insert(claim.name_any(), claim);
             }
         }
+        match read.metadata.continue_.filter(|rest| !rest.is_empty()) {
+            Some(rest) => page.continue_token = Some(rest),
+            None => return Ok(()),
+        }
     }
+}
 
-    async fn is_left(
-        &self,
-        seen: &ObservedWorkload,
-        claim: &PersistentVolumeClaim,
-    ) -> Result<bool, kube::Error> {
-        Ok(!seen.keeps(claim) && self.is_let_go(seen, claim).await?)
-    }
+async fn is_left(
+    ctx: &ClaimsController,
+    seen: &ObservedWorkload,
+    claim: &PersistentVolumeClaim,
+) -> Result<bool, kube::Error> {
+    Ok(!seen.keeps(claim) && is_let_go(ctx, seen, claim).await?)
+}
 
-    /// Returns true if the previous manager of a claim manages it no more.
-    async fn is_let_go(
-        &self,
-        seen: &ObservedWorkload,
-        claim: &PersistentVolumeClaim,
-    ) -> Result<bool, kube::Error> {
-        let Some(keeper) = claim.labels().get(KEPT_BY) else { return Ok(false) };
-        let namespace = claim.namespace().unwrap_or_default();
-        let keeper = self.of::<PvcAutoscaler>(&namespace).get_opt(keeper).await?;
-        Ok(keeper
-            .is_none_or(|keeper| keeper.elder(std::slice::from_ref(&seen.autoscaler)).is_some()))
-    }
+/// Returns true if the previous manager of a claim manages it no more.
+async fn is_let_go(
+    ctx: &ClaimsController,
+    seen: &ObservedWorkload,
+    claim: &PersistentVolumeClaim,
+) -> Result<bool, kube::Error> {
+    let Some(keeper) = claim.labels().get(KEPT_BY) else { return Ok(false) };
+    let namespace = claim.namespace().unwrap_or_default();
+    let keeper = ctx.of::<PvcAutoscaler>(&namespace).get_opt(keeper).await?;
+    Ok(keeper.is_none_or(|keeper| keeper.elder(std::slice::from_ref(&seen.autoscaler)).is_some()))
 }
 
 /// Returns true if a claim was created for one of these pods.

@@ -16,10 +16,12 @@ use crate::api::{
 use crate::claims::AutoscalerReason;
 use crate::claims::asked::{digest, is_wanted_aborted};
 use crate::claims::attempt::attempt;
+use crate::claims::copy_state::{is_filled, is_going};
 use crate::claims::objects::{bounded, drop_as_seen, in_seconds, is_bound, is_copy, is_ending};
 use crate::claims::own_size::take_back_shrink;
 use crate::claims::phases::next::{Next, give_up};
 use crate::claims::pod_plan::PodPlan;
+use crate::claims::users::writers;
 use crate::populators::PopulatorReason;
 
 /// Maximum downtime of a pod while nothing copies its claim. A node restarts in less, and Kubernetes needs less,
@@ -127,7 +129,7 @@ pub(super) fn ensure_cancelled(
     let is_its = |claim: &&PersistentVolumeClaim| plan.seen.keeps(claim) || is_copy(claim);
     let claim = plan.seen.claim(&name).filter(is_its);
     let claim = claim.filter(|claim| !is_ending(&claim.metadata));
-    let is_ours = filling.phase == FillingPhase::Binding || plan.seen.is_filled(&name);
+    let is_ours = filling.phase == FillingPhase::Binding || is_filled(plan.seen, &name);
     if claim.is_some_and(is_bound) && is_ours {
         swap.abort_reason = None;
         // It has all of it: a pod may start with it.
@@ -162,7 +164,7 @@ fn cause_to_cancel(
 ) -> Option<(AbortReason, String)> {
     let goes_on = match filling.phase {
         FillingPhase::Populating => filling.reason.is_none(),
-        FillingPhase::Succeeded => !plan.seen.is_going(&swap.claim),
+        FillingPhase::Succeeded => !is_going(plan.seen, &swap.claim),
         _ => false,
     };
     let is_copied = filling.phase == FillingPhase::Binding;
@@ -232,7 +234,7 @@ pub(super) fn note_downtime(
     goes_on: bool,
 ) -> bool {
     let pod = plan.pod();
-    let runs = plan.seen.writers(from).iter().any(|one| one.name_any() == pod);
+    let runs = writers(plan.seen, from).iter().any(|one| one.name_any() == pod);
     let now = plan.seen.now;
     if runs || goes_on {
         swap.wait_start_time = None;

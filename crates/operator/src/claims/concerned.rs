@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use crate::api::{NodeStorage, PvcSourcePopulator, VolumeUsage, Workload};
-use crate::claims::controller::ClaimsController;
+use crate::claims::context::ClaimsController;
 use crate::claims::summary::AutoscalerSummary;
 use crate::cluster::{
     Answers, AwaySeen, Change, Changed, ClaimSummary, DeploymentVersion, PendingChanges, PodNews,
     PvSummary, StatefulSetVersion,
 };
-use tokio::sync::watch;
 
 /// The key of the PvcAutoscalers that set the sizes of claims by how full they are.
 const SETS_SIZES: &str = "sets sizes";
@@ -103,31 +104,31 @@ impl ClaimsController {
             node.status.as_ref()?.usage.iter().find(|one| one.volume_handle == handle)?.clone();
         Some((node, told))
     }
+}
 
-    /// The PvcAutoscalers of a claim.
-    fn of_claim(&self, claim: &ClaimSummary) -> Vec<Arc<AutoscalerSummary>> {
-        let (namespace, name) = claim.names.place();
-        let mut all = self.autoscalers.with_key(&of_pods(namespace));
-        all.retain(|one| match one.workload() {
-            Workload::Pods(pods) => pods.has_claim(name),
-            _ => false,
-        });
-        let keeper = claim.kept_by.as_deref();
-        all.extend(keeper.and_then(|keeper| self.autoscalers.get_in(namespace, keeper)));
-        all
-    }
+/// The PvcAutoscalers of a claim.
+fn of_claim(ctx: &ClaimsController, claim: &ClaimSummary) -> Vec<Arc<AutoscalerSummary>> {
+    let (namespace, name) = claim.names.place();
+    let mut all = ctx.autoscalers.with_key(&of_pods(namespace));
+    all.retain(|one| match one.workload() {
+        Workload::Pods(pods) => pods.has_claim(name),
+        _ => false,
+    });
+    let keeper = claim.kept_by.as_deref();
+    all.extend(keeper.and_then(|keeper| ctx.autoscalers.get_in(namespace, keeper)));
+    all
+}
 
-    /// The PvcAutoscalers of the claim that has a PersistentVolume.
-    fn of_pv(&self, pv: &PvSummary) -> Vec<Arc<AutoscalerSummary>> {
-        let claim = pv.spec.claim_ref.as_ref();
-        let claim = claim.and_then(|its| self.watches.claims().get_in(&its.namespace, &its.name));
-        claim.map(|claim| self.of_claim(&claim)).unwrap_or_default()
-    }
+/// The PvcAutoscalers of the claim that has a PersistentVolume.
+fn of_pv(ctx: &ClaimsController, pv: &PvSummary) -> Vec<Arc<AutoscalerSummary>> {
+    let claim = pv.spec.claim_ref.as_ref();
+    let claim = claim.and_then(|its| ctx.watches.claims().get_in(&its.namespace, &its.name));
+    claim.map(|claim| of_claim(ctx, &claim)).unwrap_or_default()
+}
 
-    /// The PvcAutoscalers of the claim that has a volume.
-    fn of_volume(&self, handle: &str) -> Vec<Arc<AutoscalerSummary>> {
-        self.watches.pv_of_volume(handle).map(|pv| self.of_pv(&pv)).unwrap_or_default()
-    }
+/// The PvcAutoscalers of the claim that has a volume.
+fn of_volume(ctx: &ClaimsController, handle: &str) -> Vec<Arc<AutoscalerSummary>> {
+    ctx.watches.pv_of_volume(handle).map(|pv| of_pv(ctx, &pv)).unwrap_or_default()
 }
 
 /// Changes since the last take, of everything that is watched for PvcAutoscalers.
@@ -209,17 +210,17 @@ impl WorkloadChanges {
             concerned.add(keeper.autoscalers.with_key(&of_swap(&place.0, &place.1)));
         }
         for change in self.claims.take().these(&mut concerned.all) {
-            change.both().for_each(|claim| concerned.add(keeper.of_claim(claim)));
+            change.both().for_each(|claim| concerned.add(of_claim(keeper, claim)));
         }
         let sets_sizes = keeper.autoscalers.has_key(SETS_SIZES);
         for change in self.pvs.take().these(&mut concerned.all) {
             let pvs = change.both().filter(|_| sets_sizes);
-            pvs.for_each(|pv| concerned.add(keeper.of_pv(pv)));
+            pvs.for_each(|pv| concerned.add(of_pv(keeper, pv)));
         }
         for change in self.nodes.take().these(&mut concerned.all) {
             let volumes = Some(&change).filter(|_| sets_sizes).map(told_otherwise);
             let volumes = volumes.into_iter().flatten();
-            volumes.for_each(|volume| concerned.add(keeper.of_volume(&volume)));
+            volumes.for_each(|volume| concerned.add(of_volume(keeper, &volume)));
         }
         concerned.uids.extend(self.answers.take().into_iter().map(Arc::from));
         self.see_away(keeper, &mut concerned);
@@ -234,7 +235,7 @@ impl WorkloadChanges {
             let record = keeper.cluster.nodes().watched().get(&node);
             let status = record.as_ref().and_then(|record| record.status.as_ref());
             for told in status.into_iter().flat_map(|status| &status.usage) {
-                concerned.add(keeper.of_volume(&told.volume_handle));
+                concerned.add(of_volume(keeper, &told.volume_handle));
             }
         }
     }

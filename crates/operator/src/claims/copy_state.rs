@@ -6,47 +6,46 @@ use crate::api::{FillingPhase, Swap};
 use crate::claims::objects::{is_bound, is_ending, is_on_node, is_unstarted, uses};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::seen::ObservedWorkload;
+use crate::claims::users::pods_with;
 use crate::cluster::PodSummary;
 
-impl ObservedWorkload {
-    /// Returns true if a user has deleted the claim, so that it is not retained.
-    pub fn is_gone(&self, claim: &str) -> bool {
-        self.claim(claim).is_none_or(|there| is_ending(&there.metadata))
-    }
+/// Returns true if a user has deleted the claim, so that it is not retained.
+pub fn is_gone(seen: &ObservedWorkload, claim: &str) -> bool {
+    seen.claim(claim).is_none_or(|there| is_ending(&there.metadata))
+}
 
-    pub fn is_raw(&self, claim: &str) -> bool {
-        let spec = self.claim(claim).and_then(|claim| claim.spec.as_ref());
-        spec.is_some_and(|spec| spec.volume_mode.as_deref() == Some("Block"))
-    }
+pub fn is_raw(seen: &ObservedWorkload, claim: &str) -> bool {
+    let spec = seen.claim(claim).and_then(|claim| claim.spec.as_ref());
+    spec.is_some_and(|spec| spec.volume_mode.as_deref() == Some("Block"))
+}
 
-    /// True if the new claim has its volume, or gets it.
-    pub fn has_content(&self, name: &str) -> bool {
-        let filling = self.filling(name).map(|filling| filling.phase);
-        self.claim(name).is_some_and(is_bound)
-            || matches!(filling, Some(FillingPhase::Binding | FillingPhase::Succeeded))
-    }
+/// True if the new claim has its volume, or gets it.
+pub fn has_content(seen: &ObservedWorkload, name: &str) -> bool {
+    let filling = seen.filling(name).map(|filling| filling.phase);
+    seen.claim(name).is_some_and(is_bound)
+        || matches!(filling, Some(FillingPhase::Binding | FillingPhase::Succeeded))
+}
 
-    /// Returns true if the new claim has a volume with the complete content, as the populator noted in its status
-    /// or on the PersistentVolume: another client that binds the claim can write neither.
-    pub fn is_filled(&self, name: &str) -> bool {
-        let is_told =
-            self.filling(name).is_some_and(|filling| filling.phase == FillingPhase::Succeeded);
-        self.claim(name).is_some_and(is_bound) && (is_told || self.handed_over.contains(name))
-    }
+/// Returns true if the new claim has a volume with the complete content, as the populator noted in its status
+/// or on the PersistentVolume: another client that binds the claim can write neither.
+pub fn is_filled(seen: &ObservedWorkload, name: &str) -> bool {
+    let is_told =
+        seen.filling(name).is_some_and(|filling| filling.phase == FillingPhase::Succeeded);
+    seen.claim(name).is_some_and(is_bound) && (is_told || seen.handed_over.contains(name))
+}
 
-    /// True if a claim was deleted that no pod has: none can start with it any more.
-    pub fn is_going(&self, name: &str) -> bool {
-        self.claim(name).is_some_and(|claim| is_ending(&claim.metadata))
-            && !self.pods_with(name).any(is_on_node)
-    }
+/// True if a claim was deleted that no pod has: none can start with it any more.
+pub fn is_going(seen: &ObservedWorkload, name: &str) -> bool {
+    seen.claim(name).is_some_and(|claim| is_ending(&claim.metadata))
+        && !pods_with(seen, name).any(is_on_node)
+}
 
-    /// Returns true if a claim was deleted and its pods have not started on their nodes: no kubelet starts a pod
-    /// with such a claim, and Kubernetes retains the claim while they exist.
-    pub fn holds_up_pods(&self, name: &str) -> bool {
-        let is_deleted = self.claim(name).is_some_and(|claim| is_ending(&claim.metadata));
-        let mut pods = self.pods_with(name).filter(|pod| is_on_node(pod));
-        is_deleted && pods.all(is_unstarted)
-    }
+/// Returns true if a claim was deleted and its pods have not started on their nodes: no kubelet starts a pod
+/// with such a claim, and Kubernetes retains the claim while they exist.
+pub fn holds_up_pods(seen: &ObservedWorkload, name: &str) -> bool {
+    let is_deleted = seen.claim(name).is_some_and(|claim| is_ending(&claim.metadata));
+    let mut pods = pods_with(seen, name).filter(|pod| is_on_node(pod));
+    is_deleted && pods.all(is_unstarted)
 }
 
 /// Returns why the populator of the new claim is not the one of this swap: its source copies another claim.
@@ -76,7 +75,7 @@ pub(super) fn is_of_another(plan: &PodPlan<'_>, swap: &Swap, name: &str) -> bool
 pub(super) fn is_used(plan: &PodPlan<'_>, swap: &Swap, name: &str) -> bool {
     let is_on_it = |pod: &PodSummary| uses(pod, name) && is_on_node(pod);
     !swap.preserves_name
-        && plan.seen.is_filled(name)
+        && is_filled(plan.seen, name)
         && plan.seen.pod(plan.entry.ordinal).is_some_and(is_on_it)
 }
 

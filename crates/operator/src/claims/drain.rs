@@ -9,12 +9,13 @@ use crate::claims::objects::{is_ending, seconds_for, uid};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::siblings::ensure_may_evict;
 use crate::claims::steps::Step;
+use crate::claims::users::writers;
 use crate::cluster::PodSummary;
 
 /// Evicts the pod; pods of others are not evicted.
 pub(super) fn stop_writers(plan: &mut PodPlan<'_>, from: &str) {
     let ours = plan.seen.pod(plan.entry.ordinal).map(|pod| uid(&pod.metadata));
-    for pod in plan.seen.writers(from) {
+    for pod in writers(plan.seen, from) {
         let name = pod.name_any();
         let is_ours = Some(uid(&pod.metadata)) == ours;
         if is_ours && !is_ending(&pod.metadata) {

@@ -13,6 +13,7 @@ use crate::claims::attempt::attempt;
 use crate::claims::objects::{bounded, is_ending, is_fillable};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::stopped::wait_if_may_still_run;
+use crate::claims::users::{is_read_by_us, pods_with};
 use crate::cluster::{NodeOperation, ObservedVolume, VolumeSeen};
 use crate::volume::{Fence, VolumeId};
 
@@ -74,7 +75,7 @@ pub(super) fn ensure_given_back(plan: &mut PodPlan<'_>, swap: &mut Swap) -> bool
     let fence = renumbered(plan, volume, told);
     swap.fence = Some(fence);
     let is_copied = seen.claim(&swap.claim).is_some_and(is_fillable);
-    let is_let_go = !is_copied && !seen.is_read_by_us(&from);
+    let is_let_go = !is_copied && !is_read_by_us(seen, &from);
     // Before a copy it had no other mounts than before, and those do not block the pod.
     let is_ending = seen.claim(&from).is_some_and(|claim| is_ending(&claim.metadata));
     let is_looked_at = is_ending || was_detached;
@@ -233,7 +234,7 @@ fn wait_for_holder(
     look: &ObservedVolume,
 ) {
     let key = volume.key().as_str();
-    let pods: Vec<String> = plan.seen.pods_with(from).map(ResourceExt::name_any).collect();
+    let pods: Vec<String> = pods_with(plan.seen, from).map(ResourceExt::name_any).collect();
     let what_to_do = if pods.is_empty() {
         format!(
             "no pod uses it; on that node, `fuser -v /dev/mapper/*{key}` lists the processes that do, and \

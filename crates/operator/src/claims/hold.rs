@@ -13,10 +13,11 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::api::{FillingPhase, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, SwapPhase};
-use crate::claims::controller::ClaimsController;
+use crate::claims::context::{ClaimsController, pvs};
 use crate::claims::objects::{HELD_FOR, POLICY_BEFORE, is_ending, owner, policy_before, uid};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::steps::Step;
+use crate::claims::users::pods_with;
 use crate::claims::{AutoscalerReason, SUPERSEDED_BY};
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
@@ -73,7 +74,7 @@ pub(super) fn is_deleted(plan: &PodPlan<'_>, from: &str, phase: FillingPhase) ->
     if claim.is_some_and(|claim| !is_ending(&claim.metadata)) {
         return None;
     }
-    let goes_on = plan.seen.pods_with(from).any(|pod| populators::fills(pod) && has_begun(pod));
+    let goes_on = pods_with(plan.seen, from).any(|pod| populators::fills(pod) && has_begun(pod));
     if goes_on || phase == FillingPhase::Binding {
         return None;
     }
@@ -103,178 +104,184 @@ pub(super) fn remove_finalizer(plan: &mut PodPlan<'_>) {
     plan.steps.extend(steps.collect::<Vec<_>>());
 }
 
-impl ClaimsController {
-    /// Protects an observed claim from deletion; its volume gets the annotation and is retained from then on.
-    ///
-    /// # Errors
-    /// A conflict if the claim has changed: nothing is written to its volume then. If another replica has released
-    /// it meanwhile, no one would restore the policy of its volume.
-    pub(super) async fn add_finalizer(
-        &self,
-        claim: &PersistentVolumeClaim,
-    ) -> Result<(), kube::Error> {
-        // One that its tenant wrote is written once more, which asks whether the claim has changed.
-        let others = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
-        let finalizers: Vec<&str> = others.chain([SWAP]).collect();
-        self.write_metadata(claim, json!({ "finalizers": finalizers })).await?;
-        if let Some(pv) = self.pv_of(claim).await?.filter(|pv| !is_marked_for(pv, claim)) {
-            let spec = pv.spec.as_ref();
-            let policy = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_ref());
-            let policy = policy.filter(|policy| *policy != RETAIN);
-            let notes = json!({ HELD_FOR: claim.metadata.uid, POLICY_BEFORE: policy });
-            let retains = policy.map(|_| RETAIN);
-            self.mark(&pv, &json!({ "annotations": notes }), retains).await?;
-        }
-        Ok(())
+/// Protects an observed claim from deletion; its volume gets the annotation and is retained from then on.
+///
+/// # Errors
+/// A conflict if the claim has changed: nothing is written to its volume then. If another replica has released
+/// it meanwhile, no one would restore the policy of its volume.
+pub(super) async fn add_finalizer(
+    ctx: &ClaimsController,
+    claim: &PersistentVolumeClaim,
+) -> Result<(), kube::Error> {
+    // One that its tenant wrote is written once more, which asks whether the claim has changed.
+    let others = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
+    let finalizers: Vec<&str> = others.chain([SWAP]).collect();
+    write_metadata(ctx, claim, json!({ "finalizers": finalizers })).await?;
+    if let Some(pv) = pv_of(ctx, claim).await?.filter(|pv| !is_marked_for(pv, claim)) {
+        let spec = pv.spec.as_ref();
+        let policy = spec.and_then(|spec| spec.persistent_volume_reclaim_policy.as_ref());
+        let policy = policy.filter(|policy| *policy != RETAIN);
+        let notes = json!({ HELD_FOR: claim.metadata.uid, POLICY_BEFORE: policy });
+        let retains = policy.map(|_| RETAIN);
+        mark(ctx, &pv, &json!({ "annotations": notes }), retains).await?;
     }
+    Ok(())
+}
 
-    /// Releases a claim, and retains its volume if a swap held the claim, it was deleted, and no status shows that
-    /// another one has replaced it. Annotations of the claim do not count, because tenants can write them. Any
-    /// other volume gets its own policy again. If another claim has replaced it, the claim is annotated with that.
-    pub(super) async fn release(
-        &self,
-        claim: &PersistentVolumeClaim,
-        keeps_volume: bool,
-        superseded_by: Option<&str>,
-    ) -> Result<(), kube::Error> {
-        self.unmark(claim, keeps_volume).await?;
-        if !is_held(claim) {
-            return Ok(()); // Its tenant took it off.
-        }
-        let finalizers = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
-        let mut metadata = json!({ "finalizers": finalizers.collect::<Vec<_>>() });
-        if let Some(by) = superseded_by {
-            metadata["annotations"] = json!({ SUPERSEDED_BY: by });
-        }
-        self.write_metadata(claim, metadata).await
+/// Releases a claim, and retains its volume if a swap held the claim, it was deleted, and no status shows that
+/// another one has replaced it. Annotations of the claim do not count, because tenants can write them. Any
+/// other volume gets its own policy again. If another claim has replaced it, the claim is annotated with that.
+pub(super) async fn release(
+    ctx: &ClaimsController,
+    claim: &PersistentVolumeClaim,
+    keeps_volume: bool,
+    superseded_by: Option<&str>,
+) -> Result<(), kube::Error> {
+    unmark(ctx, claim, keeps_volume).await?;
+    if !is_held(claim) {
+        return Ok(()); // Its tenant took it off.
     }
-
-    /// Removes the annotation of a PersistentVolume that a swap holds its claim.
-    pub(super) async fn unmark(
-        &self,
-        claim: &PersistentVolumeClaim,
-        keeps_volume: bool,
-    ) -> Result<(), kube::Error> {
-        if let Some(pv) = self.pv_of(claim).await?.filter(|pv| is_marked_for(pv, claim)) {
-            let keeps = keeps_volume
-                && is_ending(&claim.metadata)
-                && !self.is_namespace_ending(&claim.namespace().unwrap_or_default()).await?;
-            if keeps {
-                self.report_retained(claim, &pv).await?;
-            }
-            let policy = if keeps { Some(RETAIN) } else { policy_before(&pv).map(String::as_str) };
-            let notes = json!({"annotations": { HELD_FOR: null, POLICY_BEFORE: null }});
-            self.mark(&pv, &notes, policy).await?;
-        }
-        Ok(())
+    let finalizers = claim.finalizers().iter().map(String::as_str).filter(|one| *one != SWAP);
+    let mut metadata = json!({ "finalizers": finalizers.collect::<Vec<_>>() });
+    if let Some(by) = superseded_by {
+        metadata["annotations"] = json!({ SUPERSEDED_BY: by });
     }
+    write_metadata(ctx, claim, metadata).await
+}
 
-    /// Emits an event on a deleted claim that names its retained volume: before the retention is written, so that
-    /// no volume is retained silently.
-    async fn report_retained(
-        &self,
-        claim: &PersistentVolumeClaim,
-        pv: &PersistentVolume,
-    ) -> Result<(), kube::Error> {
-        let (name, volume) = (claim.name_any(), pv.name_any());
-        let text = format!(
-            "claim {name} was deleted during a swap, and PersistentVolume {volume} has the only copy of its \
+/// Removes the annotation of a PersistentVolume that a swap holds its claim.
+pub(super) async fn unmark(
+    ctx: &ClaimsController,
+    claim: &PersistentVolumeClaim,
+    keeps_volume: bool,
+) -> Result<(), kube::Error> {
+    if let Some(pv) = pv_of(ctx, claim).await?.filter(|pv| is_marked_for(pv, claim)) {
+        let keeps = keeps_volume
+            && is_ending(&claim.metadata)
+            && !is_namespace_ending(ctx, &claim.namespace().unwrap_or_default()).await?;
+        if keeps {
+            report_retained(ctx, claim, &pv).await?;
+        }
+        let policy = if keeps { Some(RETAIN) } else { policy_before(&pv).map(String::as_str) };
+        let notes = json!({"annotations": { HELD_FOR: null, POLICY_BEFORE: null }});
+        mark(ctx, &pv, &notes, policy).await?;
+    }
+    Ok(())
+}
+
+/// Emits an event on a deleted claim that names its retained volume: before the retention is written, so that
+/// no volume is retained silently.
+async fn report_retained(
+    ctx: &ClaimsController,
+    claim: &PersistentVolumeClaim,
+    pv: &PersistentVolume,
+) -> Result<(), kube::Error> {
+    let (name, volume) = (claim.name_any(), pv.name_any());
+    let text = format!(
+        "claim {name} was deleted during a swap, and PersistentVolume {volume} has the only copy of its \
              content. Its reclaim policy is now Retain, and it is Released when the claim is gone. To use it \
              again, run `kubectl patch pv {volume} --type=merge -p '{{\"spec\":{{\"claimRef\":null}}}}'` then, \
              and create claim {name} with spec.volumeName {volume}; to delete it, run `kubectl patch pv \
              {volume} --type=merge -p '{{\"spec\":{{\"persistentVolumeReclaimPolicy\":\"Delete\"}}}}'`"
-        );
-        let reason = AutoscalerReason::VolumeRetained;
-        tracing::warn!(claim = name, volume, "retained the volume of a deleted claim");
-        let event = OnceEvent::of(claim, (reason, reason.is_warning()), &volume, &text);
-        event.write(&self.client, OPERATOR).await.map(drop)
-    }
+    );
+    let reason = AutoscalerReason::VolumeRetained;
+    tracing::warn!(claim = name, volume, "retained the volume of a deleted claim");
+    let event = OnceEvent::of(claim, (reason, reason.is_warning()), &volume, &text);
+    event.write(&ctx.client, OPERATOR).await.map(drop)
+}
 
-    /// Returns true if a namespace is being deleted: no user is left for its volumes.
-    pub(super) async fn is_namespace_ending(&self, name: &str) -> Result<bool, kube::Error> {
-        let api: Api<Namespace> = Api::all(self.client.clone());
-        let there = api.get_metadata_opt(name).await?;
-        Ok(there.is_none_or(|there| is_ending(&there.metadata)))
-    }
+/// Returns true if a namespace is being deleted: no user is left for its volumes.
+pub(super) async fn is_namespace_ending(
+    ctx: &ClaimsController,
+    name: &str,
+) -> Result<bool, kube::Error> {
+    let api: Api<Namespace> = Api::all(ctx.client.clone());
+    let there = api.get_metadata_opt(name).await?;
+    Ok(there.is_none_or(|there| is_ending(&there.metadata)))
+}
 
-    /// Returns the PersistentVolume of a claim, if that refers to the claim too: a user can write any name
-    /// into a claim.
-    pub(super) async fn pv_of(
-        &self,
-        claim: &PersistentVolumeClaim,
-    ) -> Result<Option<PersistentVolume>, kube::Error> {
-        let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
-        let Some(named) = named else { return Ok(None) };
-        let pv = self.pvs().get_opt(named).await?;
-        Ok(pv.filter(|pv| owner(pv) == Some(uid(&claim.metadata))))
-    }
+/// Returns the PersistentVolume of a claim, if that refers to the claim too: a user can write any name
+/// into a claim.
+pub(super) async fn pv_of(
+    ctx: &ClaimsController,
+    claim: &PersistentVolumeClaim,
+) -> Result<Option<PersistentVolume>, kube::Error> {
+    let named = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref());
+    let Some(named) = named else { return Ok(None) };
+    let pv = pvs(ctx).get_opt(named).await?;
+    Ok(pv.filter(|pv| owner(pv) == Some(uid(&claim.metadata))))
+}
 
-    /// Writes metadata, and a policy, to an observed PersistentVolume.
-    async fn mark(
-        &self,
-        pv: &PersistentVolume,
-        metadata: &Value,
-        policy: Option<&str>,
-    ) -> Result<(), kube::Error> {
-        let mut patch = json!({ "metadata": metadata });
-        patch["metadata"]["uid"] = json!(pv.metadata.uid);
-        patch["metadata"]["resourceVersion"] = json!(pv.metadata.resource_version);
-        if let Some(policy) = policy {
-            patch["spec"] = json!({ "persistentVolumeReclaimPolicy": policy });
+/// Writes metadata, and a policy, to an observed PersistentVolume.
+async fn mark(
+    ctx: &ClaimsController,
+    pv: &PersistentVolume,
+    metadata: &Value,
+    policy: Option<&str>,
+) -> Result<(), kube::Error> {
+    let mut patch = json!({ "metadata": metadata });
+    patch["metadata"]["uid"] = json!(pv.metadata.uid);
+    patch["metadata"]["resourceVersion"] = json!(pv.metadata.resource_version);
+    if let Some(policy) = policy {
+        patch["spec"] = json!({ "persistentVolumeReclaimPolicy": policy });
+    }
+    writes::patch(&pvs(ctx), &pv.name_any(), &Patch::Merge(patch), OPERATOR).await
+}
+
+/// Writes metadata to an observed claim.
+async fn write_metadata(
+    ctx: &ClaimsController,
+    claim: &PersistentVolumeClaim,
+    mut metadata: Value,
+) -> Result<(), kube::Error> {
+    metadata["uid"] = json!(claim.metadata.uid);
+    metadata["resourceVersion"] = json!(claim.metadata.resource_version);
+    let patch = json!({ "metadata": metadata });
+    let api = ctx.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
+    writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), OPERATOR).await
+}
+
+/// Releases a claim that no PvcAutoscaler refers to: its own was deleted midway. Returns true if it may still
+/// be held.
+pub(super) async fn let_go_if_forgotten(
+    ctx: &ClaimsController,
+    (namespace, name): (&str, &str),
+) -> bool {
+    let Some(claim) = ctx.watches.claims().get_in(namespace, name) else { return false };
+    let released = caught_in_time("held claims", release_if_forgotten_by_all(ctx, &claim));
+    match Box::pin(released).await {
+        Ok(Ok(is_any)) => is_any,
+        Ok(Err(error)) => {
+            let error = error_chain::in_full(&error);
+            tracing::warn!(error, "failed to decide whether to release a held claim");
+            true
         }
-        writes::patch(&self.pvs(), &pv.name_any(), &Patch::Merge(patch), OPERATOR).await
-    }
-
-    /// Writes metadata to an observed claim.
-    async fn write_metadata(
-        &self,
-        claim: &PersistentVolumeClaim,
-        mut metadata: Value,
-    ) -> Result<(), kube::Error> {
-        metadata["uid"] = json!(claim.metadata.uid);
-        metadata["resourceVersion"] = json!(claim.metadata.resource_version);
-        let patch = json!({ "metadata": metadata });
-        let api = self.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
-        writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), OPERATOR).await
-    }
-
-    /// Releases a claim that no PvcAutoscaler refers to: its own was deleted midway. Returns true if it may still
-    /// be held.
-    pub(super) async fn let_go_if_forgotten(&self, (namespace, name): (&str, &str)) -> bool {
-        let Some(claim) = self.watches.claims().get_in(namespace, name) else { return false };
-        let released = caught_in_time("held claims", self.release_if_forgotten_by_all(&claim));
-        match Box::pin(released).await {
-            Ok(Ok(is_any)) => is_any,
-            Ok(Err(error)) => {
-                let error = error_chain::in_full(&error);
-                tracing::warn!(error, "failed to decide whether to release a held claim");
-                true
-            }
-            Err(why) => {
-                report_unfinished(&self.client, OPERATOR, &*claim, &why).await;
-                true
-            }
+        Err(why) => {
+            report_unfinished(&ctx.client, OPERATOR, &*claim, &why).await;
+            true
         }
     }
+}
 
-    async fn release_if_forgotten_by_all(&self, claim: &ClaimSummary) -> Result<bool, kube::Error> {
-        let (namespace, name) = claim.names.place();
-        if self.autoscalers_in(namespace).iter().any(|one| one.tells_of(name)) {
-            return Ok(false);
-        }
-        // A watch may be older than the operation; the status with it was written before the operation.
-        let all = list(&self.of::<PvcAutoscaler>(namespace), &ListParams::default()).await?;
-        if !all.unreadable.is_empty() {
-            return Ok(true); // One of them may refer to it.
-        }
-        let is_its = |one: &PvcAutoscaler| is_told(one.status.as_ref(), name);
-        let there = self.of::<PersistentVolumeClaim>(namespace).get_opt(name).await?;
-        let Some(there) = there.filter(|there| is_held(there) && !all.items.iter().any(is_its))
-        else {
-            return Ok(false);
-        };
-        tracing::info!("releasing a held claim that no swap refers to");
-        self.release(&there, true, None).await?;
-        Ok(true)
+async fn release_if_forgotten_by_all(
+    ctx: &ClaimsController,
+    claim: &ClaimSummary,
+) -> Result<bool, kube::Error> {
+    let (namespace, name) = claim.names.place();
+    if ctx.autoscalers_in(namespace).iter().any(|one| one.tells_of(name)) {
+        return Ok(false);
     }
+    // A watch may be older than the operation; the status with it was written before the operation.
+    let all = list(&ctx.of::<PvcAutoscaler>(namespace), &ListParams::default()).await?;
+    if !all.unreadable.is_empty() {
+        return Ok(true); // One of them may refer to it.
+    }
+    let is_its = |one: &PvcAutoscaler| is_told(one.status.as_ref(), name);
+    let there = ctx.of::<PersistentVolumeClaim>(namespace).get_opt(name).await?;
+    let Some(there) = there.filter(|there| is_held(there) && !all.items.iter().any(is_its)) else {
+        return Ok(false);
+    };
+    tracing::info!("releasing a held claim that no swap refers to");
+    release(ctx, &there, true, None).await?;
+    Ok(true)
 }

@@ -16,6 +16,7 @@ use crate::claims::others::is_in_partition;
 use crate::claims::own_size::{shrinks_by_itself, take_back_shrink};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::steps::Step;
+use crate::claims::users::pods_with;
 use crate::cluster::{ClaimSizes, NodeOperation, NotDone, VolumeSeen, is_resizing};
 use crate::volume::{Mode, Reason, Shrinks};
 
@@ -72,7 +73,7 @@ pub(super) fn can_shrink_in_place(plan: &PodPlan<'_>) -> bool {
 
 /// Returns true if any pod uses the claim.
 fn has_pod(plan: &PodPlan<'_>) -> bool {
-    plan.seen.pods_with(&plan.entry.active_claim).any(|pod| !has_ended(pod))
+    pods_with(plan.seen, &plan.entry.active_claim).any(|pod| !has_ended(pod))
 }
 
 /// Returns true if its node has rejected the shrink for the present specification.

@@ -12,7 +12,8 @@ use tracing::Instrument;
 
 use crate::api::{self, Rival};
 use crate::claims::concerned::WorkloadChanges;
-use crate::claims::controller::ClaimsController;
+use crate::claims::context::ClaimsController;
+use crate::claims::reconcile::{AGAIN, reconcile_workload};
 use crate::claims::seen::Refusal;
 use crate::claims::summary::AutoscalerSummary;
 use crate::cluster::writes::OPERATOR;
@@ -24,9 +25,6 @@ use crate::panics::caught_now;
 
 /// Name for panics and spans.
 const LOOP: &str = "pvcautoscalers";
-
-/// Delay after the API server did not respond, and while waiting for something that is not watched.
-pub(super) const AGAIN: Duration = Duration::from_secs(10);
 
 /// Maximum number of concurrent reconciles of workloads or pods: one with hanging calls delays no
 /// other.
@@ -251,7 +249,7 @@ async fn look(
     chosen: Due<Arc<str>>,
     mut refusal: Option<Refusal>,
 ) -> WorkloadReconciled {
-    let look = caught_in_time(LOOP, keeper.reconcile(&autoscaler, &mut refusal));
+    let look = caught_in_time(LOOP, reconcile_workload(&keeper, &autoscaler, &mut refusal));
     let looked = Box::pin(look).await;
     if let Err(why) = &looked {
         report_unfinished(&keeper.client, OPERATOR, &*autoscaler, why).await;

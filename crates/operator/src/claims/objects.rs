@@ -133,6 +133,13 @@ pub(super) fn bounded(text: &str) -> String {
     text.chars().take(LONGEST_SENTENCE).collect()
 }
 
+/// Returns the time since which a pod is ready.
+pub(super) fn became_ready(pod: &PodSummary) -> Option<Timestamp> {
+    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let mut ready = conditions.filter(|one| one.type_ == "Ready" && one.status == "True");
+    ready.next()?.last_transition_time.as_ref().map(|at| at.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

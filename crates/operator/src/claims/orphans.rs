@@ -11,16 +11,16 @@ use serde_json::json;
 
 use crate::api::{FillingPhase, PvcAutoscaler, PvcSourcePopulator, ordinal_of};
 use crate::claims::SUPERSEDED_BY;
-use crate::claims::controller::ClaimsController;
+use crate::claims::context::ClaimsController;
+use crate::claims::detached::{is_filled, is_proved_complete, is_superseded, note_complete};
+use crate::claims::hold::pv_of;
 use crate::claims::objects::{has_ended, is_bound, is_copy, is_ending, is_fillable, uid, uses};
 use crate::claims::pv_exchange::record;
-use crate::cluster::KEPT_BY;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{
-    ClaimSummary, NamespacedName, PodSummary, caught_in_time, list, pods, writes,
+    ClaimSummary, KEPT_BY, NamespacedName, PodSummary, caught_in_time, list, pods, writes,
 };
-use crate::error_chain;
-use crate::populators;
+use crate::{error_chain, populators};
 
 /// Notes of PersistentVolumes about the claim with the copy.
 #[derive(Debug, Clone, Copy, Default)]
@@ -120,143 +120,142 @@ impl Orphan {
     }
 }
 
-impl ClaimsController {
-    /// Returns the PvcAutoscalers of copies, and of their populators.
-    pub(super) fn with_copies(&self) -> BTreeSet<NamespacedName> {
-        let claims = self.watches.claims().all();
-        let copies = claims.iter().filter(|claim| may_be_copy(claim));
-        let copies = copies.filter_map(|one| {
-            Some((one.names.namespace.to_string(), one.kept_by.as_deref()?.to_owned()))
+/// Returns the PvcAutoscalers of copies, and of their populators.
+pub(super) fn with_copies(ctx: &ClaimsController) -> BTreeSet<NamespacedName> {
+    let claims = ctx.watches.claims().all();
+    let copies = claims.iter().filter(|claim| may_be_copy(claim));
+    let copies = copies.filter_map(|one| {
+        Some((one.names.namespace.to_string(), one.kept_by.as_deref()?.to_owned()))
+    });
+    let sources = ctx.sources.all();
+    let sources =
+        sources.iter().filter_map(|one| Some((one.namespace()?, keeper_of(&**one)?.to_owned())));
+    copies.chain(sources).collect()
+}
+
+/// Returns those of these PvcAutoscalers, `namespace/name`, that do not exist, and have copies, or sources
+/// of them.
+pub(super) fn orphaned(
+    ctx: &ClaimsController,
+    keepers: &BTreeSet<NamespacedName>,
+) -> BTreeSet<String> {
+    let is_orphaned = |(namespace, keeper): &&NamespacedName| {
+        let has_any = ctx.watches.has_copies_of(namespace, keeper)
+            || ctx.sources.has_key(&format!("{namespace}/{keeper}"));
+        has_any && ctx.autoscalers.get_in(namespace, keeper).is_none()
+    };
+    let found = keepers.iter().filter(is_orphaned);
+    found.map(|(namespace, keeper)| format!("{namespace}/{keeper}")).collect()
+}
+
+/// Cleans up after swaps of a deleted PvcAutoscaler, `namespace/name`; returns true if something is left.
+pub(super) async fn clean_up_orphans(ctx: &ClaimsController, of: &str) -> bool {
+    let (namespace, keeper) = of.split_once('/').unwrap_or_default();
+    if ctx.autoscalers.get_in(namespace, keeper).is_some() {
+        return false;
+    }
+    let copies = ctx.watches.copies_of(namespace, keeper);
+    let copies =
+        copies.iter().filter(|claim| may_be_copy(claim)).map(|one| one.names.name.to_string());
+    let sources = ctx.sources.with_key(of);
+    let names: BTreeSet<String> = copies.chain(sources.iter().map(|one| one.name_any())).collect();
+    let mut is_any = false;
+    for name in names {
+        let care = care_for_orphan(ctx, namespace, keeper, &name);
+        let cared = Box::pin(caught_in_time("orphans", care)).await;
+        let cared = cared.unwrap_or_else(|why| Err(kube::Error::Service(why.to_string().into())));
+        is_any |= cared.unwrap_or_else(|error| {
+            let error = error_chain::in_full(&error);
+            tracing::warn!(claim = name, namespace, error, "failed to clean up after a swap");
+            true
         });
-        let sources = self.sources.all();
-        let sources = sources
-            .iter()
-            .filter_map(|one| Some((one.namespace()?, keeper_of(&**one)?.to_owned())));
-        copies.chain(sources).collect()
     }
+    is_any
+}
 
-    /// Returns those of these PvcAutoscalers, `namespace/name`, that do not exist, and have copies, or sources
-    /// of them.
-    pub(super) fn orphaned(&self, keepers: &BTreeSet<NamespacedName>) -> BTreeSet<String> {
-        let is_orphaned = |(namespace, keeper): &&NamespacedName| {
-            let has_any = self.watches.has_copies_of(namespace, keeper)
-                || self.sources.has_key(&format!("{namespace}/{keeper}"));
-            has_any && self.autoscalers.get_in(namespace, keeper).is_none()
-        };
-        let found = keepers.iter().filter(is_orphaned);
-        found.map(|(namespace, keeper)| format!("{namespace}/{keeper}")).collect()
+async fn care_for_orphan(
+    ctx: &ClaimsController,
+    namespace: &str,
+    keeper: &str,
+    name: &str,
+) -> Result<bool, kube::Error> {
+    let claims = ctx.of::<PersistentVolumeClaim>(namespace);
+    let sources = ctx.of::<PvcSourcePopulator>(namespace);
+    // What is watched may be older than one that was made since.
+    if ctx.of::<PvcAutoscaler>(namespace).get_opt(keeper).await?.is_some() {
+        return Ok(false);
     }
+    let copy = claims.get_opt(name).await?;
+    if copy.as_ref().is_some_and(|copy| keeper_of(copy) != Some(keeper) || !is_copy(copy)) {
+        return Ok(false);
+    }
+    let source = sources.get_opt(name).await?.filter(|source| keeper_of(source) == Some(keeper));
+    let from = source.as_ref().map(|source| source.spec.source_pvc_ref.name.clone());
+    let from = match from {
+        Some(from) => claims.get_opt(&from).await?,
+        None => None,
+    };
+    let keeps_name = match &from {
+        Some(from) => is_made_by_workload(ctx, from).await?,
+        None => false,
+    };
+    let mut proof = Proof::default();
+    if let Some(copy) = &copy {
+        proof.is_filled = is_filled(ctx, copy).await?;
+        proof.is_complete = is_proved_complete(ctx, copy).await?;
+    }
+    if let Some(from) = &from {
+        proof.has_superseded = is_superseded(ctx, from).await?;
+    }
+    let pods = pods(&ctx.client, namespace).await?;
+    let orphan = Orphan { copy, source, from, proof, pods, keeps_name };
+    let care = orphan.care();
+    if !matches!(care, Care::Nothing | Care::Wait) {
+        tracing::info!(claim = name, namespace, ?care, "cleaning up after a swap");
+    }
+    match (care, &orphan.copy, &orphan.source, &orphan.from) {
+        (Care::Nothing, ..) => return Ok(false),
+        (Care::DropCopy, Some(copy), ..) if !is_in_exchange(ctx, copy).await? => {
+            writes::remove(&claims, &copy.metadata).await?;
+        }
+        (Care::DropSource, _, Some(source), _) => {
+            writes::remove(&sources, &source.metadata).await?;
+        }
+        (Care::Supersede, Some(copy), _, Some(from)) => {
+            note_complete(ctx, copy).await?;
+            let patch = json!({"metadata": {
+                "uid": from.metadata.uid, "resourceVersion": from.metadata.resource_version,
+                "annotations": { SUPERSEDED_BY: name },
+            }});
+            writes::patch(&claims, &from.name_any(), &Patch::Merge(patch), OPERATOR).await?;
+        }
+        _ => {}
+    }
+    Ok(true)
+}
 
-    /// Cleans up after swaps of a deleted PvcAutoscaler, `namespace/name`; returns true if something is left.
-    pub(super) async fn clean_up_orphans(&self, of: &str) -> bool {
-        let (namespace, keeper) = of.split_once('/').unwrap_or_default();
-        if self.autoscalers.get_in(namespace, keeper).is_some() {
-            return false;
-        }
-        let copies = self.watches.copies_of(namespace, keeper);
-        let copies =
-            copies.iter().filter(|claim| may_be_copy(claim)).map(|one| one.names.name.to_string());
-        let sources = self.sources.with_key(of);
-        let names: BTreeSet<String> =
-            copies.chain(sources.iter().map(|one| one.name_any())).collect();
-        let mut is_any = false;
-        for name in names {
-            let care = self.care_for_orphan(namespace, keeper, &name);
-            let cared = Box::pin(caught_in_time("orphans", care)).await;
-            let cared =
-                cared.unwrap_or_else(|why| Err(kube::Error::Service(why.to_string().into())));
-            is_any |= cared.unwrap_or_else(|error| {
-                let error = error_chain::in_full(&error);
-                tracing::warn!(claim = name, namespace, error, "failed to clean up after a swap");
-                true
-            });
-        }
-        is_any
-    }
+async fn is_in_exchange(
+    ctx: &ClaimsController,
+    claim: &PersistentVolumeClaim,
+) -> Result<bool, kube::Error> {
+    Ok(pv_of(ctx, claim).await?.is_some_and(|pv| record(&pv).is_some()))
+}
 
-    async fn care_for_orphan(
-        &self,
-        namespace: &str,
-        keeper: &str,
-        name: &str,
-    ) -> Result<bool, kube::Error> {
-        let claims = self.of::<PersistentVolumeClaim>(namespace);
-        let sources = self.of::<PvcSourcePopulator>(namespace);
-        // What is watched may be older than one that was made since.
-        if self.of::<PvcAutoscaler>(namespace).get_opt(keeper).await?.is_some() {
-            return Ok(false);
-        }
-        let copy = claims.get_opt(name).await?;
-        if copy.as_ref().is_some_and(|copy| keeper_of(copy) != Some(keeper) || !is_copy(copy)) {
-            return Ok(false);
-        }
-        let source =
-            sources.get_opt(name).await?.filter(|source| keeper_of(source) == Some(keeper));
-        let from = source.as_ref().map(|source| source.spec.source_pvc_ref.name.clone());
-        let from = match from {
-            Some(from) => claims.get_opt(&from).await?,
-            None => None,
-        };
-        let keeps_name = match &from {
-            Some(from) => self.is_made_by_workload(from).await?,
-            None => false,
-        };
-        let mut proof = Proof::default();
-        if let Some(copy) = &copy {
-            proof.is_filled = self.is_filled(copy).await?;
-            proof.is_complete = self.is_proved_complete(copy).await?;
-        }
-        if let Some(from) = &from {
-            proof.has_superseded = self.is_superseded(from).await?;
-        }
-        let pods = pods(&self.client, namespace).await?;
-        let orphan = Orphan { copy, source, from, proof, pods, keeps_name };
-        let care = orphan.care();
-        if !matches!(care, Care::Nothing | Care::Wait) {
-            tracing::info!(claim = name, namespace, ?care, "cleaning up after a swap");
-        }
-        match (care, &orphan.copy, &orphan.source, &orphan.from) {
-            (Care::Nothing, ..) => return Ok(false),
-            (Care::DropCopy, Some(copy), ..) if !self.is_in_exchange(copy).await? => {
-                writes::remove(&claims, &copy.metadata).await?;
-            }
-            (Care::DropSource, _, Some(source), _) => {
-                writes::remove(&sources, &source.metadata).await?;
-            }
-            (Care::Supersede, Some(copy), _, Some(from)) => {
-                self.note_complete(copy).await?;
-                let patch = json!({"metadata": {
-                    "uid": from.metadata.uid, "resourceVersion": from.metadata.resource_version,
-                    "annotations": { SUPERSEDED_BY: name },
-                }});
-                writes::patch(&claims, &from.name_any(), &Patch::Merge(patch), OPERATOR).await?;
-            }
-            _ => {}
-        }
-        Ok(true)
-    }
-
-    async fn is_in_exchange(&self, claim: &PersistentVolumeClaim) -> Result<bool, kube::Error> {
-        Ok(self.pv_of(claim).await?.is_some_and(|pv| record(&pv).is_some()))
-    }
-
-    /// Returns true if a StatefulSet creates a claim by its own template.
-    async fn is_made_by_workload(
-        &self,
-        claim: &PersistentVolumeClaim,
-    ) -> Result<bool, kube::Error> {
-        let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
-        let all =
-            list(&self.of::<StatefulSet>(&namespace), &ListParams::default()).await?.whole()?;
-        Ok(all.iter().any(|set| {
-            let spec = set.spec.as_ref();
-            let mut own =
-                spec.into_iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
-            own.any(|one| {
-                ordinal_of(&name, &format!("{}-{}", one.name_any(), set.name_any())).is_some()
-            })
-        }))
-    }
+/// Returns true if a StatefulSet creates a claim by its own template.
+async fn is_made_by_workload(
+    ctx: &ClaimsController,
+    claim: &PersistentVolumeClaim,
+) -> Result<bool, kube::Error> {
+    let (namespace, name) = (claim.namespace().unwrap_or_default(), claim.name_any());
+    let all = list(&ctx.of::<StatefulSet>(&namespace), &ListParams::default()).await?.whole()?;
+    Ok(all.iter().any(|set| {
+        let spec = set.spec.as_ref();
+        let mut own =
+            spec.into_iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
+        own.any(|one| {
+            ordinal_of(&name, &format!("{}-{}", one.name_any(), set.name_any())).is_some()
+        })
+    }))
 }
 
 /// Returns the PvcAutoscaler in the label of an object.

@@ -2,6 +2,7 @@
 
 use crate::claims::AutoscalerReason;
 use crate::claims::pod_plan::PodPlan;
+use crate::claims::readiness::is_ready_with;
 
 pub(super) fn is_in_partition(plan: &PodPlan<'_>) -> bool {
     let rollout = plan.seen.autoscaler.spec.rollout.as_ref();
@@ -27,7 +28,8 @@ pub(super) fn too_many_unready(plan: &PodPlan<'_>) -> Option<String> {
         .iter()
         .filter(|one| one.ordinal != plan.entry.ordinal && plan.seen.has_pod(one.ordinal))
         .filter(|one| !plan.seen.names_claims() || plan.seen.pod(one.ordinal).is_some());
-    let mut unready = others.filter(|one| !plan.seen.is_ready_with(one.ordinal, &one.active_claim));
+    let mut unready =
+        others.filter(|one| !is_ready_with(plan.seen, one.ordinal, &one.active_claim));
     let last = unready.nth(plan.seen.autoscaler.spec.max_unavailable() - 1)?;
     Some(plan.seen.pod_name(last.ordinal))
 }

@@ -18,11 +18,12 @@ use crate::claims::objects::{
 use crate::claims::ordinal::plan_pod;
 use crate::claims::pod_plan::Says;
 use crate::claims::seen::{ClockSeen, ObservedWorkload, PodController};
-use crate::claims::siblings::is_busy;
+use crate::claims::siblings::{busy_elsewhere, is_busy};
 use crate::claims::steps::Step;
 use crate::claims::whole::{may_begin, of_the_whole};
 use crate::claims::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, is_wanted_aborted, make};
 use crate::cluster::{ClaimSizes, ClockSkew};
+use crate::volume::Use;
 
 /// New status and the steps that follow it.
 #[derive(Debug, Clone, PartialEq)]
@@ -150,7 +151,7 @@ fn entries(seen: &ObservedWorkload, told: &[OrdinalStatus]) -> (Vec<OrdinalStatu
             continue;
         }
         match active_claim(seen, ordinal) {
-            Ok(name) if seen.is_kept_for_a_copy(&name) => {
+            Ok(name) if is_kept_for_a_copy(seen, &name) => {
                 let progress = format!(
                     "the volume of claim {name} is read-only for a swap that no longer exists: it becomes \
                      writable as soon as no process has it open"
@@ -319,7 +320,7 @@ fn untrue_ends(seen: &ObservedWorkload, told: &[OrdinalStatus]) -> Vec<Step> {
 fn may_stop(seen: &ObservedWorkload, entries: &[OrdinalStatus]) -> usize {
     let spec = &seen.autoscaler.spec;
     let busy = entries.iter().filter(|one| is_busy(one)).map(|one| one.ordinal);
-    let busy = busy.chain(seen.busy_elsewhere()).collect::<BTreeSet<i32>>().len();
+    let busy = busy.chain(busy_elsewhere(seen)).collect::<BTreeSet<i32>>().len();
     if may_begin(seen) { spec.max_unavailable().saturating_sub(busy) } else { 0 }
 }
 
@@ -406,6 +407,12 @@ fn of_weight(heavy: u8) -> AutoscalerPhase {
         AutoscalerPhase::Swapping,
     ];
     all.into_iter().find(|phase| weight(*phase) == heavy).unwrap_or_default()
+}
+
+/// Returns true if only a copy may read the volume of a claim.
+fn is_kept_for_a_copy(seen: &ObservedWorkload, claim: &str) -> bool {
+    let fence = seen.volume_of(claim).and_then(|volume| volume.fence);
+    fence.is_some_and(|fence| fence.lets() == Use::Read)
 }
 
 #[cfg(test)]

@@ -17,8 +17,10 @@ use crate::claims::lacks_place::lacks_place;
 use crate::claims::objects::uid;
 use crate::claims::pause::{would_copy_cold, would_pause};
 use crate::claims::pod_plan::PodPlan;
+use crate::claims::readiness::ready_since;
 use crate::claims::surroundings::NodeFreeSpace;
 use crate::claims::topology::AlternativeNode;
+use crate::claims::users::writers;
 use crate::cluster::PodSummary;
 use crate::volume::few;
 
@@ -234,7 +236,7 @@ fn lacks_quota(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, String)> {
 /// Returns the PodDisruptionBudget that prevents an eviction, if the pod is ready.
 fn lacks_leave(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, String)> {
     let seen = plan.seen;
-    seen.ready_since(plan.entry.ordinal, &plan.entry.active_claim)?;
+    ready_since(seen, plan.entry.ordinal, &plan.entry.active_claim)?;
     let pod = seen.pod(plan.entry.ordinal)?;
     let budget = budgets_of(&seen.around.budgets, pod).find(|one| allowed_by(one) == Some(0))?;
     let (name, status) = (budget.name_any(), budget.status.clone().unwrap_or_default());
@@ -252,7 +254,7 @@ fn lacks_leave(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, String)> {
 fn lacks_peace(plan: &PodPlan<'_>) -> Option<(AutoscalerReason, String)> {
     let (pod, claim) = (plan.pod(), &plan.entry.active_claim);
     let ours = plan.seen.pod(plan.entry.ordinal).map(|pod| uid(&pod.metadata));
-    let mut writers = plan.seen.writers(claim).into_iter();
+    let mut writers = writers(plan.seen, claim).into_iter();
     let other = writers.find(|one| Some(uid(&one.metadata)) != ours)?;
     let message = format!(
         "pod {} also writes to claim {claim}, which is to be copied, so pod {pod} is not stopped: stop it, \

@@ -9,6 +9,7 @@ use crate::api::AutoscalerMode;
 use crate::claims::SUPERSEDED_BY;
 use crate::claims::objects::{drop_as_seen, in_seconds, is_bound, is_ending, uid};
 use crate::claims::pod_plan::PodPlan;
+use crate::claims::readiness::is_ready_with;
 use crate::claims::rollback::is_needed_again;
 use crate::claims::seen::ClockSeen;
 use crate::claims::steps::Step;
@@ -20,7 +21,7 @@ pub(super) fn retire(plan: &mut PodPlan<'_>) {
     let (seen, spec) = (plan.seen, &plan.seen.autoscaler.spec);
     let active = plan.entry.active_claim.clone();
     let has_active = seen.claim(&active).is_some_and(is_bound);
-    let is_used = has_active && seen.is_ready_with(plan.entry.ordinal, &active);
+    let is_used = has_active && is_ready_with(seen, plan.entry.ordinal, &active);
     let is_paused = spec.rollout.as_ref().is_some_and(|rollout| rollout.paused);
     let may_delete = is_used && !is_paused && spec.mode == AutoscalerMode::Enforce;
     let retained = plan.entry.retained_claims.iter().map(|old| &old.name);

@@ -11,6 +11,7 @@ use kube::ResourceExt;
 
 use crate::api::{AutoscalerMode, AutoscalerPhase, RollbackStatus, Swap, SwapPhase};
 use crate::claims::asked::digest;
+use crate::claims::copy_state::{holds_up_pods, is_gone};
 use crate::claims::objects::{in_seconds, is_bound, is_ending, uid};
 use crate::claims::own_size::{shrinks_by_itself, take_back_shrink};
 use crate::claims::phases::next::{Next, give_up};
@@ -174,7 +175,7 @@ fn uid_of_active(plan: &PodPlan<'_>, last: Option<&Swap>) -> Option<String> {
 /// claim again, which would have nothing of its content.
 pub(super) fn has_lost_claim(plan: &PodPlan<'_>, swap: &Swap) -> bool {
     let active = &plan.entry.active_claim;
-    let is_lost = plan.seen.claim(active).is_none() || plan.seen.holds_up_pods(active);
+    let is_lost = plan.seen.claim(active).is_none() || holds_up_pods(plan.seen, active);
     is_lost && !swap.preserves_name
 }
 
@@ -220,7 +221,7 @@ pub(super) fn what_is_left(plan: &PodPlan<'_>, before: &str) -> String {
     } else {
         format!("it gets claim {before} again in place of {from}")
     };
-    let rest = if plan.seen.is_gone(from) {
+    let rest = if is_gone(plan.seen, from) {
         format!("is lost with claim {from}")
     } else {
         format!("is retained for {}", plan.seen.autoscaler.spec.retention)

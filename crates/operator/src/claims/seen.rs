@@ -6,24 +6,22 @@ use std::ops::Range;
 
 use k8s_openapi::api::apps::v1::{Deployment, StatefulSet};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, PodSpec};
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::api::{
-    Filling, FillingPhase, MOST_ORDINALS, OrdinalStatus, PopulatorPod, PvcAutoscaler,
-    PvcSourcePopulator, Quantity, controlling_stateful_set,
+    Filling, MOST_ORDINALS, OrdinalStatus, PopulatorPod, PvcAutoscaler, PvcSourcePopulator,
+    Quantity, controlling_stateful_set,
 };
 use crate::autoscaler::usage::SampledUsage;
 use crate::autoscaler::wanted;
 use crate::claims::Drift;
 use crate::claims::coverage::WorkloadCoverage;
 use crate::claims::detached_note::DetachedNote;
-use crate::claims::objects::{has_ended, is_copy, is_ending, uid, uses};
+use crate::claims::objects::{became_ready, has_ended, is_ending, uid, uses};
 use crate::claims::pv_exchange::Exchange;
 use crate::claims::surroundings::SwapContext;
-use crate::cluster::KEPT_BY;
-use crate::cluster::{ClockSkew, PodSummary, VolumeSeen};
-use crate::volume::Use;
+use crate::cluster::{ClockSkew, KEPT_BY, PodSummary, VolumeSeen};
 
 /// Maximum number of pods without a status that are observed at once.
 const WINDOW: usize = 64;
@@ -275,7 +273,8 @@ impl ObservedWorkload {
     pub fn pod(&self, ordinal: i32) -> Option<&PodSummary> {
         if self.names_claims() {
             let claim = self.workload.as_ref()?.named(ordinal)?;
-            let pods = self.pods_with(claim).filter(|pod| !crate::populators::fills(pod));
+            let pods = self.pods.iter().filter(|pod| uses(pod, claim));
+            let pods = pods.filter(|pod| !crate::populators::fills(pod));
             let pods = pods.filter(|pod| !has_ended(pod));
             return pods.min_by_key(|pod| (is_ending(&pod.metadata), became_ready(pod).is_none()));
         }
@@ -286,28 +285,6 @@ impl ObservedWorkload {
             owner.is_some_and(|owner| Some(&*owner.name) == set)
         };
         self.pods.iter().find(|pod| pod.name_any() == name && is_its(pod))
-    }
-
-    /// Removes claims that have the names of those of swaps, but other uids than the status; without a uid there,
-    /// those that were not created for a swap.
-    pub fn leave_out_taken(&mut self) {
-        let is_another = |one: &OrdinalStatus, name: &str| {
-            let Some(claim) = self.claims.get(name) else { return false };
-            let is_made =
-                one.swap.as_ref().is_some_and(|swap| swap.claim == name && !swap.is_rollback);
-            match one.known_uid(name) {
-                Some(known) => uid(&claim.metadata) != known,
-                None => is_made && !is_copy(claim),
-            }
-        };
-        let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        let names = ordinals.flat_map(|one| {
-            let names = [Some(&one.active_claim), one.swap.as_ref().map(|swap| &swap.claim)];
-            names.into_iter().flatten().filter(|name| is_another(one, name))
-        });
-        let names: Vec<String> = names.cloned().collect();
-        let taken = names.into_iter().filter_map(|name| self.claims.remove_entry(&name));
-        self.taken = taken.collect();
     }
 
     /// Returns true if pods name their claims themselves, so that the webhook adds none.
@@ -332,12 +309,6 @@ impl ObservedWorkload {
         self.workload.as_ref().is_some_and(|set| set.makes_claims)
     }
 
-    /// Returns the claims that earlier swaps retain.
-    pub fn retained(&self) -> Vec<String> {
-        let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        ordinals.flat_map(|one| &one.retained_claims).map(|old| old.name.clone()).collect()
-    }
-
     pub fn claim(&self, name: &str) -> Option<&PersistentVolumeClaim> {
         self.claims.get(name)
     }
@@ -359,27 +330,6 @@ impl ObservedWorkload {
         self.volumes.get(claim)?.as_ref()
     }
 
-    /// Returns true if only a copy may read the volume of a claim.
-    pub fn is_kept_for_a_copy(&self, claim: &str) -> bool {
-        let fence = self.volume_of(claim).and_then(|volume| volume.fence);
-        fence.is_some_and(|fence| fence.lets() == Use::Read)
-    }
-
-    /// Returns the volume for a claim that retains its name.
-    pub fn volume_to_be(&self, claim: &str) -> Option<&str> {
-        let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        let swap =
-            ordinals.filter(|one| one.active_claim == claim).find_map(|one| one.swap.as_ref());
-        swap?.volume_handle.as_deref()
-    }
-
-    /// Returns true if a claim is rolled back to a volume that may be larger than its request.
-    pub fn returns(&self, claim: &str) -> bool {
-        let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
-        let mut its = ordinals.filter(|one| one.active_claim == claim);
-        its.any(|one| one.swap.as_ref().is_some_and(|swap| swap.is_rollback))
-    }
-
     /// Returns ordinals without a status, limited in number: each may cost reads.
     pub fn new_ordinals(&self) -> Vec<i32> {
         let ordinals = self.autoscaler.status.iter().flat_map(|status| &status.ordinals);
@@ -394,68 +344,8 @@ impl ObservedWorkload {
         self.sources.get(claim)?.status.as_ref()?.of(there)
     }
 
-    /// The pods that may write to a claim, those of ours that only read it left out. Of a claim that is gone, and whose
-    /// name another client's has, only pods of the workload count: others were never given it.
-    pub fn writers(&self, claim: &str) -> Vec<&PodSummary> {
-        let names = crate::populators::writers(&self.pods, claim);
-        let set = self.autoscaler.spec.stateful_set();
-        let is_of_workload = |pod: &PodSummary| {
-            controlling_stateful_set(pod).is_some_and(|owner| Some(&*owner.name) == set)
-        };
-        let is_taken = self.taken.contains_key(claim);
-        let writers = self.pods.iter().filter(|pod| names.contains(&pod.name_any()));
-        writers.filter(|pod| !is_taken || is_of_workload(pod)).collect()
-    }
-
-    /// The pods that name a claim, also those that only read it.
-    pub fn pods_with(&self, claim: &str) -> impl Iterator<Item = &PodSummary> {
-        self.pods.iter().filter(move |pod| uses(pod, claim))
-    }
-
-    /// Returns true if a pod of Pliant reads a claim to copy it.
-    pub fn is_read_by_us(&self, claim: &str) -> bool {
-        self.pods_with(claim).any(crate::populators::fills)
-    }
-
     /// Returns the size that the claim of a pod is to have.
     pub fn size_of(&self, entry: &OrdinalStatus) -> Quantity {
         wanted(&self.autoscaler.spec, entry.autoscaled_size.as_ref())
     }
-
-    /// Returns true if the last attempt to populate a new claim from its present source has failed
-    /// for good.
-    pub fn has_failed(&self, claim: &str) -> bool {
-        let generation = self.sources.get(claim).and_then(|source| source.metadata.generation);
-        self.filling(claim).is_some_and(|told| {
-            told.phase == FillingPhase::Failed && Some(told.observed_generation) == generation
-        })
-    }
-
-    /// Returns true if the pod with this ordinal has been ready with this claim for long enough.
-    pub fn is_ready_with(&self, ordinal: i32, claim: &str) -> bool {
-        let min_ready = self.workload.as_ref().map_or(0, |set| set.min_ready);
-        let since = self.ready_since(ordinal, claim);
-        since.is_some_and(|at| self.now.duration_since(at).as_secs() >= min_ready)
-    }
-
-    /// Returns when the pod of an entry will have been ready with its claim for long enough, if it is ready now.
-    pub fn will_be_ready(&self, entry: &OrdinalStatus) -> Option<Timestamp> {
-        let min_ready = self.workload.as_ref().map_or(0, |set| set.min_ready);
-        let since = self.ready_since(entry.ordinal, &entry.active_claim)?;
-        let at = since.checked_add(SignedDuration::from_secs(min_ready)).ok()?;
-        (at > self.now).then_some(at)
-    }
-
-    /// Returns the time since which the pod with this ordinal is ready with this claim.
-    pub fn ready_since(&self, ordinal: i32, claim: &str) -> Option<Timestamp> {
-        let pod = self.pod(ordinal).filter(|pod| !is_ending(&pod.metadata) && uses(pod, claim))?;
-        became_ready(pod)
-    }
-}
-
-/// Returns the time since which a pod is ready.
-fn became_ready(pod: &PodSummary) -> Option<Timestamp> {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut ready = conditions.filter(|one| one.type_ == "Ready" && one.status == "True");
-    ready.next()?.last_transition_time.as_ref().map(|at| at.0)
 }

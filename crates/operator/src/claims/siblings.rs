@@ -29,33 +29,33 @@ pub(super) fn is_busy(one: &OrdinalStatus) -> bool {
     one.is_shrinking() || swap.is_some()
 }
 
-impl ObservedWorkload {
-    /// The ordinals with which others are busy.
-    pub fn busy_elsewhere(&self) -> impl Iterator<Item = i32> {
-        self.entries_of_siblings().filter(|(_, one)| is_busy(one)).map(|(_, one)| one.ordinal)
-    }
+/// The ordinals with which others are busy.
+pub fn busy_elsewhere(seen: &ObservedWorkload) -> impl Iterator<Item = i32> {
+    entries_of_siblings(seen).filter(|(_, one)| is_busy(one)).map(|(_, one)| one.ordinal)
+}
 
-    fn entries_of_siblings(&self) -> impl Iterator<Item = (&PvcAutoscaler, &OrdinalStatus)> {
-        self.siblings.iter().flat_map(|one| {
-            let entries = one.status.iter().flat_map(|status| &status.ordinals);
-            entries.map(move |entry| (one, entry))
-        })
-    }
+fn entries_of_siblings(
+    seen: &ObservedWorkload,
+) -> impl Iterator<Item = (&PvcAutoscaler, &OrdinalStatus)> {
+    seen.siblings.iter().flat_map(|one| {
+        let entries = one.status.iter().flat_map(|status| &status.ordinals);
+        entries.map(move |entry| (one, entry))
+    })
+}
 
-    /// Returns true if the other one is older.
-    fn is_younger_than(&self, other: &PvcAutoscaler) -> bool {
-        let age = |one: &PvcAutoscaler| {
-            let made = one.metadata.creation_timestamp.as_ref().map(|at| at.0);
-            (made, uid(&one.metadata).to_owned())
-        };
-        age(other) < age(&self.autoscaler)
-    }
+/// Returns true if the other one is older.
+fn is_younger_than(seen: &ObservedWorkload, other: &PvcAutoscaler) -> bool {
+    let age = |one: &PvcAutoscaler| {
+        let made = one.metadata.creation_timestamp.as_ref().map(|at| at.0);
+        (made, uid(&one.metadata).to_owned())
+    };
+    age(other) < age(&seen.autoscaler)
 }
 
 /// Returns others that have stopped so many pods that this one is not stopped.
 fn stopped_elsewhere<'a>(plan: &PodPlan<'a>) -> Vec<(&'a PvcAutoscaler, i32)> {
     let ours = plan.entry.ordinal;
-    let all = plan.seen.entries_of_siblings();
+    let all = entries_of_siblings(plan.seen);
     let stopped = all.filter(|(_, one)| is_stopped(one) && one.ordinal != ours);
     let stopped: BTreeMap<i32, &PvcAutoscaler> =
         stopped.map(|(by, one)| (one.ordinal, by)).collect();
@@ -94,7 +94,7 @@ pub(super) fn ensure_may_evict(plan: &mut PodPlan<'_>) -> bool {
 pub(super) fn retreat(plan: &mut PodPlan<'_>, swap: &mut Swap) -> bool {
     let pod = plan.seen.pod(plan.entry.ordinal);
     let runs = pod.is_some_and(|pod| !is_ending(&pod.metadata));
-    let yields = stopped_elsewhere(plan).iter().any(|(by, _)| plan.seen.is_younger_than(by));
+    let yields = stopped_elsewhere(plan).iter().any(|(by, _)| is_younger_than(plan.seen, by));
     if swap.phase != SwapPhase::Draining || !runs || !yields {
         return false;
     }

@@ -8,7 +8,8 @@ use kube::{Api, ResourceExt};
 
 use crate::api::{OrdinalStatus, Swap, SwapPhase};
 use crate::claims::AutoscalerReason;
-use crate::claims::controller::ClaimsController;
+use crate::claims::context::ClaimsController;
+use crate::claims::hold::pv_of;
 use crate::claims::objects::uid;
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::seen::ObservedWorkload;
@@ -76,24 +77,25 @@ pub(super) fn wait_if_may_still_run(plan: &mut PodPlan<'_>, swap: &Swap) -> bool
     true
 }
 
-impl ClaimsController {
-    /// Looks for stopped pods with volumes of another driver that may still run.
-    pub(super) async fn see_stopped(&self, seen: &mut ObservedWorkload) -> Result<(), kube::Error> {
-        let status = seen.autoscaler.status.clone().unwrap_or_default();
-        for one in status.ordinals {
-            let Some(node) = node_to_ask(seen, &one) else { continue };
-            let Some(claim) = seen.claim(&one.active_claim) else { continue };
-            let Some(pv) = self.pv_of(claim).await? else { continue };
-            let nodes = Api::<Node>::all(self.client.clone());
-            let named = ListParams::default().fields(&format!("metadata.name={node}"));
-            let node = list(&nodes, &named).await?.whole()?.into_iter().next();
-            let attachments = Api::<VolumeAttachment>::all(self.client.clone());
-            let attachments = list(&attachments, &ListParams::default()).await?.whole()?;
-            let why = may_still_run(node.as_ref(), &pv, &attachments);
-            seen.may_still_run.extend(why.map(|why| (one.ordinal, why)));
-        }
-        Ok(())
+/// Looks for stopped pods with volumes of another driver that may still run.
+pub(super) async fn see_stopped(
+    ctx: &ClaimsController,
+    seen: &mut ObservedWorkload,
+) -> Result<(), kube::Error> {
+    let status = seen.autoscaler.status.clone().unwrap_or_default();
+    for one in status.ordinals {
+        let Some(node) = node_to_ask(seen, &one) else { continue };
+        let Some(claim) = seen.claim(&one.active_claim) else { continue };
+        let Some(pv) = pv_of(ctx, claim).await? else { continue };
+        let nodes = Api::<Node>::all(ctx.client.clone());
+        let named = ListParams::default().fields(&format!("metadata.name={node}"));
+        let node = list(&nodes, &named).await?.whole()?.into_iter().next();
+        let attachments = Api::<VolumeAttachment>::all(ctx.client.clone());
+        let attachments = list(&attachments, &ListParams::default()).await?.whole()?;
+        let why = may_still_run(node.as_ref(), &pv, &attachments);
+        seen.may_still_run.extend(why.map(|why| (one.ordinal, why)));
     }
+    Ok(())
 }
 
 /// The node on which a pod was that a swap has stopped, if nothing else proves that it is gone.

@@ -13,29 +13,27 @@ use serde_json::{Value, json};
 
 use crate::api::Quantity;
 use crate::bytes::Bytes;
-use crate::claims::controller::ClaimsController;
+use crate::claims::context::ClaimsController;
 use crate::claims::objects::uid;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{capacity, writes};
 
-impl ClaimsController {
-    /// Lowers the request of a claim whose volume was shrunk; repeating it changes nothing.
-    ///
-    /// # Errors
-    /// An error of the API server; a conflict or an invalid patch if something was written meanwhile.
-    pub(super) async fn tell_smaller(
-        &self,
-        claim: &PersistentVolumeClaim,
-        to: Quantity,
-    ) -> Result<(), kube::Error> {
-        let api = self.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
-        let claim = lower(&self.client, claim, to).await?;
-        let patch = json!({
-            "metadata": {"resourceVersion": claim.metadata.resource_version},
-            "spec": {"resources": {"requests": {"storage": to}}},
-        });
-        writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), OPERATOR).await
-    }
+/// Lowers the request of a claim whose volume was shrunk; repeating it changes nothing.
+///
+/// # Errors
+/// An error of the API server; a conflict or an invalid patch if something was written meanwhile.
+pub(super) async fn tell_smaller(
+    ctx: &ClaimsController,
+    claim: &PersistentVolumeClaim,
+    to: Quantity,
+) -> Result<(), kube::Error> {
+    let api = ctx.of::<PersistentVolumeClaim>(&claim.namespace().unwrap_or_default());
+    let claim = lower(&ctx.client, claim, to).await?;
+    let patch = json!({
+        "metadata": {"resourceVersion": claim.metadata.resource_version},
+        "spec": {"resources": {"requests": {"storage": to}}},
+    });
+    writes::patch(&api, &claim.name_any(), &Patch::Merge(patch), OPERATOR).await
 }
 
 /// Lowers the capacity of a claim and its PersistentVolume, and clears expansions that were started.

@@ -14,11 +14,15 @@ use crate::api::{
     NodeStorage, OrdinalStatus, PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity,
     SwapPhase, VolumeOnNode, Workload, ordinal_of,
 };
-use crate::claims::controller::{ClaimsController, PAUSE};
-use crate::claims::looks::{AGAIN, AT_ONCE};
+use crate::claims::context::ClaimsController;
+use crate::claims::detached::is_superseded;
+use crate::claims::gates::try_to_open_gate;
+use crate::claims::hold::let_go_if_forgotten;
+use crate::claims::looks::AT_ONCE;
 use crate::claims::objects::{uid, uses};
-use crate::claims::orphans::keeper_of;
-use crate::claims::pv_exchange_apply::claims_of;
+use crate::claims::orphans::{clean_up_orphans, keeper_of, orphaned, with_copies};
+use crate::claims::pv_exchange_apply::{claims_of, end_forgotten_exchanges, holds};
+use crate::claims::reconcile::{AGAIN, PAUSE};
 use crate::claims::summary::AutoscalerSummary;
 use crate::claims::tell::lower;
 use crate::cluster::{
@@ -26,10 +30,9 @@ use crate::cluster::{
     PodSummary, PodVersion, PvSummary, Slots, Timers, VolumeSeen, begun_again, capacity,
     caught_in_time, is_being_copied, is_restricted, pods, reconcile, until,
 };
-use crate::error_chain;
 use crate::panics::caught;
-use crate::populators;
 use crate::volume::{Fence, Standing, Use, VolumeId};
+use crate::{error_chain, populators};
 
 /// Maximum number of concurrent checks of one kind, half of them in one namespace.
 const SLOTS: Slots = Slots { all: AT_ONCE, of_namespace: AT_ONCE / 2, not_urgent: 0 };
@@ -171,7 +174,7 @@ impl ReferenceChanges {
             concerned.sets.extend(sets.map(|set| (place.0.clone(), set.to_owned())));
             if is_any_restricted {
                 for claim in keeper.watches.claims_kept_by(&place.0, &place.1) {
-                    concerned.volumes.extend(keeper.volume_of(&claim));
+                    concerned.volumes.extend(volume_of(keeper, &claim));
                 }
             }
             concerned.namespaces.insert(place.0.clone());
@@ -184,7 +187,7 @@ impl ReferenceChanges {
                 let by = claim.kept_by.as_deref();
                 concerned.keepers.extend(by.map(|by| (namespace.clone(), by.to_owned())));
                 if is_any_restricted {
-                    concerned.volumes.extend(keeper.volume_of(claim));
+                    concerned.volumes.extend(volume_of(keeper, claim));
                 }
             }
             concerned.namespaces.insert(namespace);
@@ -270,7 +273,7 @@ impl Rounds {
         };
         self.changed.extend(self.later.keys().chain(&self.under_way).filter(waits).cloned());
         for what in What::ALL {
-            let keys = keeper.may_be_forgotten(what, concerned).into_iter();
+            let keys = may_be_forgotten(keeper, what, concerned).into_iter();
             self.changed.extend(keys.map(|key| (what, key)));
         }
     }
@@ -289,7 +292,7 @@ impl Rounds {
             let Some(queue) = self.queues.get_mut(&what) else { continue };
             self.later.remove(&(what, key.clone()));
             let since = queue.remove(&key).map_or(now, |due| due.since);
-            let namespace = keeper.namespace_of(what, &key);
+            let namespace = namespace_of(keeper, what, &key);
             queue.insert(Due { key, namespace, is_urgent: false, since });
         }
         for (what, queue) in &mut self.queues {
@@ -298,7 +301,7 @@ impl Rounds {
                 let (keeper, what) = (keeper.clone(), *what);
                 let span = reconcile(what.name(), &chosen.key);
                 let look = async move {
-                    let looked = caught(what.name(), keeper.give_back(what, &chosen.key)).await;
+                    let looked = caught(what.name(), give_back(&keeper, what, &chosen.key)).await;
                     let is_left = looked.unwrap_or_else(|panicked| {
                         tracing::error!(%panicked, "failed to check for orphaned swap resources");
                         true
@@ -340,221 +343,224 @@ impl Rounds {
     }
 }
 
-impl ClaimsController {
-    /// Cleans up leftovers, forever.
-    pub(super) async fn give_back_forgotten(self: &Arc<Self>) {
-        self.watches.known().await;
-        tokio::join!(self.autoscalers.known(), self.cluster.known());
-        tokio::join!(self.gated.known(), self.sources.known());
-        begun_again("forgotten", async || {
-            let (mut news, mut rounds) = (ReferenceChanges::of(self), Rounds::new());
-            loop {
-                rounds.note(self, &news.take(self));
-                rounds.begin(self);
-                tokio::time::sleep(PAUSE).await;
-                tokio::select! {
-                    () = news.changed() => {}
-                    () = rounds.changed() => {}
-                }
-            }
-        })
-        .await;
-    }
-
-    /// Returns the possible leftovers of a kind among the changes.
-    fn may_be_forgotten(&self, what: What, concerned: &ObjectsToCheck) -> BTreeSet<String> {
-        match what {
-            What::Volumes if concerned.all => self.cluster.nodes().restricted(),
-            What::Volumes => {
-                let is_restricted = |id: &&String| self.cluster.nodes().tells_restricted(id);
-                concerned.volumes.iter().filter(is_restricted).cloned().collect()
-            }
-            What::Claims if concerned.all => {
-                let held = self.watches.held_claims();
-                held.iter().map(|claim| key_in(claim.names.place())).collect()
-            }
-            What::Claims => {
-                let is_held = |(namespace, name): &&NamespacedName| {
-                    self.watches
-                        .claims()
-                        .get_in(namespace, name)
-                        .is_some_and(|one| one.held_by.swap)
-                };
-                concerned.claims.iter().filter(is_held).map(key_at).collect()
-            }
-            What::Gates if concerned.all => {
-                let gated = self.gated.all().into_iter().filter(|pod| pod.is_gated);
-                gated.map(|pod| key_of(&*pod)).collect()
-            }
-            What::Gates => {
-                let held = concerned.sets.iter().flat_map(|(namespace, set)| {
-                    let mut pods = self.gated.with_key(namespace);
-                    pods.retain(|pod| ordinal_of(&pod.name_any(), set).is_some());
-                    pods
-                });
-                let held = held.map(|pod| key_of(&*pod));
-                concerned.pods.iter().map(key_at).chain(held).collect()
-            }
-            // Of all: they last for seconds, and are as many as swaps are allowed at once.
-            What::Exchanges => {
-                let pvs = self.watches.pvs_in_exchange();
-                let mut found: BTreeSet<String> =
-                    pvs.iter().flat_map(|pv| namespaces_of(pv)).collect();
-                found.retain(|one| concerned.all || concerned.namespaces.contains(one));
-                found
-            }
-            What::Copies if concerned.all => self.orphaned(&self.with_copies()),
-            What::Copies => self.orphaned(&concerned.keepers),
-        }
-    }
-
-    /// The namespace that a key of a kind is of; empty for a volume that no claim has.
-    fn namespace_of(&self, what: What, key: &str) -> String {
-        match what {
-            What::Volumes => {
-                let pv = self.watches.pv_of_volume(key);
-                let claim = pv.as_ref().and_then(|pv| pv.spec.claim_ref.as_ref());
-                claim.map(|claim| claim.namespace.clone()).unwrap_or_default()
-            }
-            What::Exchanges => key.to_owned(),
-            What::Claims | What::Gates | What::Copies => place_of(key).0.to_owned(),
-        }
-    }
-
-    /// The volume of a claim, as the PersistentVolume that it names has it.
-    fn volume_of(&self, claim: &ClaimSummary) -> Option<String> {
-        self.watches.pvs().get(claim.volume.as_deref()?)?.handle().map(str::to_owned)
-    }
-
-    /// Cleans up one leftover; returns true if something is left.
-    async fn give_back(&self, what: What, key: &str) -> bool {
-        match what {
-            What::Volumes => Box::pin(self.look_for_forgotten(key)).await,
-            What::Claims => Box::pin(self.let_go_if_forgotten(place_of(key))).await,
-            What::Exchanges => Box::pin(self.end_forgotten_exchanges(key)).await,
-            What::Gates => Box::pin(self.try_to_open_gate(place_of(key))).await,
-            What::Copies => Box::pin(self.clean_up_orphans(key)).await,
-        }
-    }
-
-    /// Asks the node of a volume that no swap refers to; returns true if it is one.
-    async fn look_for_forgotten(&self, volume: &str) -> bool {
-        let Some(record) =
-            volume.parse().ok().and_then(|id: VolumeId| self.cluster.nodes().record_of(&id))
-        else {
-            return false;
-        };
-        let mut volumes = record.status.iter().flat_map(|status| &status.volumes);
-        let Some(volume) = volumes.find(|one| one.volume_handle == volume && is_restricted(one))
-        else {
-            return false;
-        };
-        match Box::pin(caught_in_time("volumes", self.give_back_volume(volume))).await {
-            Ok(Ok(is_any)) => is_any,
-            Ok(Err(error)) => {
-                let error = error_chain::in_full(&error);
-                tracing::warn!(error, "failed to look up the owner of a volume");
-                true
-            }
-            Err(why) => {
-                tracing::error!(%why, "failed to return a volume to its pod");
-                true
+/// Cleans up leftovers, forever.
+pub(super) async fn give_back_forgotten(ctx: &Arc<ClaimsController>) {
+    ctx.watches.known().await;
+    tokio::join!(ctx.autoscalers.known(), ctx.cluster.known());
+    tokio::join!(ctx.gated.known(), ctx.sources.known());
+    begun_again("forgotten", async || {
+        let (mut news, mut rounds) = (ReferenceChanges::of(ctx), Rounds::new());
+        loop {
+            rounds.note(ctx, &news.take(ctx));
+            rounds.begin(ctx);
+            tokio::time::sleep(PAUSE).await;
+            tokio::select! {
+                () = news.changed() => {}
+                () = rounds.changed() => {}
             }
         }
-    }
+    })
+    .await;
+}
 
-    async fn give_back_volume(&self, volume: &VolumeOnNode) -> Result<bool, kube::Error> {
-        match volume.max_size {
-            _ if is_being_copied(volume) => self.give_back_if_forgotten(volume).await,
-            Some(limit) => self.release_if_forgotten(volume, limit).await,
-            None => Ok(false),
+/// Returns the possible leftovers of a kind among the changes.
+fn may_be_forgotten(
+    ctx: &ClaimsController,
+    what: What,
+    concerned: &ObjectsToCheck,
+) -> BTreeSet<String> {
+    match what {
+        What::Volumes if concerned.all => ctx.cluster.nodes().restricted(),
+        What::Volumes => {
+            let is_restricted = |id: &&String| ctx.cluster.nodes().tells_restricted(id);
+            concerned.volumes.iter().filter(is_restricted).cloned().collect()
         }
-    }
-
-    async fn give_back_if_forgotten(&self, volume: &VolumeOnNode) -> Result<bool, kube::Error> {
-        let Some(forgotten) = self.unless_known(volume, names).await? else { return Ok(false) };
-        let Forgotten { namespace, claim, status, seen } = forgotten;
-        let pods = pods(&self.client, &namespace).await?;
-        let is_superseded = self.is_superseded(&claim).await?;
-        let fence = fence_without_swap(&seen, &claim, status.as_ref(), &pods, is_superseded);
-        let Some(fence) = fence else { return Ok(false) };
-        let wish = NodeOperation::Fence(fence);
-        if seen.is_to_be_asked(&wish) {
-            let name = claim.name_any();
-            tracing::info!(claim = name, namespace, %fence, "returning a volume that no swap refers to");
-            self.asks.ask(uid(&claim.metadata), seen.id, wish);
+        What::Claims if concerned.all => {
+            let held = ctx.watches.held_claims();
+            held.iter().map(|claim| key_in(claim.names.place())).collect()
         }
-        Ok(true)
-    }
-
-    /// Removes the size limit of a volume that was shrunk without a PvcAutoscaler. Its claim first gets
-    /// its present size, so that it is expanded to its request again.
-    async fn release_if_forgotten(
-        &self,
-        volume: &VolumeOnNode,
-        limit: Quantity,
-    ) -> Result<bool, kube::Error> {
-        let Some(forgotten) = self.unless_known(volume, shrinks).await? else { return Ok(false) };
-        let Forgotten { namespace, claim, seen, .. } = forgotten;
-        if seen.is_to_be_asked(&NodeOperation::Release) {
-            let name = claim.name_any();
-            tracing::info!(claim = name, namespace, %limit, "ending the shrink of a volume that no PvcAutoscaler refers to");
-            let has = match capacity(&claim) {
-                Ok(has) => has,
-                Err(error) => {
-                    tracing::warn!(claim = name, namespace, %error, "failed to end an orphaned shrink");
-                    return Ok(true);
-                }
+        What::Claims => {
+            let is_held = |(namespace, name): &&NamespacedName| {
+                ctx.watches.claims().get_in(namespace, name).is_some_and(|one| one.held_by.swap)
             };
-            if volume.size <= limit && has > limit {
-                lower(&self.client, &claim, limit).await?;
+            concerned.claims.iter().filter(is_held).map(key_at).collect()
+        }
+        What::Gates if concerned.all => {
+            let gated = ctx.gated.all().into_iter().filter(|pod| pod.is_gated);
+            gated.map(|pod| key_of(&*pod)).collect()
+        }
+        What::Gates => {
+            let held = concerned.sets.iter().flat_map(|(namespace, set)| {
+                let mut pods = ctx.gated.with_key(namespace);
+                pods.retain(|pod| ordinal_of(&pod.name_any(), set).is_some());
+                pods
+            });
+            let held = held.map(|pod| key_of(&*pod));
+            concerned.pods.iter().map(key_at).chain(held).collect()
+        }
+        // Of all: they last for seconds, and are as many as swaps are allowed at once.
+        What::Exchanges => {
+            let pvs = ctx.watches.pvs_in_exchange();
+            let mut found: BTreeSet<String> = pvs.iter().flat_map(|pv| namespaces_of(pv)).collect();
+            found.retain(|one| concerned.all || concerned.namespaces.contains(one));
+            found
+        }
+        What::Copies if concerned.all => orphaned(ctx, &with_copies(ctx)),
+        What::Copies => orphaned(ctx, &concerned.keepers),
+    }
+}
+
+/// The namespace that a key of a kind is of; empty for a volume that no claim has.
+fn namespace_of(ctx: &ClaimsController, what: What, key: &str) -> String {
+    match what {
+        What::Volumes => {
+            let pv = ctx.watches.pv_of_volume(key);
+            let claim = pv.as_ref().and_then(|pv| pv.spec.claim_ref.as_ref());
+            claim.map(|claim| claim.namespace.clone()).unwrap_or_default()
+        }
+        What::Exchanges => key.to_owned(),
+        What::Claims | What::Gates | What::Copies => place_of(key).0.to_owned(),
+    }
+}
+
+/// The volume of a claim, as the PersistentVolume that it names has it.
+fn volume_of(ctx: &ClaimsController, claim: &ClaimSummary) -> Option<String> {
+    ctx.watches.pvs().get(claim.volume.as_deref()?)?.handle().map(str::to_owned)
+}
+
+/// Cleans up one leftover; returns true if something is left.
+async fn give_back(ctx: &ClaimsController, what: What, key: &str) -> bool {
+    match what {
+        What::Volumes => Box::pin(look_for_forgotten(ctx, key)).await,
+        What::Claims => Box::pin(let_go_if_forgotten(ctx, place_of(key))).await,
+        What::Exchanges => Box::pin(end_forgotten_exchanges(ctx, key)).await,
+        What::Gates => Box::pin(try_to_open_gate(ctx, place_of(key))).await,
+        What::Copies => Box::pin(clean_up_orphans(ctx, key)).await,
+    }
+}
+
+/// Asks the node of a volume that no swap refers to; returns true if it is one.
+async fn look_for_forgotten(ctx: &ClaimsController, volume: &str) -> bool {
+    let Some(record) =
+        volume.parse().ok().and_then(|id: VolumeId| ctx.cluster.nodes().record_of(&id))
+    else {
+        return false;
+    };
+    let mut volumes = record.status.iter().flat_map(|status| &status.volumes);
+    let Some(volume) = volumes.find(|one| one.volume_handle == volume && is_restricted(one)) else {
+        return false;
+    };
+    match Box::pin(caught_in_time("volumes", give_back_volume(ctx, volume))).await {
+        Ok(Ok(is_any)) => is_any,
+        Ok(Err(error)) => {
+            let error = error_chain::in_full(&error);
+            tracing::warn!(error, "failed to look up the owner of a volume");
+            true
+        }
+        Err(why) => {
+            tracing::error!(%why, "failed to return a volume to its pod");
+            true
+        }
+    }
+}
+
+async fn give_back_volume(
+    ctx: &ClaimsController,
+    volume: &VolumeOnNode,
+) -> Result<bool, kube::Error> {
+    match volume.max_size {
+        _ if is_being_copied(volume) => give_back_if_forgotten(ctx, volume).await,
+        Some(limit) => release_if_forgotten(ctx, volume, limit).await,
+        None => Ok(false),
+    }
+}
+
+async fn give_back_if_forgotten(
+    ctx: &ClaimsController,
+    volume: &VolumeOnNode,
+) -> Result<bool, kube::Error> {
+    let Some(forgotten) = unless_known(ctx, volume, names).await? else { return Ok(false) };
+    let Forgotten { namespace, claim, status, seen } = forgotten;
+    let pods = pods(&ctx.client, &namespace).await?;
+    let is_superseded = is_superseded(ctx, &claim).await?;
+    let fence = fence_without_swap(&seen, &claim, status.as_ref(), &pods, is_superseded);
+    let Some(fence) = fence else { return Ok(false) };
+    let wish = NodeOperation::Fence(fence);
+    if seen.is_to_be_asked(&wish) {
+        let name = claim.name_any();
+        tracing::info!(claim = name, namespace, %fence, "returning a volume that no swap refers to");
+        ctx.asks.ask(uid(&claim.metadata), seen.id, wish);
+    }
+    Ok(true)
+}
+
+/// Removes the size limit of a volume that was shrunk without a PvcAutoscaler. Its claim first gets
+/// its present size, so that it is expanded to its request again.
+async fn release_if_forgotten(
+    ctx: &ClaimsController,
+    volume: &VolumeOnNode,
+    limit: Quantity,
+) -> Result<bool, kube::Error> {
+    let Some(forgotten) = unless_known(ctx, volume, shrinks).await? else { return Ok(false) };
+    let Forgotten { namespace, claim, seen, .. } = forgotten;
+    if seen.is_to_be_asked(&NodeOperation::Release) {
+        let name = claim.name_any();
+        tracing::info!(claim = name, namespace, %limit, "ending the shrink of a volume that no PvcAutoscaler refers to");
+        let has = match capacity(&claim) {
+            Ok(has) => has,
+            Err(error) => {
+                tracing::warn!(claim = name, namespace, %error, "failed to end an orphaned shrink");
+                return Ok(true);
             }
-            self.asks.ask(uid(&claim.metadata), seen.id, NodeOperation::Release);
-        }
-        Ok(true)
-    }
-
-    /// Returns the claim of a volume, unless its PvcAutoscaler refers to the operation on it.
-    async fn unless_known(
-        &self,
-        volume: &VolumeOnNode,
-        is_its: fn(&[OrdinalStatus], &str) -> bool,
-    ) -> Result<Option<Forgotten>, kube::Error> {
-        let Some((namespace, claim, keeper)) = self.claim_of(&volume.volume_handle) else {
-            return Ok(None);
         };
-        let known = self.autoscalers.get_in(&namespace, &keeper);
-        if known.is_some_and(|known| is_its(&known.busy, &claim)) {
-            return Ok(None);
+        if volume.size <= limit && has > limit {
+            lower(&ctx.client, &claim, limit).await?;
         }
-        // A watch may be older than the operation; the status with it was written before the operation.
-        let keeper = self.of::<PvcAutoscaler>(&namespace).get_opt(&keeper).await?;
-        let status = keeper.and_then(|keeper| keeper.status);
-        let there = self.of::<PersistentVolumeClaim>(&namespace).get_opt(&claim).await?;
-        let (Some(there), Ok(id)) = (there, volume.volume_handle.parse()) else { return Ok(None) };
-        if is_its(ordinals(status.as_ref()), &claim) {
-            return Ok(None);
-        }
-        // Read after the status: an exchange checks that again after it has annotated the volume.
-        if !self.holds(&there, &volume.volume_handle).await? {
-            return Ok(None);
-        }
-        let seen = self.asks.see(uid(&there.metadata), id);
-        Ok(Some(Forgotten { namespace, claim: there, status, seen }))
+        ctx.asks.ask(uid(&claim.metadata), seen.id, NodeOperation::Release);
     }
+    Ok(true)
+}
 
-    /// Returns namespace and name of the claim of a volume, and its PvcAutoscaler. Its PersistentVolume
-    /// decides whose it is: a tenant can write to the claim.
-    fn claim_of(&self, volume: &str) -> Option<(String, String, String)> {
-        let pv = self.watches.pv_of_volume(volume)?;
-        let its = pv.spec.claim_ref.as_ref()?;
-        let claim = self.watches.claims().get_in(&its.namespace, &its.name)?;
-        if its.uid.as_deref() != Some(&*claim.names.uid) {
-            return None;
-        }
-        let keeper = claim.kept_by.as_deref()?.to_owned();
-        Some((claim.names.namespace.to_string(), claim.names.name.to_string(), keeper))
+/// Returns the claim of a volume, unless its PvcAutoscaler refers to the operation on it.
+async fn unless_known(
+    ctx: &ClaimsController,
+    volume: &VolumeOnNode,
+    is_its: fn(&[OrdinalStatus], &str) -> bool,
+) -> Result<Option<Forgotten>, kube::Error> {
+    let Some((namespace, claim, keeper)) = claim_of(ctx, &volume.volume_handle) else {
+        return Ok(None);
+    };
+    let known = ctx.autoscalers.get_in(&namespace, &keeper);
+    if known.is_some_and(|known| is_its(&known.busy, &claim)) {
+        return Ok(None);
     }
+    // A watch may be older than the operation; the status with it was written before the operation.
+    let keeper = ctx.of::<PvcAutoscaler>(&namespace).get_opt(&keeper).await?;
+    let status = keeper.and_then(|keeper| keeper.status);
+    let there = ctx.of::<PersistentVolumeClaim>(&namespace).get_opt(&claim).await?;
+    let (Some(there), Ok(id)) = (there, volume.volume_handle.parse()) else { return Ok(None) };
+    if is_its(ordinals(status.as_ref()), &claim) {
+        return Ok(None);
+    }
+    // Read after the status: an exchange checks that again after it has annotated the volume.
+    if !holds(ctx, &there, &volume.volume_handle).await? {
+        return Ok(None);
+    }
+    let seen = ctx.asks.see(uid(&there.metadata), id);
+    Ok(Some(Forgotten { namespace, claim: there, status, seen }))
+}
+
+/// Returns namespace and name of the claim of a volume, and its PvcAutoscaler. Its PersistentVolume
+/// decides whose it is: a tenant can write to the claim.
+fn claim_of(ctx: &ClaimsController, volume: &str) -> Option<(String, String, String)> {
+    let pv = ctx.watches.pv_of_volume(volume)?;
+    let its = pv.spec.claim_ref.as_ref()?;
+    let claim = ctx.watches.claims().get_in(&its.namespace, &its.name)?;
+    if its.uid.as_deref() != Some(&*claim.names.uid) {
+        return None;
+    }
+    let keeper = claim.kept_by.as_deref()?.to_owned();
+    Some((claim.names.namespace.to_string(), claim.names.name.to_string(), keeper))
 }
 
 /// Returns the fence for the volume of a claim that a swap fenced, if no swap of its PvcAutoscaler refers

@@ -7,56 +7,58 @@
 use crate::api::{FenceState, FenceStatus, Filling};
 use crate::cluster::{NodeOperation, VolumeSeen};
 use crate::populators::PopulatorReason;
-use crate::populators::notes::with_reason;
+use crate::populators::notes::{say, with_reason};
 use crate::populators::seen::ObservedPopulation;
 use crate::populators::steps::PopulationStep;
 use crate::volume::{Fence, Standing};
 
-impl ObservedPopulation {
-    /// Returns the steps until the node of the volume has set its fence; `None` once it has, and for a
-    /// volume of another driver.
-    pub fn fence(&self, state: FenceState, filling: Filling) -> Option<Vec<PopulationStep>> {
-        let volume = self.volume.as_ref()?;
-        let fence = self.fence_to_be(volume, state);
-        let wanted = Fence::from(&fence);
-        if volume.is(&wanted) {
-            return None;
+/// Returns the steps until the node of the volume has set its fence; `None` once it has, and for a
+/// volume of another driver.
+pub fn fence(
+    seen: &ObservedPopulation,
+    state: FenceState,
+    filling: Filling,
+) -> Option<Vec<PopulationStep>> {
+    let volume = seen.volume.as_ref()?;
+    let fence = fence_to_be(seen, volume, state);
+    let wanted = Fence::from(&fence);
+    if volume.is(&wanted) {
+        return None;
+    }
+    let filling = Filling { fence: Some(fence), ..filling };
+    let filling = match volume.failure_of(&wanted) {
+        Some(why) => {
+            let message = format!(
+                "volume {} is to be {}, but its node has not confirmed that yet: {why}",
+                volume.id,
+                state.words()
+            );
+            with_reason(filling, PopulatorReason::VolumeNotFenced, &message)
         }
-        let filling = Filling { fence: Some(fence), ..filling };
-        let filling = match volume.failure_of(&wanted) {
-            Some(why) => {
-                let message = format!(
-                    "volume {} is to be {}, but its node has not confirmed that yet: {why}",
-                    volume.id,
-                    state.words()
-                );
-                with_reason(filling, PopulatorReason::VolumeNotFenced, &message)
-            }
-            None => filling,
-        };
-        let wish = NodeOperation::Fence(wanted);
-        let is_due = volume.is_to_be_asked(&wish);
-        let ask = is_due.then(|| PopulationStep::Ask { volume: volume.id.clone(), wish });
-        Some(self.say(filling).into_iter().chain(ask).collect())
-    }
+        None => filling,
+    };
+    let wish = NodeOperation::Fence(wanted);
+    let is_due = volume.is_to_be_asked(&wish);
+    let ask = is_due.then(|| PopulationStep::Ask { volume: volume.id.clone(), wish });
+    Some(say(seen, filling).into_iter().chain(ask).collect())
+}
 
-    /// Returns the earlier fence, under a higher number if the volume has another one by now.
-    fn fence_to_be(&self, volume: &VolumeSeen, state: FenceState) -> FenceStatus {
-        // If the status has lost it, or cannot store it yet, the report of the node must do.
-        let by_node = volume.fence.filter(|now| now.generation > 0).map(FenceStatus::from);
-        let told = self.status_entry().and_then(|told| told.fence).or(by_node);
-        let is_it = |told: &FenceStatus| told.state == state && volume.takes(&Fence::from(told));
-        told.filter(is_it).unwrap_or_else(|| FenceStatus {
-            state,
-            generation: volume.next_generation(told.map_or(0, |told| told.generation)),
-            // The populator pod must have access to it, and so must the next one.
-            copy_in_progress: state == FenceState::Incomplete,
-        })
-    }
+/// Returns the earlier fence, under a higher number if the volume has another one by now.
+fn fence_to_be(seen: &ObservedPopulation, volume: &VolumeSeen, state: FenceState) -> FenceStatus {
+    // If the status has lost it, or cannot store it yet, the report of the node must do.
+    let by_node = volume.fence.filter(|now| now.generation > 0).map(FenceStatus::from);
+    let told = seen.status_entry().and_then(|told| told.fence).or(by_node);
+    let is_it = |told: &FenceStatus| told.state == state && volume.takes(&Fence::from(told));
+    told.filter(is_it).unwrap_or_else(|| FenceStatus {
+        state,
+        generation: volume.next_generation(told.map_or(0, |told| told.generation)),
+        // The populator pod must have access to it, and so must the next one.
+        copy_in_progress: state == FenceState::Incomplete,
+    })
+}
 
-    /// Returns true if the volume is still marked incomplete.
-    pub fn is_half_copied(&self) -> bool {
-        let fence = self.volume.as_ref().and_then(|volume| volume.fence);
-        fence.is_some_and(|fence| fence.standing == Standing::HalfCopied)
-    }
+/// Returns true if the volume is still marked incomplete.
+pub fn is_half_copied(seen: &ObservedPopulation) -> bool {
+    let fence = seen.volume.as_ref().and_then(|volume| volume.fence);
+    fence.is_some_and(|fence| fence.standing == Standing::HalfCopied)
 }

@@ -10,20 +10,18 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::api::PopulatorStatus;
-use crate::cluster::writes::OPERATOR;
-use crate::cluster::writes::is_stale;
+use crate::cluster::writes::{OPERATOR, is_stale};
 use crate::cluster::{
-    Answers, Binding, Change, Changed, ClaimSummary, Due, FairQueue, NamespacedName,
-    PendingChanges, PodVersion, PvSummary, Slots, Timers, Turnover, reconcile, report_panic, until,
+    Answers, Change, Changed, ClaimSummary, Due, FairQueue, NamespacedName, PendingChanges,
+    PodVersion, PvSummary, Slots, Timers, Turnover, reconcile, report_panic, until,
 };
 use crate::error_chain;
 use crate::panics::{caught, caught_now};
-use crate::populators::populator::Populator;
+use crate::populators::apply::release_source;
+use crate::populators::populator::{AGAIN, Populator, is_open, names};
 use crate::populators::seen::is_held;
+use crate::populators::settle::{settle, settled_status, time_for_first_claim};
 use crate::populators::{POPULATES, PopulationSource, prime, sender};
-
-/// Delay after the API server did not respond, and while waiting for something that is not watched.
-pub(super) const AGAIN: Duration = Duration::from_secs(10);
 
 /// Names for panics and spans of claims, and of updates of sources.
 const CLAIMS: &str = "claims";
@@ -176,7 +174,7 @@ impl Sources {
             self.insert(place);
         }
         while let Some(chosen) = self.queue.choose() {
-            let work = match populator.work_on_source(&chosen.key) {
+            let work = match work_on_source(populator, &chosen.key) {
                 Some(SourceWork::Wait(left)) => {
                     self.queue.end(&chosen);
                     self.later.set(chosen.key, Instant::now() + left);
@@ -193,7 +191,7 @@ impl Sources {
             let span = reconcile(SOURCES, format_args!("{namespace}/{name}"));
             let populator = populator.clone();
             let update = async move {
-                let has_failed = !populator.update_within_limit(&work).await;
+                let has_failed = !update_within_limit(&populator, &work).await;
                 Updated { chosen, has_failed }
             };
             self.updates.spawn(update.instrument(span));
@@ -423,7 +421,7 @@ fn versions_of<S: PopulationSource>(
     populator: &Populator<S>,
     claim: &ClaimSummary,
 ) -> Option<ObjectVersions> {
-    let found = caught_now(CLAIMS, || populator.versions(claim));
+    let found = caught_now(CLAIMS, || versions(populator, claim));
     let told = found.inspect_err(|panicked| {
         let (namespace, claim) = claim.names.place();
         tracing::error!(claim, namespace, %panicked, "failed to check a claim for changes");
@@ -453,74 +451,83 @@ impl<S: PopulationSource> Populator<S> {
         };
         PopulationReconciled { chosen, after, has_panicked }
     }
+}
 
-    fn versions(&self, claim: &ClaimSummary) -> ObjectVersions {
-        let prime = prime::prime_name(&claim.names.uid);
-        let own = &*claim.names.namespace;
-        let places = [Some(own), self.settings.namespace.as_deref()];
-        let find = |place: &str| self.watches.claims().get_in(place, &prime);
-        let prime_claim = places.into_iter().flatten().find_map(find);
-        let find = |place: &str| self.watches.pods().get_in(place, &prime);
-        let pod = places.into_iter().flatten().find_map(find);
-        let sender = self.watches.pods().get_in(own, &sender::name(&claim.names.uid));
-        let source = names::<S>(claim).and_then(|name| self.sources.get_in(own, name));
-        let volume = |claim: &ClaimSummary| claim.volume.clone();
-        let pv = prime_claim.as_deref().and_then(volume).or_else(|| volume(claim));
-        let pv = pv.and_then(|pv| self.watches.pvs().get(&pv));
-        ObjectVersions([
-            Some(claim.names.resource_version.to_string()),
-            prime_claim.map(|prime| prime.names.resource_version.to_string()),
-            pod.and_then(|pod| pod.resource_version()),
-            sender.and_then(|sender| sender.resource_version()),
-            source.and_then(|source| source.resource_version()),
-            pv.and_then(|pv| pv.resource_version()),
-            Some(self.asks.versions(&claim.names.uid).join(" ")),
-        ])
+fn versions<S: PopulationSource>(populator: &Populator<S>, claim: &ClaimSummary) -> ObjectVersions {
+    let prime = prime::prime_name(&claim.names.uid);
+    let own = &*claim.names.namespace;
+    let places = [Some(own), populator.settings.namespace.as_deref()];
+    let find = |place: &str| populator.watches.claims().get_in(place, &prime);
+    let prime_claim = places.into_iter().flatten().find_map(find);
+    let find = |place: &str| populator.watches.pods().get_in(place, &prime);
+    let pod = places.into_iter().flatten().find_map(find);
+    let sender = populator.watches.pods().get_in(own, &sender::name(&claim.names.uid));
+    let source = names::<S>(claim).and_then(|name| populator.sources.get_in(own, name));
+    let volume = |claim: &ClaimSummary| claim.volume.clone();
+    let pv = prime_claim.as_deref().and_then(volume).or_else(|| volume(claim));
+    let pv = pv.and_then(|pv| populator.watches.pvs().get(&pv));
+    ObjectVersions([
+        Some(claim.names.resource_version.to_string()),
+        prime_claim.map(|prime| prime.names.resource_version.to_string()),
+        pod.and_then(|pod| pod.resource_version()),
+        sender.and_then(|sender| sender.resource_version()),
+        source.and_then(|source| source.resource_version()),
+        pv.and_then(|pv| pv.resource_version()),
+        Some(populator.asks.versions(&claim.names.uid).join(" ")),
+    ])
+}
+
+fn work_on_source<S: PopulationSource>(
+    populator: &Populator<S>,
+    place: &NamespacedName,
+) -> Option<SourceWork<S>> {
+    if let Some(unused) = unused_source(populator, place) {
+        return Some(SourceWork::Release(unused)); // Its status afterwards, when it is known as changed.
     }
+    let source = populator.sources.get_in(&place.0, &place.1)?;
+    let status = settled_status(populator, &source)?;
+    let wait = time_for_first_claim(populator, &source).map(SourceWork::Wait);
+    Some(wait.unwrap_or_else(|| SourceWork::Settle(source, Box::new(status))))
+}
 
-    fn work_on_source(&self, place: &NamespacedName) -> Option<SourceWork<S>> {
-        if let Some(unused) = self.unused_source(place) {
-            return Some(SourceWork::Release(unused)); // Its status afterwards, when it is known as changed.
+/// Returns a source with a finalizer that populates no claim.
+fn unused_source<S: PopulationSource>(
+    populator: &Populator<S>,
+    (namespace, name): &NamespacedName,
+) -> Option<Arc<S>> {
+    let source = populator.sources.get_in(namespace, name).filter(|one| is_held(one.meta()))?;
+    if !populator.watches.claims().decodes_all_of(namespace) {
+        return None; // One of the others may use it as its source.
+    }
+    let its = populator.watches.claims_filled_from::<S>(namespace, name);
+    (!its.iter().any(|claim| claim.held_by.populator)).then_some(source)
+}
+
+/// Updates a source; returns true if nothing is left to do without a change.
+async fn update_within_limit<S: PopulationSource>(
+    populator: &Populator<S>,
+    work: &SourceWork<S>,
+) -> bool {
+    let update = async {
+        match work {
+            SourceWork::Release(source) => release_source(populator, source).await,
+            SourceWork::Settle(source, status) => settle(populator, source, status).await,
+            SourceWork::Wait(_) => Ok(()),
         }
-        let source = self.sources.get_in(&place.0, &place.1)?;
-        let status = self.settled_status(&source)?;
-        let wait = self.time_for_first_claim(&source).map(SourceWork::Wait);
-        Some(wait.unwrap_or_else(|| SourceWork::Settle(source, Box::new(status))))
-    }
-
-    /// Returns a source with a finalizer that populates no claim.
-    fn unused_source(&self, (namespace, name): &NamespacedName) -> Option<Arc<S>> {
-        let source = self.sources.get_in(namespace, name).filter(|one| is_held(one.meta()))?;
-        if !self.watches.claims().decodes_all_of(namespace) {
-            return None; // One of the others may use it as its source.
+    };
+    match tokio::time::timeout(LIMIT, caught(SOURCES, update)).await {
+        Ok(Ok(Err(kube::Error::Api(status)))) if is_stale(&status) || status.is_not_found() => {
+            return true; // It has changed, and is looked at for that.
         }
-        let its = self.watches.claims_filled_from::<S>(namespace, name);
-        (!its.iter().any(|claim| claim.held_by.populator)).then_some(source)
-    }
-
-    /// Updates a source; returns true if nothing is left to do without a change.
-    async fn update_within_limit(&self, work: &SourceWork<S>) -> bool {
-        let update = async {
-            match work {
-                SourceWork::Release(source) => self.release_source(source).await,
-                SourceWork::Settle(source, status) => self.settle(source, status).await,
-                SourceWork::Wait(_) => Ok(()),
-            }
-        };
-        match tokio::time::timeout(LIMIT, caught(SOURCES, update)).await {
-            Ok(Ok(Err(kube::Error::Api(status)))) if is_stale(&status) || status.is_not_found() => {
-                return true; // It has changed, and is looked at for that.
-            }
-            Ok(Ok(Err(error))) => {
-                let error = error_chain::in_full(&error);
-                tracing::warn!(error, "failed to update a source, retrying");
-            }
-            Ok(Err(panicked)) => tracing::error!(%panicked, "failed to update a source"),
-            Err(_) => tracing::warn!("update of a source timed out"),
-            Ok(Ok(Ok(()))) => return true,
+        Ok(Ok(Err(error))) => {
+            let error = error_chain::in_full(&error);
+            tracing::warn!(error, "failed to update a source, retrying");
         }
-        false
+        Ok(Err(panicked)) => tracing::error!(%panicked, "failed to update a source"),
+        Err(_) => tracing::warn!("update of a source timed out"),
+        Ok(Ok(Ok(()))) => return true,
     }
+    false
 }
 
 /// The key of the sources of a namespace that are held.
@@ -532,20 +539,6 @@ fn held_in(namespace: &str) -> String {
 pub(super) fn keys_of_source<S: PopulationSource>(source: &S) -> Vec<String> {
     let namespace = source.meta().namespace.as_deref().unwrap_or_default();
     Some(held_in(namespace)).filter(|_| is_held(source.meta())).into_iter().collect()
-}
-
-/// Returns true if a claim names a source of this kind and is not populated yet.
-pub(super) fn is_open<S: PopulationSource>(claim: &ClaimSummary) -> bool {
-    let is_unfinished = claim.binding == Binding::Pending || claim.held_by.populator;
-    is_unfinished && names::<S>(claim).is_some()
-}
-
-/// The name of the source of this kind that a claim names.
-fn names<S: PopulationSource>(claim: &ClaimSummary) -> Option<&str> {
-    let named = claim.source.as_ref()?;
-    let is_ours = *named.group == *S::group(&()) && *named.kind == *S::kind(&());
-    // One of another namespace is rejected in its reconcile; see KEP-3294.
-    (is_ours && !named.has_namespace).then_some(&*named.name)
 }
 
 /// The uid of the claim for which a prime claim or a pod of this name was made.

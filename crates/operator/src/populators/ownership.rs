@@ -10,6 +10,7 @@ use crate::api::{Filling, FillingPhase};
 use crate::cluster::{Binding, requested};
 use crate::populators::apply::pod_now;
 use crate::populators::fit::Fit;
+use crate::populators::notes::{filling, say, wait};
 use crate::populators::seen::{ObservedPopulation, is_ending, uid};
 use crate::populators::steps::PopulationStep;
 use crate::populators::{LABEL, PopulationOutcome, PopulationSettings, PopulatorReason, prime};
@@ -71,96 +72,96 @@ fn is_as_asked(claim: &PersistentVolumeClaim, prime: &PersistentVolumeClaim) -> 
         && prime::is_block(claim) == prime::is_block(prime)
 }
 
-impl ObservedPopulation {
-    /// Returns why the prime claim must not be rebound, if its request differs: its tenant can edit it.
-    pub fn is_changed(&self) -> Option<String> {
-        let prime = self.prime.as_ref().filter(|prime| !is_as_asked(&self.claim, prime))?;
-        let (asked, has) = match (requested(&self.claim), requested(prime)) {
-            (Ok(asked), Ok(has)) => (asked, has),
-            (Err(why), _) | (_, Err(why)) => return Some(why.to_string()),
-        };
-        Some(format!(
-            "claim {} was changed meanwhile: it requests {has}, but claim {} requests {asked}",
-            prime.name_any(),
-            self.claim.name_any(),
-        ))
-    }
+/// Returns why the prime claim must not be rebound, if its request differs: its tenant can edit it.
+pub fn is_changed(seen: &ObservedPopulation) -> Option<String> {
+    let prime = seen.prime.as_ref().filter(|prime| !is_as_asked(&seen.claim, prime))?;
+    let (asked, has) = match (requested(&seen.claim), requested(prime)) {
+        (Ok(asked), Ok(has)) => (asked, has),
+        (Err(why), _) | (_, Err(why)) => return Some(why.to_string()),
+    };
+    Some(format!(
+        "claim {} was changed meanwhile: it requests {has}, but claim {} requests {asked}",
+        prime.name_any(),
+        seen.claim.name_any(),
+    ))
+}
 
-    /// Handles another client's claim with the name of the temporary one. One without a volume has no data to
-    /// lose.
-    pub fn meet_stranger(&self, stranger: &PersistentVolumeClaim) -> Vec<PopulationStep> {
-        if is_ending(&stranger.metadata) {
-            return Vec::new(); // Until it is gone.
-        }
-        let (name, namespace) = (stranger.name_any(), stranger.namespace().unwrap_or_default());
-        let is_empty = Binding::of(stranger) == Binding::Pending
-            && stranger.spec.as_ref().is_none_or(|spec| spec.volume_name.is_none());
-        if is_empty {
-            let text = format!(
-                "claim {name} in namespace {namespace} was not created by the operator, and has no volume: it \
+/// Handles another client's claim with the name of the temporary one. One without a volume has no data to
+/// lose.
+pub fn meet_stranger(
+    seen: &ObservedPopulation,
+    stranger: &PersistentVolumeClaim,
+) -> Vec<PopulationStep> {
+    if is_ending(&stranger.metadata) {
+        return Vec::new(); // Until it is gone.
+    }
+    let (name, namespace) = (stranger.name_any(), stranger.namespace().unwrap_or_default());
+    let is_empty = Binding::of(stranger) == Binding::Pending
+        && stranger.spec.as_ref().is_none_or(|spec| spec.volume_name.is_none());
+    if is_empty {
+        let text = format!(
+            "claim {name} in namespace {namespace} was not created by the operator, and has no volume: it \
                  is deleted"
-            );
-            return vec![
-                PopulationStep::Tell(PopulatorReason::NameConflict, text),
-                PopulationStep::DropStranger,
-            ];
-        }
-        let message = format!(
-            "claim {name} in namespace {namespace}, through which this one would get its volume, was not \
+        );
+        return vec![
+            PopulationStep::Tell(PopulatorReason::NameConflict, text),
+            PopulationStep::DropStranger,
+        ];
+    }
+    let message = format!(
+        "claim {name} in namespace {namespace}, through which this one would get its volume, was not \
              created by the operator, and has a volume: save its content, then run `kubectl delete pvc {name} \
              --namespace {namespace}`"
-        );
-        self.wait(PopulatorReason::NameConflict, &message)
-    }
+    );
+    wait(seen, PopulatorReason::NameConflict, &message)
+}
 
-    /// Handles a pod with the name of the populator pod whose uid is not in the status. If it is identical to
-    /// Pliant's, it may have been created just before a replica died, and is adopted; another one is never trusted.
-    pub fn meet_strange_pod(&self, pod: &Pod) -> Vec<PopulationStep> {
-        if is_ending(&pod.metadata) {
-            return Vec::new(); // Until it is gone.
-        }
-        if self.made_pod(pod).is_some_and(|wanted| runs_as(pod, &wanted)) {
-            let tries = prime::is_probe(pod);
-            let phase = if tries { FillingPhase::Provisioning } else { FillingPhase::Populating };
-            let mut filling = self.filling(phase);
-            (filling.pod_uid, filling.next_retry_time) =
-                (Some(uid(&pod.metadata).to_owned()), None);
-            return self.say(filling);
-        }
-        if PopulationOutcome::of(pod).is_none() && is_young(pod, self.now) {
-            return Vec::new();
-        }
-        let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
-        tracing::warn!(pod = name, namespace, "deleting an unknown populator pod");
-        let text = format!(
-            "pod {name} in namespace {namespace} was not created by the operator: it is deleted"
-        );
-        // One of ours, made just before a replica died, is nothing that people have to know of.
-        let tell = (!self.is_labelled(pod))
-            .then_some(PopulationStep::Tell(PopulatorReason::NameConflict, text));
-        tell.into_iter().chain([PopulationStep::DropStrangePod]).collect()
+/// Handles a pod with the name of the populator pod whose uid is not in the status. If it is identical to
+/// Pliant's, it may have been created just before a replica died, and is adopted; another one is never trusted.
+pub fn meet_strange_pod(seen: &ObservedPopulation, pod: &Pod) -> Vec<PopulationStep> {
+    if is_ending(&pod.metadata) {
+        return Vec::new(); // Until it is gone.
     }
+    if made_pod(seen, pod).is_some_and(|wanted| runs_as(pod, &wanted)) {
+        let tries = prime::is_probe(pod);
+        let phase = if tries { FillingPhase::Provisioning } else { FillingPhase::Populating };
+        let mut filling = filling(seen, phase);
+        (filling.pod_uid, filling.next_retry_time) = (Some(uid(&pod.metadata).to_owned()), None);
+        return say(seen, filling);
+    }
+    if PopulationOutcome::of(pod).is_none() && is_young(pod, seen.now) {
+        return Vec::new();
+    }
+    let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
+    tracing::warn!(pod = name, namespace, "deleting an unknown populator pod");
+    let text = format!(
+        "pod {name} in namespace {namespace} was not created by the operator: it is deleted"
+    );
+    // One of ours, made just before a replica died, is nothing that people have to know of.
+    let tell = (!is_labelled(seen, pod))
+        .then_some(PopulationStep::Tell(PopulatorReason::NameConflict, text));
+    tell.into_iter().chain([PopulationStep::DropStrangePod]).collect()
+}
 
-    /// The pod that would be made now in the place of this one.
-    fn made_pod(&self, pod: &Pod) -> Option<Pod> {
-        let namespace = pod.namespace().unwrap_or_default();
-        let settings =
-            PopulationSettings { image: self.image.clone(), ..PopulationSettings::default() };
-        let fit = Fit::default(); // What it asks of a node is not compared.
-        let frame = prime::PodFrame { settings: &settings, namespace: &namespace, fit: &fit };
-        pod_now(self, frame)
-    }
+/// The pod that would be made now in the place of this one.
+fn made_pod(seen: &ObservedPopulation, pod: &Pod) -> Option<Pod> {
+    let namespace = pod.namespace().unwrap_or_default();
+    let settings =
+        PopulationSettings { image: seen.image.clone(), ..PopulationSettings::default() };
+    let fit = Fit::default(); // What it asks of a node is not compared.
+    let frame = prime::PodFrame { settings: &settings, namespace: &namespace, fit: &fit };
+    pod_now(seen, frame)
+}
 
-    /// Returns true if the label of a pod names this claim.
-    fn is_labelled(&self, pod: &Pod) -> bool {
-        pod.labels().get(LABEL).map(String::as_str) == Some(self.uid())
-    }
+/// Returns true if the label of a pod names this claim.
+fn is_labelled(seen: &ObservedPopulation, pod: &Pod) -> bool {
+    pod.labels().get(LABEL).map(String::as_str) == Some(seen.uid())
+}
 
-    /// Returns a pod that is missing in the status, to be deleted with the other objects of the
-    /// claim.
-    pub fn unrecorded_pod(&self) -> Option<&Pod> {
-        self.strange_pod.as_ref().filter(|pod| self.is_labelled(pod))
-    }
+/// Returns a pod that is missing in the status, to be deleted with the other objects of the
+/// claim.
+pub fn unrecorded_pod(seen: &ObservedPopulation) -> Option<&Pod> {
+    seen.strange_pod.as_ref().filter(|pod| is_labelled(seen, pod))
 }
 
 /// Returns true if a pod runs what this one would run, with the same volumes, and nothing else.

@@ -6,6 +6,13 @@ mod probing;
 mod sending;
 mod waiting;
 
+use crate::populators::fence::{fence, is_half_copied};
+use crate::populators::notes::{
+    backs_off, copies_nothing, counted, fail, filling, progress, report_stall, reschedule, say,
+    seconds, wait, wait_for_source,
+};
+use crate::populators::ownership::{is_changed, meet_strange_pod, meet_stranger, unrecorded_pod};
+use crate::populators::pre_copy::{end_round, stay_ahead};
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -16,7 +23,6 @@ use again::{again, anew, drop_pods, drop_prime};
 
 use crate::api::{FenceState, FillingPhase};
 use crate::cluster::{Binding, requested};
-use crate::populators::notes::counted;
 use crate::populators::seen::{
     ObservedPopulation, SourceSeen, is_ending, is_held, selected_node, uid,
 };
@@ -41,7 +47,7 @@ pub(super) fn plan(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     match &seen.pod {
         Some(pod) => watch(seen, source, pod),
         None if seen.strange_pod.is_some() => {
-            seen.strange_pod.as_ref().map(|pod| seen.meet_strange_pod(pod)).unwrap_or_default()
+            seen.strange_pod.as_ref().map(|pod| meet_strange_pod(seen, pod)).unwrap_or_default()
         }
         None if seen.sender.is_some() && !sending::is_wanted(seen) => drop_pods(seen),
         None => prepare(seen, source),
@@ -69,24 +75,27 @@ impl SourceSeen {
 fn without_source(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     let named = seen.claim.spec.as_ref().and_then(|spec| spec.data_source_ref.clone());
     let (kind, name) = named.map(|named| (named.kind, named.name)).unwrap_or_default();
-    seen.wait_for_source(&format!(
-        "there is no {kind} {name} in this namespace, so the claim waits for it; create it, or delete the \
+    wait_for_source(
+        seen,
+        &format!(
+            "there is no {kind} {name} in this namespace, so the claim waits for it; create it, or delete the \
          claim"
-    ))
+        ),
+    )
 }
 
 /// Plans before there is a pod: wait until the source can be read, choose a node, create a volume.
 fn prepare(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<PopulationStep> {
     let fill = match &source.sight {
         Some(SourceState::Ready(fill)) => fill,
-        Some(SourceState::Waits(reason, message)) => return seen.wait(*reason, message),
+        Some(SourceState::Waits(reason, message)) => return wait(seen, *reason, message),
         Some(SourceState::Never(reason, message)) => {
-            return [seen.fail(*reason, message), clear(seen)].concat();
+            return [fail(seen, *reason, message), clear(seen)].concat();
         }
         None => return Vec::new(),
     };
     if let Some(waits) = fill.ahead_of.as_ref().filter(|_| seen.is_ahead()) {
-        return seen.stay_ahead(waits);
+        return stay_ahead(seen, waits);
     }
     if let Some(told) = seen.status_entry()
         && (told.phase, told.observed_generation) == (FillingPhase::Populating, source.generation)
@@ -116,7 +125,7 @@ fn is_out_of_reach(fill: &Fill, nodes: &BTreeSet<String>) -> bool {
 
 impl ObservedPopulation {
     fn has_pods(&self) -> bool {
-        self.pod.is_some() || self.sender.is_some() || self.unrecorded_pod().is_some()
+        self.pod.is_some() || self.sender.is_some() || unrecorded_pod(self).is_some()
     }
 
     /// Returns true if the volume must be on this node: the source cannot be sent, or no pod uses the
@@ -142,9 +151,10 @@ fn choose(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<PopulationStep>
     let nodes = seen.fill().and_then(|fill| fill.nodes.as_ref());
     let only = nodes.filter(|nodes| nodes.len() == 1).and_then(|nodes| nodes.first());
     match only.filter(|_| source.early) {
-        Some(_) if seen.backs_off().is_some() => Vec::new(),
+        Some(_) if backs_off(seen).is_some() => Vec::new(),
         Some(node) => vec![PopulationStep::Pin(node.clone())],
-        None => seen.wait(
+        None => wait(
+            seen,
             PopulatorReason::WaitForFirstConsumer,
             "its class waits for a pod that uses the claim; this is normal",
         ),
@@ -159,7 +169,7 @@ fn elsewhere(seen: &ObservedPopulation, node: &str) -> Vec<PopulationStep> {
          it again, with a pod that may run there",
         if nodes.is_empty() { "a node that no longer exists".to_owned() } else { nodes.join(", ") }
     );
-    [seen.fail(PopulatorReason::SourceNodeNotFound, &message), clear(seen)].concat()
+    [fail(seen, PopulatorReason::SourceNodeNotFound, &message), clear(seen)].concat()
 }
 
 /// The prime claim has another node than the claim: it was rescheduled, or the claim was.
@@ -179,29 +189,29 @@ fn move_on(seen: &ObservedPopulation) -> Vec<PopulationStep> {
             "no volume could be created on node {node}, and the source of the claim can only be read there: \
              free some space on it; this is retried"
         );
-        return [seen.reschedule(&message), discard(seen)].concat();
+        return [reschedule(seen, &message), discard(seen)].concat();
     }
     // The scheduler looks at the claim only, so the node must be removed from there; otherwise no
     // other one would ever be chosen.
     let message = format!("no volume could be created on node {node}, so another node is chosen");
-    [seen.reschedule(&message), vec![PopulationStep::Unpin], discard(seen)].concat()
+    [reschedule(seen, &message), vec![PopulationStep::Unpin], discard(seen)].concat()
 }
 
 /// Creates a prime claim with a volume, and then a pod.
 fn provision(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<PopulationStep> {
     let Some(prime) = &seen.prime else {
         if let Some(stranger) = &seen.stranger {
-            return seen.meet_stranger(stranger);
+            return meet_stranger(seen, stranger);
         }
-        if seen.backs_off().is_some() {
+        if backs_off(seen).is_some() {
             return Vec::new();
         }
         if let Err(why) = requested(&seen.claim) {
             let message =
                 format!("{why}; delete the claim and create it again with a size such as 10Gi");
-            return seen.fail(PopulatorReason::InvalidSize, &message);
+            return fail(seen, PopulatorReason::InvalidSize, &message);
         }
-        let mut filling = seen.filling(FillingPhase::Provisioning);
+        let mut filling = filling(seen, FillingPhase::Provisioning);
         filling.start_time = filling.start_time.or(Some(Time(seen.now)));
         (filling.next_retry_time, filling.pod_uid) = (None, None);
         // Those of another volume.
@@ -210,7 +220,7 @@ fn provision(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<PopulationSt
         let held = (!is_held(&seen.claim.metadata)).then_some(PopulationStep::Hold);
         let source_held = (!source.is_held).then_some(PopulationStep::HoldSource);
         let held = held.into_iter().chain(source_held);
-        return held.chain(seen.say(filling)).chain([PopulationStep::MakePrime]).collect();
+        return held.chain(say(seen, filling)).chain([PopulationStep::MakePrime]).collect();
     };
     if is_ending(&prime.metadata) {
         return Vec::new(); // Until it is gone.
@@ -219,12 +229,12 @@ fn provision(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<PopulationSt
         return drop_prime(seen); // Whether its volume is empty is not known.
     }
     if seen.is_unrecorded {
-        let mut filling = seen.filling(FillingPhase::Provisioning);
+        let mut filling = filling(seen, FillingPhase::Provisioning);
         (filling.pre_copy, filling.fence, filling.pod_uid) = (None, None, None); // Those of another volume.
         filling.prime_claim_uid = Some(uid(&prime.metadata).to_owned());
-        return seen.say(filling);
+        return say(seen, filling);
     }
-    if let Some(why) = seen.is_changed() {
+    if let Some(why) = is_changed(seen) {
         return anew(seen, None, &why);
     }
     if source.anew && seen.status_entry().is_some_and(|told| told.next_retry_time.is_some()) {
@@ -241,7 +251,7 @@ fn keep_provisioning(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     let told = seen.status_entry().filter(|told| told.phase == FillingPhase::Provisioning);
     match told.filter(|told| told.reason.is_none()) {
         Some(_) => Vec::new(),
-        None => seen.say(seen.filling(FillingPhase::Provisioning)),
+        None => say(seen, filling(seen, FillingPhase::Provisioning)),
     }
 }
 
@@ -252,17 +262,18 @@ fn start(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<PopulationStep> 
         let node = usable.first().map_or("(none left)", String::as_str);
         return elsewhere(seen, node);
     }
-    if seen.backs_off().is_some() || !seen.is_of_prime() {
+    if backs_off(seen).is_some() || !seen.is_of_prime() {
         return Vec::new();
     }
     // Also while it waits: a pod that is to be stopped for it is stopped only when all else is done.
-    let half_copied = seen.fence(FenceState::Incomplete, seen.filling(FillingPhase::Provisioning));
+    let half_copied =
+        fence(seen, FenceState::Incomplete, filling(seen, FillingPhase::Provisioning));
     if let Some(steps) = half_copied {
         return steps;
     }
     let waits = seen.fill().and_then(|fill| fill.held.as_ref());
     if let Some((reason, message)) = waits.filter(|_| !probing::is_wanted(seen)) {
-        return seen.wait(*reason, message);
+        return wait(seen, *reason, message);
     }
     // Again, in case a user has removed it: created objects must not outlive the claim.
     let held = (!is_held(&seen.claim.metadata)).then_some(PopulationStep::Hold);
@@ -281,7 +292,7 @@ fn watch(seen: &ObservedPopulation, source: &SourceSeen, pod: &Pod) -> Vec<Popul
     let is_outdated = prime::generation_of(pod) != Some(source.generation);
     if is_ending(&pod.metadata) {
         let why = waiting::why_silent(seen.now, pod, "populates the volume");
-        return why.map_or_else(Vec::new, |why| seen.report_stall(pod, &why));
+        return why.map_or_else(Vec::new, |why| report_stall(seen, pod, &why));
     }
     // What was copied for an earlier edit may have been copied too early.
     let is_of_use =
@@ -302,7 +313,7 @@ fn watch(seen: &ObservedPopulation, source: &SourceSeen, pod: &Pod) -> Vec<Popul
         // Only a pod of Pliant that is marked as a probe can have ended so.
         Some(PopulationOutcome::Probed) => drop_pods(seen),
         Some(PopulationOutcome::Ahead(round)) => {
-            [seen.end_round(id, round), drop_pods(seen)].concat()
+            [end_round(seen, id, round), drop_pods(seen)].concat()
         }
         Some(PopulationOutcome::Never(PopulatorReason::ChecksumMismatch, message))
             if seen.is_live() =>
@@ -311,7 +322,7 @@ fn watch(seen: &ObservedPopulation, source: &SourceSeen, pod: &Pod) -> Vec<Popul
             again(seen, source, Some(id), &message)
         }
         Some(PopulationOutcome::Never(reason, message)) => {
-            [seen.fail(reason, &message), clear(seen)].concat()
+            [fail(seen, reason, &message), clear(seen)].concat()
         }
         Some(PopulationOutcome::Failed(message)) => again(seen, source, Some(id), &message),
         None => {
@@ -321,10 +332,10 @@ fn watch(seen: &ObservedPopulation, source: &SourceSeen, pod: &Pod) -> Vec<Popul
                     let is_heard = seen.progress.is_some();
                     waiting::why_silent(seen.now, pod, "populates the volume").filter(|_| !is_heard)
                 })
-                .or_else(|| seen.copies_nothing(pod));
+                .or_else(|| copies_nothing(seen, pod));
             match why {
-                Some(why) => seen.report_stall(pod, &why),
-                None => seen.progress(id, seen.progress.as_ref()),
+                Some(why) => report_stall(seen, pod, &why),
+                None => progress(seen, id, seen.progress.as_ref()),
             }
         }
     }
@@ -332,9 +343,9 @@ fn watch(seen: &ObservedPopulation, source: &SourceSeen, pod: &Pod) -> Vec<Popul
 
 /// Cancels a pod whose volume or content is no longer wanted, which is no failure.
 fn call_off(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<PopulationStep> {
-    let mut filling = seen.filling(FillingPhase::Waiting);
+    let mut filling = filling(seen, FillingPhase::Waiting);
     filling.pod_uid = None;
-    let mut steps = seen.say(filling);
+    let mut steps = say(seen, filling);
     if source.anew {
         steps.extend(drop_prime(seen));
     }
@@ -349,19 +360,19 @@ fn bind(
     digest: Option<String>,
     bytes: u64,
 ) -> Vec<PopulationStep> {
-    if let Some(why) = seen.is_changed() {
+    if let Some(why) = is_changed(seen) {
         return anew(seen, Some(pod), &why);
     }
-    let mut filling = seen.filling(FillingPhase::Binding);
+    let mut filling = filling(seen, FillingPhase::Binding);
     (filling.pod_uid, filling.checksum) = (Some(pod.to_owned()), digest);
     filling.next_retry_time = None;
     filling.written_bytes = Some(counted(bytes));
     if !seen.is_of_prime() {
-        return seen.say(filling); // It is not known to be bound yet.
+        return say(seen, filling); // It is not known to be bound yet.
     }
-    let told = seen.fence(FenceState::Active, filling.clone());
+    let told = fence(seen, FenceState::Active, filling.clone());
     let is_active = told.is_none();
-    let mut steps = told.unwrap_or_else(|| seen.say(filling));
+    let mut steps = told.unwrap_or_else(|| say(seen, filling));
     // One after the other: retaining it lets others write it too, and the binding is decided again.
     let next = if seen.is_retained() {
         is_active.then_some(PopulationStep::Rebind)
@@ -400,8 +411,8 @@ fn settle(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     }
     // A replica of a version that knew of no fence has handed it over.
     if !is_ending_claim
-        && seen.is_half_copied()
-        && let Some(told) = seen.fence(FenceState::Active, seen.filling(FillingPhase::Binding))
+        && is_half_copied(seen)
+        && let Some(told) = fence(seen, FenceState::Active, filling(seen, FillingPhase::Binding))
     {
         return [steps, told].concat();
     }
@@ -422,14 +433,14 @@ fn done(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     {
         return vec![tell];
     }
-    let mut filling = seen.filling(FillingPhase::Succeeded);
+    let mut filling = filling(seen, FillingPhase::Succeeded);
     filling.written_bytes = seen.status_entry().and_then(|told| told.written_bytes);
     filling.completion_time = Some(Time(seen.now));
     filling.next_retry_time = None;
     vec![
         tell,
         PopulationStep::Note(Box::new(filling)),
-        PopulationStep::Count("success", seen.seconds()),
+        PopulationStep::Count("success", seconds(seen)),
     ]
 }
 

@@ -2,11 +2,11 @@
 
 use crate::api::{Filling, FillingPhase, PreCopy};
 use crate::bytes::Bytes;
-use crate::populators::notes::{counted, with_reason};
+use crate::populators::PopulatorReason;
+use crate::populators::notes::{counted, filling, say, with_reason};
 use crate::populators::outcome::PassReport;
 use crate::populators::seen::ObservedPopulation;
 use crate::populators::steps::PopulationStep;
-use crate::populators::{PodProgress, PopulatorReason, prime};
 
 /// Maximum number of passes.
 const MOST_PASSES: i32 = 8;
@@ -33,48 +33,39 @@ fn is_enough(now: &PreCopy, before: Option<&PreCopy>) -> bool {
         || before.is_some_and(|before| now.written_bytes >= before.written_bytes / 2)
 }
 
-impl ObservedPopulation {
-    /// Reports the end of a pass, once.
-    pub fn end_round(&self, pod: &str, round: PassReport) -> Vec<PopulationStep> {
-        let before = self.status_entry().and_then(|told| told.pre_copy.as_ref());
-        if before.is_some_and(|before| before.pod_uid == pod) {
-            return Vec::new();
-        }
-        let ahead = after(before, round, pod);
-        let waits = self.fill().and_then(|fill| fill.ahead_of.as_ref());
-        let waits = waits.filter(|_| is_enough(&ahead, before));
-        let phase =
-            if waits.is_some() { FillingPhase::PreCopied } else { FillingPhase::Populating };
-        let filling = self.filling(phase);
-        let filling = Filling {
-            pre_copy: Some(ahead),
-            pod_uid: None,
-            next_retry_time: None,
-            failures: 0,
-            ..filling
-        };
-        self.say(match waits {
+/// Reports the end of a pass, once.
+pub fn end_round(seen: &ObservedPopulation, pod: &str, round: PassReport) -> Vec<PopulationStep> {
+    let before = seen.status_entry().and_then(|told| told.pre_copy.as_ref());
+    if before.is_some_and(|before| before.pod_uid == pod) {
+        return Vec::new();
+    }
+    let ahead = after(before, round, pod);
+    let waits = seen.fill().and_then(|fill| fill.ahead_of.as_ref());
+    let waits = waits.filter(|_| is_enough(&ahead, before));
+    let phase = if waits.is_some() { FillingPhase::PreCopied } else { FillingPhase::Populating };
+    let filling = filling(seen, phase);
+    let filling = Filling {
+        pre_copy: Some(ahead),
+        pod_uid: None,
+        next_retry_time: None,
+        failures: 0,
+        ..filling
+    };
+    say(
+        seen,
+        match waits {
             Some((reason, message)) => with_reason(filling, *reason, message),
             None => filling,
-        })
-    }
+        },
+    )
+}
 
-    /// Reports what the final copy waits for, after the pre-copy.
-    pub fn stay_ahead(&self, (reason, message): &(PopulatorReason, String)) -> Vec<PopulationStep> {
-        self.say(with_reason(self.filling(FillingPhase::PreCopied), *reason, message))
-    }
-
-    /// Formats the progress of a pod, with the pass of a pre-copy.
-    pub fn in_round(&self, progress: &PodProgress) -> String {
-        let passes = self
-            .status_entry()
-            .and_then(|told| told.pre_copy.as_ref())
-            .map_or(0, |told| told.passes);
-        match self.pod.as_ref().filter(|pod| prime::is_ahead(pod)) {
-            Some(_) => format!("pass {}: {progress}", passes + 1),
-            None => progress.to_string(),
-        }
-    }
+/// Reports what the final copy waits for, after the pre-copy.
+pub fn stay_ahead(
+    seen: &ObservedPopulation,
+    (reason, message): &(PopulatorReason, String),
+) -> Vec<PopulationStep> {
+    say(seen, with_reason(filling(seen, FillingPhase::PreCopied), *reason, message))
 }
 
 #[cfg(test)]

@@ -10,11 +10,13 @@ use crate::api::{FillingPhase, is_understood};
 use crate::cluster::writes::{is_refused, is_stale};
 use crate::cluster::{Asks, Clock, ObjectNames, Watched, begun_again, every};
 use crate::error_chain;
-use crate::populators::apply::Work;
+use crate::populators::apply::{Work, apply};
 use crate::populators::events::Events;
-use crate::populators::looks::{AGAIN, PopulationReconciles, keys_of_source};
+use crate::populators::looks::{PopulationReconciles, keys_of_source};
+use crate::populators::notes::{backs_off, pause_of_progress, wait};
+use crate::populators::observe::{namespace_of, observe};
 use crate::populators::plan::plan;
-use crate::populators::populator::Populator;
+use crate::populators::populator::{AGAIN, Populator};
 use crate::populators::seen::ObservedPopulation;
 use crate::populators::settings::PopulationSettings;
 use crate::populators::{PopulationMetrics, PopulationSource, PopulatorReason, Watches};
@@ -90,15 +92,15 @@ impl<S: PopulationSource> Populator<S> {
     }
 
     async fn reconcile_inner(&self, claim: &ObjectNames) -> Result<Option<Duration>, kube::Error> {
-        let Some((seen, source)) = self.observe(claim).await? else { return Ok(None) };
+        let Some((seen, source)) = observe(self, claim).await? else { return Ok(None) };
         if seen.status_entry().is_some_and(|told| !is_understood(told)) {
             return Ok(Some(AGAIN)); // Another version populates it, and continues.
         }
-        let there = self.namespace_of(&seen.claim, source.as_ref());
+        let there = namespace_of(self, &seen.claim, source.as_ref());
         let work = Work { seen: &seen, source: source.as_ref(), namespace: &there };
         for step in plan(&seen) {
             let (makes, notes) = (step.makes(), step.notes());
-            match self.apply(step, &work).await {
+            match apply(self, step, &work).await {
                 Err(kube::Error::Api(status)) if makes && is_refused(&status) => {
                     self.tell_refusal(&seen, &work, &status.message).await?;
                     return Ok(Some(AGAIN * 3));
@@ -122,7 +124,7 @@ impl<S: PopulationSource> Populator<S> {
         why: &str,
     ) -> Result<(), kube::Error> {
         // Writes before the rejection have changed the status.
-        let Some((seen, source)) = self.observe(&seen.claim.metadata.clone().into()).await? else {
+        let Some((seen, source)) = observe(self, &seen.claim.metadata.clone().into()).await? else {
             return Ok(());
         };
         let mut message = format!(
@@ -133,8 +135,8 @@ impl<S: PopulationSource> Populator<S> {
             message.push_str(&allow(work));
         }
         let work = Work { seen: &seen, source: source.as_ref(), namespace: work.namespace };
-        for step in seen.wait(PopulatorReason::PopulatorCreationError, &message) {
-            self.apply(step, &work).await?;
+        for step in wait(&seen, PopulatorReason::PopulatorCreationError, &message) {
+            apply(self, step, &work).await?;
         }
         Ok(())
     }
@@ -158,11 +160,11 @@ fn allow<S: PopulationSource>(work: &Work<'_, S>) -> String {
 
 /// Returns the delay until the next reconcile without a change.
 fn next(seen: &ObservedPopulation) -> Option<Duration> {
-    if let Some(left) = seen.backs_off() {
+    if let Some(left) = backs_off(seen) {
         return Duration::try_from(left).ok().map(|left| left + PAUSE);
     }
     if seen.pod.is_some() {
-        return Some(Duration::try_from(seen.pause_of_progress()).unwrap_or(AGAIN));
+        return Some(Duration::try_from(pause_of_progress(seen)).unwrap_or(AGAIN));
     }
     // Pods of others, ConfigMaps and classes are not watched; the claim, which gets a node, and its source are.
     let watched = [

@@ -3,7 +3,9 @@
 
 use crate::api::{AutoscalerPhase, FillingPhase, Swap, SwapPhase};
 use crate::claims::cancel::{ensure_cancelled, report_slow_binding, tell_of_filling};
-use crate::claims::copy_state::{copied_too_early, copies_another, filled_too_early, is_used};
+use crate::claims::copy_state::{
+    copied_too_early, copies_another, filled_too_early, has_content, is_filled, is_going, is_used,
+};
 use crate::claims::detached::ensure_noted;
 use crate::claims::drain::stop_writers;
 use crate::claims::fence::prove_unused;
@@ -13,8 +15,10 @@ use crate::claims::objects::is_bound;
 use crate::claims::phases::hand_over::{begin_exchange, switch};
 use crate::claims::phases::next::{Next, fail, give_up, go_on};
 use crate::claims::pod_plan::PodPlan;
+use crate::claims::seen::ObservedWorkload;
 use crate::claims::siblings::retreat;
 use crate::claims::steps::Step;
+use crate::claims::users::writers;
 use crate::populators::PopulatorReason;
 
 /// Copies and verifies the old claim, once nothing may write to it any more.
@@ -32,7 +36,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
             give_up(plan, swap, &why)
         };
     }
-    if !swap.is_proved_unused() && plan.seen.has_content(&name) {
+    if !swap.is_proved_unused() && has_content(plan.seen, &name) {
         // What the pod writes there is nowhere else.
         return if is_used(plan, swap, &name) {
             switch(plan, swap, filling.checksum)
@@ -42,8 +46,8 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     }
     // Its source was deleted after the copy was verified: a new one would report nothing.
     if plan.seen.handed_over.contains(&name)
-        && plan.seen.is_filled(&name)
-        && !plan.seen.is_going(&name)
+        && is_filled(plan.seen, &name)
+        && !is_going(plan.seen, &name)
     {
         return if swap.preserves_name {
             begin_exchange(plan, swap, None)
@@ -57,7 +61,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     if !make_missing(plan, swap, &name, &from) {
         return Next::Wait;
     }
-    let is_of_use = plan.seen.claim(&name).is_some_and(is_bound) && !plan.seen.is_going(&name);
+    let is_of_use = plan.seen.claim(&name).is_some_and(is_bound) && !is_going(plan.seen, &name);
     let is_paused = plan.seen.sources.get(&name).is_some_and(|source| source.spec.paused);
     if !is_paused && !swap.is_proved_unused() {
         return give_up(plan, swap, &copied_too_early(&name));
@@ -68,7 +72,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
             return begin_exchange(plan, swap, filling.checksum);
         }
         FillingPhase::Succeeded if is_of_use => return switch(plan, swap, filling.checksum),
-        FillingPhase::Failed if !is_paused && plan.seen.has_failed(&name) => {
+        FillingPhase::Failed if !is_paused && has_failed(plan.seen, &name) => {
             return fail(plan, swap, filling);
         }
         _ => {}
@@ -79,7 +83,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     end_rounds(plan, &name, filling.phase);
     ensure_held(plan, &from);
     stop_writers(plan, &from);
-    if !plan.seen.writers(&from).is_empty() {
+    if !writers(plan.seen, &from).is_empty() {
         go_on(plan, swap, SwapPhase::Draining, None, None)
     } else if prove_unused(plan, swap, &from) {
         if !swap.preserves_name {
@@ -105,4 +109,13 @@ fn end_rounds(plan: &mut PodPlan<'_>, name: &str, phase: FillingPhase) {
     if source.is_some_and(|source| source.spec.paused && source.spec.pre_copy) {
         plan.steps.push(Step::EndRounds { claim: name.to_owned() });
     }
+}
+
+/// Returns true if the last attempt to populate a new claim from its present source has failed
+/// for good.
+fn has_failed(seen: &ObservedWorkload, claim: &str) -> bool {
+    let generation = seen.sources.get(claim).and_then(|source| source.metadata.generation);
+    seen.filling(claim).is_some_and(|told| {
+        told.phase == FillingPhase::Failed && Some(told.observed_generation) == generation
+    })
 }

@@ -7,6 +7,7 @@ use crate::api::{AutoscalerPhase, FenceState, Retained, Swap, SwapPhase};
 use crate::claims::AutoscalerReason;
 use crate::claims::attempt::attempt;
 use crate::claims::cancel::note_slow_return;
+use crate::claims::copy_state::is_gone;
 use crate::claims::drain::stop_writers;
 use crate::claims::fence::{ask, last_fence, next_fence, prove_unused, renumbered};
 use crate::claims::hold::ensure_held;
@@ -20,6 +21,7 @@ use crate::claims::rollback::{
 };
 use crate::claims::siblings::{retreat, wait_for_siblings};
 use crate::claims::stopped::note_stopped;
+use crate::claims::users::writers;
 use crate::volume::Fence;
 
 /// Stops the pod, proves that nothing uses its volume, and opens the previous one.
@@ -46,7 +48,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     if !is_begun && wait_for_siblings(plan) {
         return go_on(plan, swap, SwapPhase::Pending, None, None);
     }
-    let is_kept = plan.seen.is_gone(&from) || ensure_held(plan, &from);
+    let is_kept = is_gone(plan.seen, &from) || ensure_held(plan, &from);
     if !is_begun && !is_kept {
         return go_on(plan, swap, SwapPhase::Pending, None, None);
     }
@@ -62,7 +64,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     }
     stop_writers(plan, &from);
     // A pod that was made until this is written is scheduled with what is left.
-    if !is_begun || !plan.seen.writers(&from).is_empty() {
+    if !is_begun || !writers(plan.seen, &from).is_empty() {
         return go_on(plan, swap, SwapPhase::Draining, None, None);
     }
     // No pod can start with a claim that is not there.
@@ -87,7 +89,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
 /// Waits until no other pod uses the claim of a rollback; returns true once that is so.
 fn ensure_free(plan: &mut PodPlan<'_>, claim: &str) -> bool {
     let (ours, seen) = (plan.pod(), plan.seen);
-    let others = seen.writers(claim).into_iter().map(ResourceExt::name_any);
+    let others = writers(seen, claim).into_iter().map(ResourceExt::name_any);
     let Some(other) = others.into_iter().find(|name| *name != ours) else { return true };
     let message = format!(
         "pod {other} uses claim {claim}, which pod {ours} is to get again: stop pod {other}, or wait until \

@@ -9,7 +9,7 @@ use crate::claims::AutoscalerReason;
 use crate::claims::attempt::attempt;
 use crate::claims::cancel::{give_up_edited_back, is_edited_back, tell_of_filling};
 use crate::claims::capacity::does_not_fit;
-use crate::claims::copy_state::{copied_too_early, copies_another, filled_too_early};
+use crate::claims::copy_state::{copied_too_early, copies_another, filled_too_early, has_content};
 use crate::claims::decide::objects_to_shrink;
 use crate::claims::drain::stop_writers;
 use crate::claims::drift::Drift;
@@ -97,7 +97,7 @@ fn before_the_stop(plan: &PodPlan<'_>, swap: &Swap, name: &str, filling: &Fillin
     if let Some(why) = copies_another(plan, swap, name) {
         return BeforeStop::Never(why);
     }
-    if plan.seen.has_content(name) {
+    if has_content(plan.seen, name) {
         return BeforeStop::Never(filled_too_early(name, &plan.entry.active_claim));
     }
     let is_deleted = is_deleted(plan, &plan.entry.active_claim, filling.phase);

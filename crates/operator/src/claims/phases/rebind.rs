@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use crate::api::{AutoscalerPhase, InPlace, InPlacePhase, Quantity, Retained, Swap, SwapPhase};
 use crate::claims::AutoscalerReason;
 use crate::claims::cancel::{note_downtime, note_slow_exchange, report_slow_exchange};
+use crate::claims::copy_state::is_raw;
 use crate::claims::drain::stop_writers;
 use crate::claims::fence::last_fence;
 use crate::claims::hold::ensure_held;
@@ -19,6 +20,7 @@ use crate::claims::pv_exchange::Exchange;
 use crate::claims::rebind::outgrows;
 use crate::claims::rollback::note_return;
 use crate::claims::steps::Step;
+use crate::claims::users::writers;
 use crate::cluster::{NodeOperation, NotDone, UnreadableSize, requested};
 
 /// Exchanges the volumes of the claims, then updates the claim with its present size.
@@ -41,9 +43,12 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
         None | Some(Exchange::Waits) => {}
         // Its node lets a raw device be opened for writing, so that the copy may lack something by now.
         Some(Exchange::Ready)
-            if plan.seen.is_raw(&from) && !swap.is_rollback && !seen.writers(&from).is_empty() =>
+            if is_raw(plan.seen, &from)
+                && !swap.is_rollback
+                && !writers(seen, &from).is_empty() =>
         {
-            let pods: Vec<_> = seen.writers(&from).into_iter().map(ResourceExt::name_any).collect();
+            let pods: Vec<_> =
+                writers(seen, &from).into_iter().map(ResourceExt::name_any).collect();
             let why = format!(
                 "pod {} started to use claim {from} after that was copied, and may have written to it",
                 pods.join(", ")
@@ -56,7 +61,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
         }
         Some(Exchange::Ready) => {
             stop_writers(plan, &from);
-            if seen.writers(&from).is_empty() && ensure_size_limited(plan, swap) {
+            if writers(seen, &from).is_empty() && ensure_size_limited(plan, swap) {
                 plan.steps.push(next);
             }
         }

@@ -9,7 +9,7 @@ use crate::api::{AbortReason, AutoscalerPhase, FenceState, Retained, Swap, SwapP
 use crate::claims::AutoscalerReason;
 use crate::claims::attempt::attempt;
 use crate::claims::cancel::end_cancelled;
-use crate::claims::copy_state::{is_of_another, is_used};
+use crate::claims::copy_state::{is_filled, is_going, is_of_another, is_used};
 use crate::claims::drain::why_unended;
 use crate::claims::fence::{ensure_given_back, next_fence};
 use crate::claims::objects::{
@@ -21,6 +21,7 @@ use crate::claims::phases::next::Next;
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::steps::Step;
 use crate::claims::taken::has_taken_claim;
+use crate::claims::users::pods_with;
 use crate::cluster::PodSummary;
 use crate::populators;
 use crate::populators::PopulatorReason;
@@ -74,7 +75,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     // No pod can start with a deleted claim without a volume, and nothing is written to it: that may take
     // until the node of a populator pod responds.
     let goes_empty = |claim: &PersistentVolumeClaim| is_ending(&claim.metadata) && !is_bound(claim);
-    let is_going = plan.seen.claim(&name).is_some_and(goes_empty) || plan.seen.is_going(&name);
+    let is_going = plan.seen.claim(&name).is_some_and(goes_empty) || is_going(plan.seen, &name);
     let is_spare = ensure_spare_retained(plan, swap, &name);
     if swap.preserves_name || swap.is_rollback || is_going || is_spare {
         swap.fence = None; // Its pod may start, whatever becomes of the copy.
@@ -114,8 +115,8 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
 fn is_whole_after_all(plan: &PodPlan<'_>, swap: &Swap, name: &str) -> bool {
     if swap.is_rollback
         || swap.preserves_name
-        || !plan.seen.is_filled(name)
-        || plan.seen.is_going(name)
+        || !is_filled(plan.seen, name)
+        || is_going(plan.seen, name)
     {
         return false;
     }
@@ -130,7 +131,7 @@ fn ensure_spare_retained(plan: &mut PodPlan<'_>, swap: &Swap, name: &str) -> boo
     let may_lack = !swap.is_proved_unused() || is_of_another(plan, swap, name);
     let claim = plan.seen.claim(name).filter(|_| !swap.is_rollback && may_lack);
     let is_spare = |claim: &&PersistentVolumeClaim| {
-        let is_used = plan.seen.pods_with(name).any(is_on_node);
+        let is_used = pods_with(plan.seen, name).any(is_on_node);
         is_bound(claim) && !is_ending(&claim.metadata) && !is_used
     };
     let Some(claim) = claim.filter(is_spare) else { return false };

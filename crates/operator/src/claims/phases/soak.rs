@@ -11,10 +11,12 @@ use crate::claims::objects::{is_ending, is_on_node, uid};
 use crate::claims::phases::next::Next;
 use crate::claims::phases::passes::in_rounds;
 use crate::claims::pod_plan::PodPlan;
+use crate::claims::readiness::{is_ready_with, ready_since};
 use crate::claims::rollback::{
     begin_anew, begin_return, has_lost_claim, is_needed_again, lacks_before, lost_claim,
 };
 use crate::claims::steps::Step;
+use crate::claims::users::pods_with;
 use crate::claims::{AutoscalerReason, SUPERSEDED_BY};
 use crate::cluster::{ClaimSizes, PodSummary};
 
@@ -69,7 +71,7 @@ fn ensure_grown_to_capacity(plan: &mut PodPlan<'_>, swap: &Swap, name: &str) -> 
 fn sum_up(plan: &mut PodPlan<'_>, swap: &Swap, name: &str, new: &str) {
     // What a pod gets again was copied at another time.
     let filling = plan.seen.filling(new).filter(|_| !swap.is_rollback).cloned().unwrap_or_default();
-    let ready = plan.seen.ready_since(plan.entry.ordinal, name);
+    let ready = ready_since(plan.seen, plan.entry.ordinal, name);
     let last = LastSwap {
         claim: new.to_owned(),
         downtime_seconds: pause(swap.pod_stop_time.as_ref(), ready),
@@ -98,7 +100,7 @@ fn report_deleted_claim(plan: &mut PodPlan<'_>, swap: &Swap, name: &str) {
     let pod = plan.pod();
     let is_deleted = plan.seen.claim(name).is_some_and(|claim| is_ending(&claim.metadata));
     let has_it = |one: &PodSummary| one.name_any() == pod && is_on_node(one);
-    if !is_deleted || !plan.seen.pods_with(name).any(has_it) {
+    if !is_deleted || !pods_with(plan.seen, name).any(has_it) {
         return;
     }
     let then = match plan.entry.before() {
@@ -121,7 +123,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
         return replace_lost_claim(plan, swap);
     }
     let has_pod = plan.seen.has_pod(plan.entry.ordinal);
-    if has_pod && !plan.seen.is_ready_with(plan.entry.ordinal, &name) {
+    if has_pod && !is_ready_with(plan.seen, plan.entry.ordinal, &name) {
         plan.says.progress = Some(format!("pod {} starts with claim {name}", plan.pod()));
         report_deleted_claim(plan, swap, &name);
         return Next::Wait;

@@ -5,6 +5,8 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::api::FillingPhase;
 use crate::cluster::Binding;
 use crate::populators::PopulatorReason;
+use crate::populators::notes::retry;
+use crate::populators::ownership::unrecorded_pod;
 use crate::populators::seen::{ObservedPopulation, SourceSeen, is_ending};
 use crate::populators::steps::PopulationStep;
 
@@ -45,7 +47,7 @@ pub(super) fn retry_once(
     if is_counted {
         Vec::new()
     } else {
-        seen.retry(pod, PopulatorReason::PopulatorRetrying, message)
+        retry(seen, pod, PopulatorReason::PopulatorRetrying, message)
     }
 }
 
@@ -53,7 +55,7 @@ pub(super) fn retry_once(
 pub(super) fn drop_pods(seen: &ObservedPopulation) -> Vec<PopulationStep> {
     let goes = |pod: &Option<Pod>| pod.as_ref().is_some_and(|pod| !is_ending(&pod.metadata));
     let filler = goes(&seen.pod).then_some(PopulationStep::DropPod);
-    let strange = seen.unrecorded_pod().filter(|pod| !is_ending(&pod.metadata));
+    let strange = unrecorded_pod(seen).filter(|pod| !is_ending(&pod.metadata));
     let strange = strange.map(|_| PopulationStep::DropStrangePod);
     let sender = goes(&seen.sender).then_some(PopulationStep::DropSender);
     filler.into_iter().chain(strange).chain(sender).collect()

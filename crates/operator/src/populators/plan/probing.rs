@@ -7,7 +7,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::{again, drop_pods, waiting};
 use crate::api::{Filling, FillingPhase};
-use crate::populators::notes::with_reason;
+use crate::populators::notes::{filling, say, with_reason};
 use crate::populators::seen::{ObservedPopulation, SourceSeen, uid};
 use crate::populators::steps::PopulationStep;
 use crate::populators::{PopulationOutcome, PopulatorReason};
@@ -49,15 +49,15 @@ pub(super) fn watch(
             let next_retry_time = before.next_retry_time.filter(|Time(at)| *at > seen.now);
             let next_retry_time =
                 next_retry_time.or_else(|| seen.now.checked_add(REFUSED).ok().map(Time));
-            let filling = seen.filling(FillingPhase::Waiting);
+            let filling = filling(seen, FillingPhase::Waiting);
             let (reason, message) = (before.reason, before.message);
             let filling = Filling { reason, message, next_retry_time, ..filling };
-            [seen.say(filling), drop_pods(seen)].concat()
+            [say(seen, filling), drop_pods(seen)].concat()
         }
         Some(PopulationOutcome::Probed) => {
-            let mut filling = seen.filling(FillingPhase::Provisioning);
+            let mut filling = filling(seen, FillingPhase::Provisioning);
             (filling.probe_time, filling.next_retry_time) = (Some(Time(seen.now)), None);
-            [seen.say(filling), drop_pods(seen)].concat()
+            [say(seen, filling), drop_pods(seen)].concat()
         }
         Some(PopulationOutcome::Failed(message) | PopulationOutcome::Never(_, message)) => {
             again(seen, source, Some(id), &message)
@@ -68,7 +68,7 @@ pub(super) fn watch(
         None => {
             let sender =
                 (seen.is_far() && is_refused(seen)).then_some(PopulationStep::RehearseSender);
-            let mut filling = seen.filling(FillingPhase::Provisioning);
+            let mut filling = filling(seen, FillingPhase::Provisioning);
             (filling.pod_uid, filling.next_retry_time) = (Some(id.to_owned()), None);
             let does = "checks whether the volume can be populated";
             let why = waiting::held_up(seen.now, pod, does)
@@ -77,7 +77,7 @@ pub(super) fn watch(
                 Some(why) => with_reason(filling, PopulatorReason::PopulatorPodPending, &why),
                 None => filling,
             };
-            sender.into_iter().chain(seen.say(filling)).collect()
+            sender.into_iter().chain(say(seen, filling)).collect()
         }
     }
 }

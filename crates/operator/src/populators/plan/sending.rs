@@ -5,7 +5,7 @@ use kube::ResourceExt;
 
 use super::{again, waiting};
 use crate::api::FillingPhase;
-use crate::populators::notes::with_reason;
+use crate::populators::notes::{backs_off, filling, say, with_reason};
 use crate::populators::seen::{ObservedPopulation, SourceSeen, is_ending, uid};
 use crate::populators::steps::PopulationStep;
 use crate::populators::{PopulatorReason, sender};
@@ -16,7 +16,7 @@ pub(super) fn is_wanted(seen: &ObservedPopulation) -> bool {
         let is_at_rest = fill.ahead_of.is_some() && seen.is_ahead();
         fill.far.is_some() && fill.held.is_none() && !is_at_rest
     });
-    fills_now && seen.is_far() && seen.is_of_prime() && seen.backs_off().is_none()
+    fills_now && seen.is_far() && seen.is_of_prime() && backs_off(seen).is_none()
 }
 
 /// Plans for a volume whose source is on another node: start a sender, then the populator.
@@ -35,8 +35,8 @@ pub(super) fn next(seen: &ObservedPopulation, source: &SourceSeen) -> Vec<Popula
     }
     match waiting::held_up(seen.now, pod, "sends the source from another node") {
         Some(why) => {
-            let filling = seen.filling(FillingPhase::Provisioning);
-            seen.say(with_reason(filling, PopulatorReason::PopulatorPodPending, &why))
+            let filling = filling(seen, FillingPhase::Provisioning);
+            say(seen, with_reason(filling, PopulatorReason::PopulatorPodPending, &why))
         }
         None => Vec::new(),
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::{FenceStatus, Filling, PreCopy};
 use crate::cluster::{NodeOperation, NotDone, ObservedVolume, OperationRequest, VolumeSeen};
+use crate::populators::notes::filling;
 use crate::populators::seen::SourceSeen;
 use crate::populators::{
     FINALIZER, Far, Fill, NUDGED, POLICY, POPULATES, PodProgress, SELECTED_NODE, SHOWN,
@@ -118,7 +119,7 @@ impl ObservedPopulation {
     }
 
     fn tells(self: Box<Self>, change: impl FnOnce(&mut Filling)) -> Box<ObservedPopulation> {
-        let mut told = self.filling(FillingPhase::Waiting);
+        let mut told = filling(&self, FillingPhase::Waiting);
         change(&mut told);
         self.with(|seen| seen.source.as_mut().unwrap().told = Some(told))
     }
@@ -808,7 +809,7 @@ fn ours(
     let fence = node.map(self::fence);
     let told = told.map(|told| FenceStatus::from(self::fence(told)));
     let before =
-        seen.status_entry().cloned().unwrap_or_else(|| seen.filling(FillingPhase::Waiting));
+        seen.status_entry().cloned().unwrap_or_else(|| filling(&seen, FillingPhase::Waiting));
     let told = Filling { fence: told, ..before };
     seen.with(|seen| {
         seen.source.as_mut().unwrap().told = Some(told);

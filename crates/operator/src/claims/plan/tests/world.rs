@@ -4,6 +4,7 @@
 //! who kills pods, edits the template, scales, deletes the PvcAutoscaler, and writes to a volume past all of
 //! them; a user who edits and deletes the objects of a swap; and time.
 
+use crate::claims::observe::leave_out_taken;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write;
 
@@ -501,7 +502,7 @@ impl World {
             coverage: WorkloadCoverage::Covered,
             refusal: None,
         };
-        seen.leave_out_taken();
+        leave_out_taken(&mut seen);
         seen
     }
 
