@@ -9,8 +9,8 @@ use kube::api::ListParams;
 
 use crate::api::{PvcAutoscaler, Rival};
 use crate::claims::context::ClaimsController;
-use crate::claims::seen::ObservedWorkload;
-use crate::claims::{ORDINAL, make};
+use crate::claims::observed::ObservedWorkload;
+use crate::claims::{ORDINAL, manifests};
 use crate::cluster::KEPT_BY;
 
 /// Page size for lists of claims.
@@ -32,7 +32,7 @@ pub(super) async fn see_left(
         return Ok(());
     }
     let names: BTreeMap<i32, String> =
-        new.into_iter().map(|one| (one, make::plain_name(seen, one))).collect();
+        new.into_iter().map(|one| (one, manifests::plain_name(seen, one))).collect();
     let api = ctx.of::<PersistentVolumeClaim>(&seen.autoscaler.namespace().unwrap_or_default());
     // A namespace may have ten thousand, of which hardly ever one is left.
     let mut page = ListParams::default().labels(KEPT_BY).limit(PAGE);

@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use crate::api::{PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantity};
 use crate::claims::context::ClaimsController;
 use crate::claims::detached::note_detached;
-use crate::claims::hold::{add_finalizer, release, unmark};
+use crate::claims::finalizer::{add_finalizer, release, unmark};
+use crate::claims::lower_size::tell_smaller;
 use crate::claims::objects::uid;
+use crate::claims::observed::ObservedWorkload;
 use crate::claims::pv_exchange_apply::exchange;
-use crate::claims::seen::ObservedWorkload;
 use crate::claims::steps::Step;
-use crate::claims::tell::tell_smaller;
-use crate::claims::{AutoscalerReason, SUPERSEDED_BY, make};
+use crate::claims::{AutoscalerReason, SUPERSEDED_BY, manifests};
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{KEPT_BY, OnceEvent, refusal, requested, writes};
 use crate::populators;
@@ -58,7 +58,7 @@ pub(super) async fn apply(
     tracing::debug!(?step, "applying a step to claims");
     match step {
         Step::MakeClaim { ordinal, claim, size } => {
-            let claim = make::claim(autoscaler, ordinal, &claim, size);
+            let claim = manifests::claim(autoscaler, ordinal, &claim, size);
             writes::make(&claims, &claim, OPERATOR).await
         }
         Step::MakeCopy { ordinal, claim, size, from, node } => {
@@ -66,11 +66,11 @@ pub(super) async fn apply(
                 Some(node) => Some(node),
                 None => only_node_of(ctx, seen, &from).await?,
             };
-            let claim = make::copy(autoscaler, ordinal, &claim, size, node.as_deref());
+            let claim = manifests::copy(autoscaler, ordinal, &claim, size, node.as_deref());
             writes::make(&claims, &claim, OPERATOR).await
         }
         Step::Adopt { ordinal, claim } => {
-            let labels: Value = make::labels_of(autoscaler, ordinal).into_iter().collect();
+            let labels: Value = manifests::labels_of(autoscaler, ordinal).into_iter().collect();
             let patch = json!({"metadata": {"labels": labels}});
             patch_claim(ctx, seen, &claim, patch).await
         }
@@ -156,7 +156,7 @@ async fn make_source(
     let autoscaler = &seen.autoscaler;
     let populator_pod = seen.workload.as_ref().map(|workload| &workload.populator_pod);
     let populator_pod = populator_pod.cloned().unwrap_or_default();
-    let source = make::source(autoscaler, ordinal, claim, from, &populator_pod);
+    let source = manifests::source(autoscaler, ordinal, claim, from, &populator_pod);
     let by = autoscaler.name_any();
     let is_own = |there: &PvcSourcePopulator| there.labels().get(KEPT_BY) == Some(&by);
     let api = ctx.of::<PvcSourcePopulator>(&autoscaler.namespace().unwrap_or_default());

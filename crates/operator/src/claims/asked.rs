@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::api::{OrdinalStatus, PvcAutoscalerSpec};
-use crate::claims::seen::ObservedWorkload;
+use crate::claims::observed::ObservedWorkload;
 
 /// Returns true if the present swap of a pod is to be aborted.
 pub fn is_wanted_aborted(spec: &PvcAutoscalerSpec, one: &OrdinalStatus) -> bool {

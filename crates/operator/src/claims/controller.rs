@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::claims::context::ClaimsController;
-use crate::claims::looks::WorkloadReconciles;
+use crate::claims::queue::WorkloadReconciles;
 use crate::claims::reconcile::PAUSE;
 use crate::claims::unreferenced::give_back_forgotten;
 use crate::cluster::begun_again;

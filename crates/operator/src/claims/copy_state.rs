@@ -4,8 +4,8 @@ use kube::ResourceExt;
 
 use crate::api::{FillingPhase, Swap};
 use crate::claims::objects::{is_bound, is_ending, is_on_node, is_unstarted, uses};
+use crate::claims::observed::ObservedWorkload;
 use crate::claims::pod_plan::PodPlan;
-use crate::claims::seen::ObservedWorkload;
 use crate::claims::users::pods_with;
 use crate::cluster::PodSummary;
 

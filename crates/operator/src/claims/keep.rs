@@ -5,14 +5,14 @@ use kube::ResourceExt;
 
 use crate::api::{AutoscalerMode, AutoscalerPhase, Quantity, Workload};
 use crate::claims::AutoscalerReason;
+use crate::claims::autoscaled_size::decide_size;
 use crate::claims::cancel::wait_if_aborted;
-use crate::claims::decide::decide_size;
 use crate::claims::drift::Drift;
 use crate::claims::fence::report_superseded;
-use crate::claims::in_place::{Shrinking, begin_in_place, has_failed_in_place, way_of};
 use crate::claims::metadata_sync::Marks;
 use crate::claims::objects::{is_bound, is_copy, is_ending, without_volume};
 use crate::claims::pod_plan::PodPlan;
+use crate::claims::resize_in_place::{Shrinking, begin_in_place, has_failed_in_place, way_of};
 use crate::claims::rollback::wait_if_rolled_back;
 use crate::claims::start::begin_swap;
 use crate::claims::steps::Step;

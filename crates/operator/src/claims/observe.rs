@@ -22,16 +22,16 @@ use crate::claims::adopt::see_left;
 use crate::claims::context::{ClaimsController, UsageReport};
 use crate::claims::coverage::WorkloadCoverage;
 use crate::claims::detached_note::DetachedNote;
-use crate::claims::hold::{is_marked_for, pv_of};
+use crate::claims::finalizer::{is_marked_for, pv_of};
 use crate::claims::objects::{is_bound, is_copy, uid};
+use crate::claims::observed::{ClockSeen, ObservedWorkload, PodController, Refusal};
 use crate::claims::pv_exchange_apply::see_exchanges;
-use crate::claims::seen::{ClockSeen, ObservedWorkload, PodController, Refusal};
 use crate::claims::stopped::see_stopped;
 use crate::claims::summary::AutoscalerSummary;
-use crate::claims::surroundings::{NodeFreeSpace, SwapContext};
+use crate::claims::swap_context::{NodeFreeSpace, SwapContext};
 use crate::claims::topology::{AlternativeNode, ReadableNode, is_fit};
 use crate::claims::users::pods_with;
-use crate::claims::{Drift, make};
+use crate::claims::{Drift, manifests};
 use crate::cluster::{
     CLASS, EXCHANGE, KEPT_BY, ObjectNames, PodSummary, Unreadable, VOLUME, list, pods, requested,
     untrue_notes, volume_of,
@@ -230,7 +230,7 @@ async fn see_claims(
         named.extend(one.swap.as_ref().map(|swap| swap.claim.clone()));
         named.extend(one.retained_claims.iter().map(|old| old.name.clone()));
     }
-    named.extend(seen.new_ordinals().into_iter().map(|one| make::plain_name(seen, one)));
+    named.extend(seen.new_ordinals().into_iter().map(|one| manifests::plain_name(seen, one)));
     for name in named {
         if !seen.claims.contains_key(&name) {
             let claim = api.get_opt(&name).await?;

@@ -8,19 +8,19 @@ use kube::ResourceExt;
 use crate::api::{OrdinalStatus, Swap, SwapPhase};
 use crate::claims::cancel::{abort, forget_abort, is_to_abort};
 use crate::claims::fence::close_retained;
-use crate::claims::hold::remove_finalizer;
-use crate::claims::in_place::{forget_failure_in_place, shrink_in_place};
+use crate::claims::finalizer::remove_finalizer;
 use crate::claims::keep::keep;
 use crate::claims::objects::{holds_at_our_gate, is_copy, is_ending, uid, uses};
+use crate::claims::observed::ObservedWorkload;
 use crate::claims::own_size::take_back_shrink;
 use crate::claims::phases::next::Next;
 use crate::claims::pod_plan::PodPlan;
+use crate::claims::resize_in_place::{forget_failure_in_place, shrink_in_place};
 use crate::claims::retire::retire;
 use crate::claims::rollback::{
     forget_return, is_to_return, may_return, note_wishes_before, reinstate, report_late_return,
     tell_of_return, turn_round,
 };
-use crate::claims::seen::ObservedWorkload;
 use crate::claims::steps::Step;
 use crate::claims::taken::leave_taken_claim;
 use crate::claims::{AutoscalerReason, phases};

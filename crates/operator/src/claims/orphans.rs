@@ -13,7 +13,7 @@ use crate::api::{FillingPhase, PvcAutoscaler, PvcSourcePopulator, ordinal_of};
 use crate::claims::SUPERSEDED_BY;
 use crate::claims::context::ClaimsController;
 use crate::claims::detached::{is_filled, is_proved_complete, is_superseded, note_complete};
-use crate::claims::hold::pv_of;
+use crate::claims::finalizer::pv_of;
 use crate::claims::objects::{has_ended, is_bound, is_copy, is_ending, is_fillable, uid, uses};
 use crate::claims::pv_exchange::record;
 use crate::cluster::writes::OPERATOR;

@@ -15,13 +15,13 @@ use crate::claims::objects::{
     bounded, drop_as_seen, has_ended, is_bound, is_copy, is_ending, is_fillable, retained_from_now,
     uses,
 };
+use crate::claims::observed::{ClockSeen, ObservedWorkload, PodController};
 use crate::claims::ordinal::plan_pod;
 use crate::claims::pod_plan::Says;
-use crate::claims::seen::{ClockSeen, ObservedWorkload, PodController};
 use crate::claims::siblings::{busy_elsewhere, is_busy};
 use crate::claims::steps::Step;
-use crate::claims::whole::{may_begin, of_the_whole};
-use crate::claims::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, is_wanted_aborted, make};
+use crate::claims::workload::{may_begin, of_the_whole};
+use crate::claims::{AutoscalerReason, ORDINAL, SUPERSEDED_BY, is_wanted_aborted, manifests};
 use crate::cluster::{ClaimSizes, ClockSkew};
 use crate::volume::Use;
 
@@ -237,7 +237,7 @@ fn active_claim(
     seen: &ObservedWorkload,
     ordinal: i32,
 ) -> Result<String, (AutoscalerReason, String)> {
-    let plain = make::plain_name(seen, ordinal);
+    let plain = manifests::plain_name(seen, ordinal);
     if seen.claims_are_fixed() {
         return Ok(plain);
     }
@@ -281,7 +281,7 @@ fn active_claim(
     match its.as_slice() {
         [only] => Ok(only.clone()),
         [] if seen.claim(&plain).is_some() => Ok(plain),
-        [] => Ok(make::hashed_name(seen, ordinal, 0)),
+        [] => Ok(manifests::hashed_name(seen, ordinal, 0)),
         several => {
             let message = format!(
                 "each of the claims {} could be that of pod {}: annotate all but one with \

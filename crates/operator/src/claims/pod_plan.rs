@@ -7,7 +7,7 @@ use crate::api::{AutoscalerPhase, OrdinalStatus, Quantity};
 use crate::claims::AutoscalerReason;
 use crate::claims::coverage::WorkloadCoverage;
 use crate::claims::drift::Drift;
-use crate::claims::seen::ObservedWorkload;
+use crate::claims::observed::ObservedWorkload;
 use crate::claims::steps::Step;
 use crate::claims::topology::AlternativeNode;
 use crate::cluster::{NodeOperation, PodSummary, UnreadableSize, VolumeSeen};

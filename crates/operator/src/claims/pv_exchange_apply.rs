@@ -10,13 +10,13 @@ use serde_json::json;
 
 use crate::api::{PvcAutoscaler, Swap, SwapPhase};
 use crate::claims::context::{ClaimsController, pvs};
-use crate::claims::hold::is_namespace_ending;
+use crate::claims::finalizer::is_namespace_ending;
 use crate::claims::objects::{owner, uid};
+use crate::claims::observed::ObservedWorkload;
 use crate::claims::pv_exchange::{
     ClaimAndVolume, ClaimPair, Exchange, ExchangeRecord, ExchangeSide, ExchangeStage, TargetVolume,
     handle, record, written,
 };
-use crate::claims::seen::ObservedWorkload;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{CLASS, EXCHANGE, PvSummary, VOLUME, caught_in_time, list, pods, writes};
 use crate::{error_chain, populators};

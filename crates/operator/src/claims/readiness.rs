@@ -4,7 +4,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::OrdinalStatus;
 use crate::claims::objects::{became_ready, is_ending, uses};
-use crate::claims::seen::ObservedWorkload;
+use crate::claims::observed::ObservedWorkload;
 
 /// Returns true if the pod with this ordinal has been ready with this claim for long enough.
 pub(super) fn is_ready_with(seen: &ObservedWorkload, ordinal: i32, claim: &str) -> bool {

@@ -8,10 +8,10 @@ use kube::ResourceExt;
 use crate::api::AutoscalerMode;
 use crate::claims::SUPERSEDED_BY;
 use crate::claims::objects::{drop_as_seen, in_seconds, is_bound, is_ending, uid};
+use crate::claims::observed::ClockSeen;
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::readiness::is_ready_with;
 use crate::claims::rollback::is_needed_again;
-use crate::claims::seen::ClockSeen;
 use crate::claims::steps::Step;
 
 /// Claims that others have taken the place of go after their time, counted from when that one was used first.

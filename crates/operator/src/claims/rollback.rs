@@ -17,7 +17,7 @@ use crate::claims::own_size::{shrinks_by_itself, take_back_shrink};
 use crate::claims::phases::next::{Next, give_up};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::steps::Step;
-use crate::claims::whole::may_begin;
+use crate::claims::workload::may_begin;
 use crate::claims::{AutoscalerReason, SUPERSEDED_BY};
 use crate::cluster::Binding;
 

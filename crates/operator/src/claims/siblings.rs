@@ -12,9 +12,9 @@ use kube::ResourceExt;
 use crate::api::{OrdinalStatus, PvcAutoscaler, Swap, SwapPhase};
 use crate::claims::AutoscalerReason;
 use crate::claims::objects::{is_ending, uid};
+use crate::claims::observed::ObservedWorkload;
 use crate::claims::others::wait_for_others;
 use crate::claims::pod_plan::PodPlan;
-use crate::claims::seen::ObservedWorkload;
 
 /// Returns true if the pod of an entry is stopped for it, or is about to be.
 fn is_stopped(one: &OrdinalStatus) -> bool {

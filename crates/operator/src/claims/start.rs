@@ -3,15 +3,15 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::{AutoscalerMode, AutoscalerPhase, Swap, SwapPhase};
-use crate::claims::in_place::failure_in_place;
-use crate::claims::lacks_place::ensure_node_responds;
-use crate::claims::make;
+use crate::claims::manifests;
+use crate::claims::node_capacity::ensure_node_responds;
 use crate::claims::objects::in_seconds;
 use crate::claims::obstacle::obstacle;
 use crate::claims::others::{is_in_partition, wait_for_others};
 use crate::claims::own_size::shrinks_by_itself;
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::preflight::{tell_of_what_lacks, would_find};
+use crate::claims::resize_in_place::failure_in_place;
 
 /// Plans the replacement of a claim, and starts it if allowed.
 pub(super) fn begin_swap(plan: &mut PodPlan<'_>, change: String, may_stop: &mut usize) {
@@ -52,7 +52,7 @@ pub(super) fn begin_swap(plan: &mut PodPlan<'_>, change: String, may_stop: &mut 
     (plan.entry.peak_usage, plan.entry.shrink) = (None, None);
     plan.entry.swap = Some(Swap {
         phase: SwapPhase::Pending,
-        claim: make::free_name(plan.seen, plan.entry.ordinal, revision),
+        claim: manifests::free_name(plan.seen, plan.entry.ordinal, revision),
         preserves_name: keeps_name,
         node: plan.elsewhere().map(|place| place.node.clone()),
         spec_generation: plan.seen.generation(),

@@ -9,10 +9,10 @@ use kube::{Api, ResourceExt};
 use crate::api::{OrdinalStatus, Swap, SwapPhase};
 use crate::claims::AutoscalerReason;
 use crate::claims::context::ClaimsController;
-use crate::claims::hold::pv_of;
+use crate::claims::finalizer::pv_of;
 use crate::claims::objects::uid;
+use crate::claims::observed::ObservedWorkload;
 use crate::claims::pod_plan::PodPlan;
-use crate::claims::seen::ObservedWorkload;
 use crate::cluster::list;
 
 /// The taint of a node that was switched off for good, which a person puts on it.

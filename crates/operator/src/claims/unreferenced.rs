@@ -16,15 +16,15 @@ use crate::api::{
 };
 use crate::claims::context::ClaimsController;
 use crate::claims::detached::is_superseded;
+use crate::claims::finalizer::let_go_if_forgotten;
 use crate::claims::gates::try_to_open_gate;
-use crate::claims::hold::let_go_if_forgotten;
-use crate::claims::looks::AT_ONCE;
+use crate::claims::lower_size::lower;
 use crate::claims::objects::{uid, uses};
 use crate::claims::orphans::{clean_up_orphans, keeper_of, orphaned, with_copies};
 use crate::claims::pv_exchange_apply::{claims_of, end_forgotten_exchanges, holds};
+use crate::claims::queue::AT_ONCE;
 use crate::claims::reconcile::{AGAIN, PAUSE};
 use crate::claims::summary::AutoscalerSummary;
-use crate::claims::tell::lower;
 use crate::cluster::{
     Answers, Change, ClaimSummary, Due, FairQueue, NamespacedName, NodeOperation, PendingChanges,
     PodSummary, PodVersion, PvSummary, Slots, Timers, VolumeSeen, begun_again, capacity,

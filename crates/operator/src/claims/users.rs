@@ -4,7 +4,7 @@ use kube::ResourceExt;
 
 use crate::api::controlling_stateful_set;
 use crate::claims::objects::uses;
-use crate::claims::seen::ObservedWorkload;
+use crate::claims::observed::ObservedWorkload;
 use crate::cluster::PodSummary;
 
 /// The pods that may write to a claim, those of ours that only read it left out. Of a claim that is gone, and whose

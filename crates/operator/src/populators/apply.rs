@@ -19,8 +19,8 @@ use crate::cluster::writes::OPERATOR;
 use crate::cluster::{list, writes};
 use crate::populators::conditions::judged;
 use crate::populators::fit::Fit;
+use crate::populators::observed::{ObservedPopulation, uid};
 use crate::populators::populator::Populator;
-use crate::populators::seen::{ObservedPopulation, uid};
 use crate::populators::steps::PopulationStep;
 use crate::populators::{
     FINALIZER, Fill, NUDGED, POLICY, POPULATES, PopulationSource, PopulatorReason, SELECTED_NODE,

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::api::{Filling, FillingPhase, Judged, PopulatorStatus, READY, STALLED};
-use crate::populators::notes::in_words;
+use crate::populators::status::in_words;
 
 /// Returns a status with all that follows from its claims, at a generation of the spec. Again it changes nothing.
 pub(super) fn judged(status: PopulatorStatus, generation: i64, now: &Time) -> PopulatorStatus {

@@ -7,8 +7,8 @@
 use crate::api::{FenceState, FenceStatus, Filling};
 use crate::cluster::{NodeOperation, VolumeSeen};
 use crate::populators::PopulatorReason;
-use crate::populators::notes::{say, with_reason};
-use crate::populators::seen::ObservedPopulation;
+use crate::populators::observed::ObservedPopulation;
+use crate::populators::status::{say, with_reason};
 use crate::populators::steps::PopulationStep;
 use crate::volume::{Fence, Standing};
 

@@ -10,9 +10,9 @@ use tokio::time::timeout;
 
 use crate::cluster::{ObjectNames, volume_of};
 use crate::populators::apply::pvs;
+use crate::populators::observed::{ObservedPopulation, SourceSeen, is_ending, is_held, uid};
 use crate::populators::ownership::Prime;
 use crate::populators::populator::Populator;
-use crate::populators::seen::{ObservedPopulation, SourceSeen, is_ending, is_held, uid};
 use crate::populators::{
     PodProgress, PopulationOutcome, PopulationSource, prime, sender, topology,
 };

@@ -10,8 +10,8 @@ use crate::api::{Filling, FillingPhase};
 use crate::cluster::{Binding, requested};
 use crate::populators::apply::pod_now;
 use crate::populators::fit::Fit;
-use crate::populators::notes::{filling, say, wait};
-use crate::populators::seen::{ObservedPopulation, is_ending, uid};
+use crate::populators::observed::{ObservedPopulation, is_ending, uid};
+use crate::populators::status::{filling, say, wait};
 use crate::populators::steps::PopulationStep;
 use crate::populators::{LABEL, PopulationOutcome, PopulationSettings, PopulatorReason, prime};
 

@@ -7,12 +7,12 @@ mod sending;
 mod waiting;
 
 use crate::populators::fence::{fence, is_half_copied};
-use crate::populators::notes::{
+use crate::populators::ownership::{is_changed, meet_strange_pod, meet_stranger, unrecorded_pod};
+use crate::populators::pre_copy::{end_round, stay_ahead};
+use crate::populators::status::{
     backs_off, copies_nothing, counted, fail, filling, progress, report_stall, reschedule, say,
     seconds, wait, wait_for_source,
 };
-use crate::populators::ownership::{is_changed, meet_strange_pod, meet_stranger, unrecorded_pod};
-use crate::populators::pre_copy::{end_round, stay_ahead};
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
@@ -23,7 +23,7 @@ use again::{again, anew, drop_pods, drop_prime};
 
 use crate::api::{FenceState, FillingPhase};
 use crate::cluster::{Binding, requested};
-use crate::populators::seen::{
+use crate::populators::observed::{
     ObservedPopulation, SourceSeen, is_ending, is_held, selected_node, uid,
 };
 use crate::populators::steps::PopulationStep;

@@ -3,9 +3,9 @@
 use crate::api::{Filling, FillingPhase, PreCopy};
 use crate::bytes::Bytes;
 use crate::populators::PopulatorReason;
-use crate::populators::notes::{counted, filling, say, with_reason};
+use crate::populators::observed::ObservedPopulation;
 use crate::populators::outcome::PassReport;
-use crate::populators::seen::ObservedPopulation;
+use crate::populators::status::{counted, filling, say, with_reason};
 use crate::populators::steps::PopulationStep;
 
 /// Maximum number of passes.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::api::PopulatorPod;
 use crate::populators::fit::Fit;
-use crate::populators::seen::{selected_node, uid};
+use crate::populators::observed::{selected_node, uid};
 use crate::populators::{Fill, LABEL, PopulationSettings, SELECTED_NODE};
 
 /// Annotation of a populator pod: the generation of its source.

@@ -12,13 +12,13 @@ use crate::cluster::{Asks, Clock, ObjectNames, Watched, begun_again, every};
 use crate::error_chain;
 use crate::populators::apply::{Work, apply};
 use crate::populators::events::Events;
-use crate::populators::looks::{PopulationReconciles, keys_of_source};
-use crate::populators::notes::{backs_off, pause_of_progress, wait};
 use crate::populators::observe::{namespace_of, observe};
+use crate::populators::observed::ObservedPopulation;
 use crate::populators::plan::plan;
 use crate::populators::populator::{AGAIN, Populator};
-use crate::populators::seen::ObservedPopulation;
+use crate::populators::queue::{PopulationReconciles, keys_of_source};
 use crate::populators::settings::PopulationSettings;
+use crate::populators::status::{backs_off, pause_of_progress, wait};
 use crate::populators::{PopulationMetrics, PopulationSource, PopulatorReason, Watches};
 
 /// Delay after a reconcile, for related changes to arrive; the first change after a quiet time is

@@ -6,7 +6,7 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use crate::populators::seen::uid;
+use crate::populators::observed::uid;
 use crate::populators::{Far, Fill, LABEL, prime};
 use crate::remote::{PORT, TransferKeys};
 

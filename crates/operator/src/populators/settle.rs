@@ -12,8 +12,8 @@ use crate::cluster::{Binding, ClaimSummary};
 use crate::populators::PopulationSource;
 use crate::populators::apply::{judged_source, writer};
 use crate::populators::conditions::has_failed;
+use crate::populators::observed::{is_ending, uid};
 use crate::populators::populator::{AGAIN, Populator, is_open};
-use crate::populators::seen::{is_ending, uid};
 
 /// Returns the status of a source, if it differs and no claim in progress writes it: the source is new, its spec
 /// was edited, or one of its claims is gone.

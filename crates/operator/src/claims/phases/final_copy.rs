@@ -9,13 +9,13 @@ use crate::claims::copy_state::{
 use crate::claims::detached::ensure_noted;
 use crate::claims::drain::stop_writers;
 use crate::claims::fence::prove_unused;
-use crate::claims::hold::{ensure_held, is_deleted};
+use crate::claims::finalizer::{ensure_held, is_deleted};
 use crate::claims::new_claim::make_missing;
 use crate::claims::objects::is_bound;
+use crate::claims::observed::ObservedWorkload;
 use crate::claims::phases::hand_over::{begin_exchange, switch};
 use crate::claims::phases::next::{Next, fail, give_up, go_on};
 use crate::claims::pod_plan::PodPlan;
-use crate::claims::seen::ObservedWorkload;
 use crate::claims::siblings::retreat;
 use crate::claims::steps::Step;
 use crate::claims::users::writers;

@@ -10,7 +10,7 @@ use crate::claims::cancel::note_slow_return;
 use crate::claims::copy_state::is_gone;
 use crate::claims::drain::stop_writers;
 use crate::claims::fence::{ask, last_fence, next_fence, prove_unused, renumbered};
-use crate::claims::hold::ensure_held;
+use crate::claims::finalizer::ensure_held;
 use crate::claims::objects::uid;
 use crate::claims::phases::hand_over::begin_exchange;
 use crate::claims::phases::next::{Next, give_up, go_on};

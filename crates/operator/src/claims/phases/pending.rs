@@ -7,13 +7,13 @@ use crate::api::{
 };
 use crate::claims::AutoscalerReason;
 use crate::claims::attempt::attempt;
+use crate::claims::autoscaled_size::objects_to_shrink;
 use crate::claims::cancel::{give_up_edited_back, is_edited_back, tell_of_filling};
 use crate::claims::capacity::does_not_fit;
 use crate::claims::copy_state::{copied_too_early, copies_another, filled_too_early, has_content};
-use crate::claims::decide::objects_to_shrink;
 use crate::claims::drain::stop_writers;
 use crate::claims::drift::Drift;
-use crate::claims::hold::{ensure_held, is_deleted};
+use crate::claims::finalizer::{ensure_held, is_deleted};
 use crate::claims::new_claim::make_missing;
 use crate::claims::objects::{bounded, without_volume};
 use crate::claims::others::wait_for_others;

@@ -11,13 +11,13 @@ use crate::claims::cancel::{note_downtime, note_slow_exchange, report_slow_excha
 use crate::claims::copy_state::is_raw;
 use crate::claims::drain::stop_writers;
 use crate::claims::fence::last_fence;
-use crate::claims::hold::ensure_held;
-use crate::claims::in_place::shrink_in_place;
+use crate::claims::finalizer::ensure_held;
 use crate::claims::objects::uid;
 use crate::claims::phases::next::{Next, give_up, go_on};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::pv_exchange::Exchange;
 use crate::claims::rebind::outgrows;
+use crate::claims::resize_in_place::shrink_in_place;
 use crate::claims::rollback::note_return;
 use crate::claims::steps::Step;
 use crate::claims::users::writers;

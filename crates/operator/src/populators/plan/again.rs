@@ -5,9 +5,9 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::api::FillingPhase;
 use crate::cluster::Binding;
 use crate::populators::PopulatorReason;
-use crate::populators::notes::retry;
+use crate::populators::observed::{ObservedPopulation, SourceSeen, is_ending};
 use crate::populators::ownership::unrecorded_pod;
-use crate::populators::seen::{ObservedPopulation, SourceSeen, is_ending};
+use crate::populators::status::retry;
 use crate::populators::steps::PopulationStep;
 
 /// Reports a failed attempt once, and deletes what is useless for the next one.

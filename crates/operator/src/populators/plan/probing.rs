@@ -7,8 +7,8 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::{again, drop_pods, waiting};
 use crate::api::{Filling, FillingPhase};
-use crate::populators::notes::{filling, say, with_reason};
-use crate::populators::seen::{ObservedPopulation, SourceSeen, uid};
+use crate::populators::observed::{ObservedPopulation, SourceSeen, uid};
+use crate::populators::status::{filling, say, with_reason};
 use crate::populators::steps::PopulationStep;
 use crate::populators::{PopulationOutcome, PopulatorReason};
 

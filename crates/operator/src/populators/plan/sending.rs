@@ -5,8 +5,8 @@ use kube::ResourceExt;
 
 use super::{again, waiting};
 use crate::api::FillingPhase;
-use crate::populators::notes::{backs_off, filling, say, with_reason};
-use crate::populators::seen::{ObservedPopulation, SourceSeen, is_ending, uid};
+use crate::populators::observed::{ObservedPopulation, SourceSeen, is_ending, uid};
+use crate::populators::status::{backs_off, filling, say, with_reason};
 use crate::populators::steps::PopulationStep;
 use crate::populators::{PopulatorReason, sender};
 

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::api::{FenceStatus, Filling, PreCopy};
 use crate::cluster::{NodeOperation, NotDone, ObservedVolume, OperationRequest, VolumeSeen};
-use crate::populators::notes::filling;
-use crate::populators::seen::SourceSeen;
+use crate::populators::observed::SourceSeen;
+use crate::populators::status::filling;
 use crate::populators::{
     FINALIZER, Far, Fill, NUDGED, POLICY, POPULATES, PodProgress, SELECTED_NODE, SHOWN,
 };

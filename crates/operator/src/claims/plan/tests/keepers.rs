@@ -11,8 +11,8 @@ use super::settle;
 use super::world::{FillingPhaseKey, NOTHING, Source, TEMPLATES, World};
 use crate::api::{PvcAutoscalerStatus, Quantity, Swap, SwapPhase};
 use crate::bytes::Bytes;
+use crate::claims::observed::ObservedWorkload;
 use crate::claims::plan::plan;
-use crate::claims::seen::ObservedWorkload;
 use crate::claims::steps::Step;
 
 /// What one that looked has decided: the status that it saw and writes first, and the pods that it stops then.

@@ -11,7 +11,7 @@ use super::{plan, settle};
 use crate::api::{AutoscalerPhase, Swap, SwapPhase};
 use crate::claims::AutoscalerReason;
 use crate::claims::detached_note::DetachedNote;
-use crate::claims::seen::ObservedWorkload;
+use crate::claims::observed::ObservedWorkload;
 use crate::claims::steps::Step;
 use crate::cluster::PodConditionSummary;
 

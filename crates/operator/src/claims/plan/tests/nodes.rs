@@ -9,7 +9,7 @@ use crate::api::{
     VolumeOnNode, VolumeState,
 };
 use crate::bytes::Bytes;
-use crate::claims::hold::is_told;
+use crate::claims::finalizer::is_told;
 use crate::claims::unreferenced::fence_without_swap;
 use crate::cluster::{
     NodeOperation, NotDone, ObservedVolume, OperationRequest, VolumeSeen, believe, told_of,

@@ -20,9 +20,9 @@ use crate::api::{
 use crate::bytes::Bytes;
 use crate::claims::can_be_aborted;
 use crate::claims::coverage::WorkloadCoverage;
-use crate::claims::seen::{Claims, ClockSeen, ObservedWorkload, PodController};
+use crate::claims::observed::{Claims, ClockSeen, ObservedWorkload, PodController};
 use crate::claims::steps::Step;
-use crate::claims::surroundings::SwapContext;
+use crate::claims::swap_context::SwapContext;
 use crate::cluster::{ClockSkew, OperationRequest, PodSummary};
 use crate::volume::Fence;
 

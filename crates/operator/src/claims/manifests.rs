@@ -10,7 +10,7 @@ use crate::api::{
 };
 use crate::claims::ORDINAL;
 use crate::claims::objects::uid;
-use crate::claims::seen::ObservedWorkload;
+use crate::claims::observed::ObservedWorkload;
 use crate::cluster::KEPT_BY;
 use crate::populators::SELECTED_NODE;
 

@@ -4,7 +4,7 @@ use kube::ResourceExt;
 
 use crate::api::{self, AutoscalerMode, ClaimNamePolicy};
 use crate::claims::AutoscalerReason;
-use crate::claims::seen::{ObservedWorkload, PodController};
+use crate::claims::observed::{ObservedWorkload, PodController};
 use crate::volume::few;
 
 /// Returns true if an operation that stops a pod may start.

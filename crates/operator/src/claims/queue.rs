@@ -13,8 +13,8 @@ use tracing::Instrument;
 use crate::api::{self, Rival};
 use crate::claims::concerned::WorkloadChanges;
 use crate::claims::context::ClaimsController;
+use crate::claims::observed::Refusal;
 use crate::claims::reconcile::{AGAIN, reconcile_workload};
-use crate::claims::seen::Refusal;
 use crate::claims::summary::AutoscalerSummary;
 use crate::cluster::writes::OPERATOR;
 use crate::cluster::{

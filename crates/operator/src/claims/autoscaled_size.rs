@@ -7,12 +7,12 @@ use kube::ResourceExt;
 use crate::api::{AutoscaledSize, AutoscalerMode, AutoscalerPhase, Quantity, Swap};
 use crate::autoscaler::{self, Decision, SizeDecision, Sized};
 use crate::claims::AutoscalerReason;
-use crate::claims::in_place::can_shrink_in_place;
 use crate::claims::objects::bounded;
 use crate::claims::obstacle::obstacle;
 use crate::claims::others::{is_in_partition, too_many_unready};
 use crate::claims::own_size::own_size;
 use crate::claims::pod_plan::PodPlan;
+use crate::claims::resize_in_place::can_shrink_in_place;
 use crate::cluster::{ClaimSizes, NodeOperation, NotDone, refusal, requested};
 
 /// Decides the size by the usage of the claim. `may_stop` allows a pod to be stopped. Without valid sizes of

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use crate::api::{Filling, FillingPhase, LONGEST_SENTENCE};
 use crate::bytes::Bytes;
 use crate::cluster::KEPT_BY;
-use crate::populators::seen::{ObservedPopulation, is_ending, uid};
+use crate::populators::observed::{ObservedPopulation, is_ending, uid};
 use crate::populators::steps::PopulationStep;
 use crate::populators::{PodProgress, PopulatorReason, SHOWN, prime};
 

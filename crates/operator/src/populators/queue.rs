@@ -18,8 +18,8 @@ use crate::cluster::{
 use crate::error_chain;
 use crate::panics::{caught, caught_now};
 use crate::populators::apply::release_source;
+use crate::populators::observed::is_held;
 use crate::populators::populator::{AGAIN, Populator, is_open, names};
-use crate::populators::seen::is_held;
 use crate::populators::settle::{settle, settled_status, time_for_first_claim};
 use crate::populators::{POPULATES, PopulationSource, prime, sender};
 

@@ -20,7 +20,7 @@ use crate::claims::coverage::WorkloadCoverage;
 use crate::claims::detached_note::DetachedNote;
 use crate::claims::objects::{became_ready, has_ended, is_ending, uid, uses};
 use crate::claims::pv_exchange::Exchange;
-use crate::claims::surroundings::SwapContext;
+use crate::claims::swap_context::SwapContext;
 use crate::cluster::{ClockSkew, KEPT_BY, PodSummary, VolumeSeen};
 
 /// Maximum number of pods without a status that are observed at once.
