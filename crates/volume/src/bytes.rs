@@ -187,6 +187,14 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn a_size_in_an_object_is_parsed_or_refused() {
+        use serde::de::value::{Error, StrDeserializer};
+        let read = |text| Bytes::deserialize(StrDeserializer::<Error>::new(text));
+        assert_eq!(read("3Gi"), Ok(Bytes::gib(3)));
+        assert!(read("much").is_err());
+    }
+
+    #[test]
     fn a_pace_is_told_as_far_as_it_is_known() {
         let after =
             |millis, done| Pace::of(done, 1 << 40, Duration::from_millis(millis)).to_string();

@@ -189,3 +189,53 @@ fn no_room_to_grow(asked: Bytes, free: Bytes, largest: Bytes, pool: &PoolName) -
         largest.exact()
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What, where, how much, what to do.
+    #[test]
+    fn a_lack_of_space_has_its_numbers() {
+        let pool: PoolName = "fast".parse().unwrap();
+        let (asked, free, largest) = (Bytes::gib(8), Bytes::gib(5), Bytes::mib(4076));
+        let hindrance = Some("vg1 is not available".to_owned());
+        let created = VolumeError::InsufficientCapacity {
+            pool: pool.clone(),
+            asked,
+            free,
+            largest,
+            hindrance: hindrance.clone(),
+        };
+        let begin = "insufficient capacity in pool fast: ";
+        assert_eq!(
+            created.to_string(),
+            begin.to_owned()
+                + "a new volume needs 8 GiB, 5 GiB is free there and at most 3.98 GiB is possible, so 4.01 GiB is \
+                   missing; request 4076Mi or less, delete volumes, or add a disk to the pool; also, vg1 is not \
+                   available"
+        );
+        let grown = |hindrance| VolumeError::ExpansionOutOfRange {
+            pool: pool.clone(),
+            asked,
+            free,
+            largest,
+            hindrance,
+        };
+        let words = begin.to_owned()
+            + "this volume needs 8 GiB, 5 GiB is free in its volume group and at most 3.98 GiB is possible, so \
+               4.01 GiB is missing; request 4076Mi or less, delete volumes, or add a disk to the volume group";
+        assert_eq!(grown(None).to_string(), words);
+        assert_eq!(grown(hindrance).to_string(), words + "; also, vg1 is not available");
+    }
+
+    /// One word, which objects and metrics have.
+    #[test]
+    fn a_reason_is_the_name_of_its_variant() {
+        let error = VolumeError::InUse { id: "x".to_owned(), holder: "y".to_owned() };
+        assert_eq!(error.reason().to_string(), "InUse");
+        let message = "z".to_owned();
+        let reported = VolumeError::Reported { reason: Reason::TopologyMismatch, message };
+        assert_eq!(reported.reason().to_string(), "TopologyMismatch");
+    }
+}

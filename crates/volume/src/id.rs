@@ -193,10 +193,47 @@ mod tests {
     fn pool_names_are_those_of_labels() {
         let longest = "a".repeat(63);
         for text in ["a", "0", "a-0", &*longest] {
-            assert_eq!(text.parse().map(|name: PoolName| name.0), Ok(text.to_owned()));
+            let name: PoolName = text.parse().unwrap();
+            assert_eq!((name.as_str(), name.to_string().as_str()), (text, text));
         }
         for text in ["", "-", "a-", "-a", "A", "a_b", &*(longest.clone() + "a")] {
             assert!(text.parse::<PoolName>().is_err(), "{text:?}");
+        }
+    }
+
+    /// A text of any other shape reaches no path and no command.
+    #[test]
+    fn what_is_no_id_is_foreign() {
+        let id = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-1"));
+        let (node, key) = (id.node().as_str(), id.key().as_str());
+        assert_eq!((node.len(), key.len()), (8, 26));
+        let changed = |at: usize, letter: &str| {
+            let mut text = id.to_string();
+            text.replace_range(at..=at, letter);
+            text
+        };
+        let foreign = [
+            String::new(),
+            "-".to_owned(),
+            node.to_owned(),
+            format!("{node}-"),
+            format!("-{key}"),
+            format!("{node}{key}"),
+            format!("{node}a-{key}"),
+            format!("{node}-{key}a"),
+            format!("{}-{key}", &node[1..]),
+            format!("{node}-{}", &key[1..]),
+            format!("{node}-{key}-{key}"),
+            format!("../../..-{key}"),
+            format!("{node}-../../../../../../../../.."),
+            changed(0, "A"),
+            changed(0, "1"),
+            changed(9, "0"),
+            changed(34, "8"),
+            changed(34, " "),
+        ];
+        for text in foreign {
+            assert_eq!(text.parse::<VolumeId>(), Err(ForeignId), "{text:?}");
         }
     }
 
