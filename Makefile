@@ -20,9 +20,11 @@ test: install ## all tests: units, fakes, real LVM, csi-sanity, protocol
 cluster-test: install ## tests on a real Kubernetes, in throw-away kernels
 	@e2e/cluster/test
 
-exhaustive: install ## every crash point of claims and populators, every state of a swap, of which `make test` takes a part
+exhaustive: install ## every crash point of claims and populators, every state of a swap, every kill point on real LVM, of which `make test` takes a part
 	@EXHAUSTIVE=1 cargo test --quiet --features testing --test claims --test populators crash_points::every_lost_request
 	@EXHAUSTIVE=1 cargo test --quiet --package pliant-operator claims::plan::tests
+	@EXHAUSTIVE=1 LIMIT=9000 e2e/real-lvm kill_points:: --nocapture
+	@EXHAUSTIVE=1 LIMIT=9000 e2e/real-lvm power_cuts_of_the_driver:: --nocapture
 
 mutants: install ## change the code in one place after the other: 95 % must fail a test; hours
 	@e2e/mutants

@@ -23,7 +23,7 @@ const DIGEST: usize = 5;
 ///
 /// # Errors
 /// An error of the API server.
-pub(super) async fn see_left(
+pub(super) async fn observe_left(
     ctx: &ClaimsController,
     seen: &mut ObservedWorkload,
 ) -> Result<(), kube::Error> {

@@ -15,7 +15,7 @@ use crate::api::{PvcAutoscaler, PvcAutoscalerStatus, PvcSourcePopulator, Quantit
 use crate::claims::context::ClaimsController;
 use crate::claims::detached::note_detached;
 use crate::claims::finalizer::{add_finalizer, release, unmark};
-use crate::claims::lower_size::tell_smaller;
+use crate::claims::lower_size::lower_size;
 use crate::claims::objects::uid;
 use crate::claims::observed::ObservedWorkload;
 use crate::claims::pv_exchange_apply::exchange;
@@ -86,11 +86,11 @@ pub(super) async fn apply(
         }
         Step::Grow { claim, size } => grow(ctx, seen, &claim, size).await,
         Step::MakeSource { ordinal, claim, from } => {
-            make_source(ctx, seen, ordinal, &claim, &from).await
+            create_populator(ctx, seen, ordinal, &claim, &from).await
         }
         Step::EndRounds { claim } => {
             let spec = json!({"preCopy": false, "probe": false});
-            edit_source(ctx, seen, &claim, spec).await
+            patch_populator(ctx, seen, &claim, spec).await
         }
         Step::Ask { volume, wish } => {
             ctx.asks.ask(uid(&autoscaler.metadata), volume, wish);
@@ -105,14 +105,16 @@ pub(super) async fn apply(
             None => Ok(()),
         },
         Step::TellSmaller { claim, to } => match seen.claim(&claim) {
-            Some(claim) => tell_smaller(ctx, claim, to).await,
+            Some(claim) => lower_size(ctx, claim, to).await,
             None => Ok(()),
         },
         Step::Exchange { claim, copy } => {
             let volume = volume_to_be(seen, &claim).unwrap_or_default();
             exchange(ctx, &namespace, &claim, &copy, volume, returns(seen, &claim)).await
         }
-        Step::StartCopy { claim } => edit_source(ctx, seen, &claim, json!({"paused": false})).await,
+        Step::StartCopy { claim } => {
+            patch_populator(ctx, seen, &claim, json!({"paused": false})).await
+        }
         Step::Evict { pod, uid, within } => evict(ctx, &namespace, &pod, uid, within).await,
         Step::DropPod { pod, uid, version } => {
             remove_seen(&ctx.of::<Pod>(&namespace), &pod, &uid, version).await
@@ -146,7 +148,7 @@ pub(super) async fn apply(
 }
 
 /// Creates the populator of a new claim.
-async fn make_source(
+async fn create_populator(
     ctx: &ClaimsController,
     seen: &ObservedWorkload,
     ordinal: i32,
@@ -240,7 +242,7 @@ async fn reinstate(
     mark_superseded(ctx, seen, name, None).await
 }
 
-async fn edit_source(
+async fn patch_populator(
     ctx: &ClaimsController,
     seen: &ObservedWorkload,
     claim: &str,

@@ -218,7 +218,7 @@ impl WorkloadChanges {
             pvs.for_each(|pv| concerned.add(of_pv(keeper, pv)));
         }
         for change in self.nodes.take().these(&mut concerned.all) {
-            let volumes = Some(&change).filter(|_| sets_sizes).map(told_otherwise);
+            let volumes = Some(&change).filter(|_| sets_sizes).map(changed_restrictions);
             let volumes = volumes.into_iter().flatten();
             volumes.for_each(|volume| concerned.add(of_volume(keeper, &volume)));
         }
@@ -274,7 +274,7 @@ impl WorkloadChanges {
 }
 
 /// Volumes whose usage has changed in the status of a node.
-fn told_otherwise(change: &Change<NodeStorage>) -> Vec<String> {
+fn changed_restrictions(change: &Change<NodeStorage>) -> Vec<String> {
     let told = |record: &Option<Arc<NodeStorage>>| -> BTreeMap<String, VolumeUsage> {
         let status = record.as_ref().and_then(|record| record.status.as_ref());
         let usage = status.into_iter().flat_map(|status| &status.usage);

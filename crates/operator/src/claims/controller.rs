@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use crate::claims::context::ClaimsController;
 use crate::claims::queue::WorkloadReconciles;
 use crate::claims::reconcile::PAUSE;
-use crate::claims::unreferenced::give_back_forgotten;
+use crate::claims::unreferenced::clean_up_unreferenced;
 use crate::cluster::begun_again;
 
 impl ClaimsController {
@@ -24,7 +24,7 @@ impl ClaimsController {
                 looks.wait().await;
             }
         });
-        let both = async { tokio::join!(kept, give_back_forgotten(&self)) };
+        let both = async { tokio::join!(kept, clean_up_unreferenced(&self)) };
         stop.run_until_cancelled(Box::pin(both)).await;
     }
 }

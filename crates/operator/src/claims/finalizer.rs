@@ -41,7 +41,7 @@ fn has_begun(pod: &PodSummary) -> bool {
 }
 
 /// Returns the claims in a status, so that they are released in time.
-fn told_claims(status: Option<&PvcAutoscalerStatus>) -> impl Iterator<Item = &String> {
+fn claims_in_status(status: Option<&PvcAutoscalerStatus>) -> impl Iterator<Item = &String> {
     let ordinals = status.into_iter().flat_map(|status| &status.ordinals);
     ordinals.flat_map(|one: &OrdinalStatus| {
         [&one.active_claim].into_iter().chain(one.retained_claims.iter().map(|old| &old.name))
@@ -49,8 +49,8 @@ fn told_claims(status: Option<&PvcAutoscalerStatus>) -> impl Iterator<Item = &St
 }
 
 /// Returns true if a status refers to a claim.
-pub(super) fn is_told(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool {
-    told_claims(status).any(|told| told == claim)
+pub(super) fn is_in_status(status: Option<&PvcAutoscalerStatus>, claim: &str) -> bool {
+    claims_in_status(status).any(|told| told == claim)
 }
 
 /// Returns true if a PersistentVolume has the annotation that a swap holds its claim.
@@ -243,12 +243,13 @@ async fn write_metadata(
 
 /// Releases a claim that no PvcAutoscaler refers to: its own was deleted midway. Returns true if it may still
 /// be held.
-pub(super) async fn let_go_if_forgotten(
+pub(super) async fn remove_finalizer_if_unreferenced(
     ctx: &ClaimsController,
     (namespace, name): (&str, &str),
 ) -> bool {
     let Some(claim) = ctx.watches.claims().get_in(namespace, name) else { return false };
-    let released = caught_in_time("held claims", release_if_forgotten_by_all(ctx, &claim));
+    let released =
+        caught_in_time("held claims", remove_finalizer_if_unreferenced_by_all(ctx, &claim));
     match Box::pin(released).await {
         Ok(Ok(is_any)) => is_any,
         Ok(Err(error)) => {
@@ -263,7 +264,7 @@ pub(super) async fn let_go_if_forgotten(
     }
 }
 
-async fn release_if_forgotten_by_all(
+async fn remove_finalizer_if_unreferenced_by_all(
     ctx: &ClaimsController,
     claim: &ClaimSummary,
 ) -> Result<bool, kube::Error> {
@@ -276,7 +277,7 @@ async fn release_if_forgotten_by_all(
     if !all.unreadable.is_empty() {
         return Ok(true); // One of them may refer to it.
     }
-    let is_its = |one: &PvcAutoscaler| is_told(one.status.as_ref(), name);
+    let is_its = |one: &PvcAutoscaler| is_in_status(one.status.as_ref(), name);
     let there = ctx.of::<PersistentVolumeClaim>(namespace).get_opt(name).await?;
     let Some(there) = there.filter(|there| is_held(there) && !all.items.iter().any(is_its)) else {
         return Ok(false);

@@ -22,7 +22,7 @@ use crate::cluster::{capacity, writes};
 ///
 /// # Errors
 /// An error of the API server; a conflict or an invalid patch if something was written meanwhile.
-pub(super) async fn tell_smaller(
+pub(super) async fn lower_size(
     ctx: &ClaimsController,
     claim: &PersistentVolumeClaim,
     to: Quantity,

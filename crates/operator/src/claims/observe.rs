@@ -18,15 +18,15 @@ use crate::api::{
 use crate::autoscaler;
 use crate::autoscaler::usage::SampledUsage;
 use crate::bytes::Bytes;
-use crate::claims::adopt::see_left;
+use crate::claims::adopt::observe_left;
 use crate::claims::context::{ClaimsController, UsageReport};
 use crate::claims::coverage::WorkloadCoverage;
 use crate::claims::detached_note::DetachedNote;
 use crate::claims::finalizer::{is_marked_for, pv_of};
 use crate::claims::objects::{is_bound, is_copy, uid};
 use crate::claims::observed::{ClockSeen, ObservedWorkload, PodController, Refusal};
-use crate::claims::pv_exchange_apply::see_exchanges;
-use crate::claims::stopped::see_stopped;
+use crate::claims::pv_exchange_apply::observe_exchanges;
+use crate::claims::stopped::observe_stopped;
 use crate::claims::summary::AutoscalerSummary;
 use crate::claims::swap_context::{NodeFreeSpace, SwapContext};
 use crate::claims::topology::{AlternativeNode, ReadableNode, is_fit};
@@ -54,7 +54,7 @@ pub(super) async fn observe(
     // Before the pods: one that another PvcAutoscaler has stopped since then is missing among them.
     let siblings = siblings_of(ctx, &autoscaler).await?;
     let pods = pods(&ctx.client, namespace).await?;
-    let workload = see_workload(ctx, &autoscaler, &pods).await?;
+    let workload = observe_workload(ctx, &autoscaler, &pods).await?;
     let coverage = match autoscaler.spec.stateful_set() {
         Some(name) => ctx.coverage(namespace, name).await?,
         None => WorkloadCoverage::NotNamed,
@@ -88,16 +88,16 @@ pub(super) async fn observe(
         pods,
         refusal,
     };
-    see_claims(ctx, &mut seen).await?;
-    see_left(ctx, &mut seen).await?;
-    see_sources(ctx, &mut seen).await?;
-    see_classes(ctx, &mut seen).await?;
-    see_handed_over(ctx, &mut seen).await?;
-    see_superseded(ctx, &mut seen);
-    see_volumes(ctx, &mut seen).await?;
-    see_stopped(ctx, &mut seen).await?;
-    see_exchanges(ctx, &mut seen).await?;
-    see_usage(ctx, &mut seen);
+    observe_claims(ctx, &mut seen).await?;
+    observe_left(ctx, &mut seen).await?;
+    observe_sources(ctx, &mut seen).await?;
+    observe_classes(ctx, &mut seen).await?;
+    observe_handed_over(ctx, &mut seen).await?;
+    observe_superseded(ctx, &mut seen);
+    observe_volumes(ctx, &mut seen).await?;
+    observe_stopped(ctx, &mut seen).await?;
+    observe_exchanges(ctx, &mut seen).await?;
+    observe_usage(ctx, &mut seen);
     look_around(ctx, &mut seen).await?;
     Ok(Some(seen))
 }
@@ -182,7 +182,7 @@ fn watched_siblings(
 }
 
 /// Whose claims these are; `None` if there is none of its name.
-async fn see_workload(
+async fn observe_workload(
     ctx: &ClaimsController,
     autoscaler: &PvcAutoscaler,
     pods: &[PodSummary],
@@ -214,7 +214,7 @@ async fn see_workload(
 }
 
 /// Our claims, those that the status names, and those that StatefulSets would have made.
-async fn see_claims(
+async fn observe_claims(
     ctx: &ClaimsController,
     seen: &mut ObservedWorkload,
 ) -> Result<(), kube::Error> {
@@ -238,12 +238,12 @@ async fn see_claims(
         }
     }
     leave_out_taken(seen);
-    see_untrue_notes(ctx, seen).await
+    observe_untrue_notes(ctx, seen).await
 }
 
 /// Ignores what a claim claims about its volume if its PersistentVolume contradicts it. Between
 /// two volumes it may.
-async fn see_untrue_notes(
+async fn observe_untrue_notes(
     ctx: &ClaimsController,
     seen: &mut ObservedWorkload,
 ) -> Result<(), kube::Error> {
@@ -266,7 +266,7 @@ async fn see_untrue_notes(
     Ok(())
 }
 
-async fn see_sources(
+async fn observe_sources(
     ctx: &ClaimsController,
     seen: &mut ObservedWorkload,
 ) -> Result<(), kube::Error> {
@@ -279,7 +279,7 @@ async fn see_sources(
 
 /// Observes new claims of swaps that are bound without a status: their sources were deleted, or they were
 /// populated too early.
-async fn see_handed_over(
+async fn observe_handed_over(
     ctx: &ClaimsController,
     seen: &mut ObservedWorkload,
 ) -> Result<(), kube::Error> {
@@ -305,7 +305,7 @@ async fn see_handed_over(
 
 /// Observes claims of pods whose nodes report their volumes as superseded, although no swap explains that:
 /// the state of the API server may be older than a completed swap.
-fn see_superseded(ctx: &ClaimsController, seen: &mut ObservedWorkload) {
+fn observe_superseded(ctx: &ClaimsController, seen: &mut ObservedWorkload) {
     let status = seen.autoscaler.status.clone().unwrap_or_default();
     for one in status.ordinals.iter().filter(|one| !one.swap.as_ref().is_some_and(is_under_way)) {
         let handle = seen.claim(&one.active_claim).and_then(|claim| ctx.handle_of(claim));
@@ -319,7 +319,7 @@ fn see_superseded(ctx: &ClaimsController, seen: &mut ObservedWorkload) {
 
 /// Observes the volumes that swaps fence or have fenced; those that shrink, or could; and those of pods without
 /// a status, which an unknown swap may have fenced.
-async fn see_volumes(
+async fn observe_volumes(
     ctx: &ClaimsController,
     seen: &mut ObservedWorkload,
 ) -> Result<(), kube::Error> {
@@ -363,7 +363,7 @@ async fn see_volumes(
 }
 
 /// The classes of the claims and of the template.
-async fn see_classes(
+async fn observe_classes(
     ctx: &ClaimsController,
     seen: &mut ObservedWorkload,
 ) -> Result<(), kube::Error> {
@@ -481,7 +481,7 @@ async fn places_of(
 
 /// Observes the usage of the volumes; it is unknown on nodes whose node plugin does not
 /// respond.
-fn see_usage(ctx: &ClaimsController, seen: &mut ObservedWorkload) {
+fn observe_usage(ctx: &ClaimsController, seen: &mut ObservedWorkload) {
     for (name, claim) in &seen.claims {
         let name = name.clone();
         match ctx.usage_of(claim) {

@@ -81,17 +81,17 @@ fn advance(plan: &mut PodPlan<'_>, is_to_return: bool, may_stop: &mut usize, oth
             let next = Next::Enter(swap.phase);
             follow(plan, swap, next);
         }
-        None if plan.entry.is_shrinking() => go_on(plan),
+        None if plan.entry.is_shrinking() => continue_exchange(plan),
         None => {
             let mut none = 0;
             keep(plan, if others_wait { &mut none } else { may_stop });
-            go_on(plan);
+            continue_exchange(plan);
         }
     }
 }
 
 /// Continues what is in progress, also if that has just begun.
-fn go_on(plan: &mut PodPlan<'_>) {
+fn continue_exchange(plan: &mut PodPlan<'_>) {
     if let Some(swap) = plan.entry.swap.take() {
         let next = Next::Enter(swap.phase);
         follow(plan, swap, next);
@@ -140,7 +140,7 @@ fn try_again(plan: &mut PodPlan<'_>, failed: Swap, may_stop: &mut usize) {
     let is_wanted = claim.is_some_and(|claim| plan.wants_another(claim));
     let is_begun = plan.entry.swap.is_some() || plan.entry.is_shrinking();
     if is_begun {
-        go_on(plan);
+        continue_exchange(plan);
     } else if is_wanted && plan.says.problem.is_none() {
         follow(plan, failed, Next::Enter(SwapPhase::Failed));
     } else if is_wanted {

@@ -161,7 +161,7 @@ pub(super) async fn clean_up_orphans(ctx: &ClaimsController, of: &str) -> bool {
     let names: BTreeSet<String> = copies.chain(sources.iter().map(|one| one.name_any())).collect();
     let mut is_any = false;
     for name in names {
-        let care = care_for_orphan(ctx, namespace, keeper, &name);
+        let care = clean_up_orphan(ctx, namespace, keeper, &name);
         let cared = Box::pin(caught_in_time("orphans", care)).await;
         let cared = cared.unwrap_or_else(|why| Err(kube::Error::Service(why.to_string().into())));
         is_any |= cared.unwrap_or_else(|error| {
@@ -173,7 +173,7 @@ pub(super) async fn clean_up_orphans(ctx: &ClaimsController, of: &str) -> bool {
     is_any
 }
 
-async fn care_for_orphan(
+async fn clean_up_orphan(
     ctx: &ClaimsController,
     namespace: &str,
     keeper: &str,

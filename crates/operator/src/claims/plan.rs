@@ -187,7 +187,7 @@ fn spare_copies(seen: &ObservedWorkload, one: &OrdinalStatus) -> Vec<Retained> {
         return Vec::new();
     }
     let number = one.ordinal.to_string();
-    let is_told = |name: String| {
+    let is_in_status = |name: String| {
         one.active_claim == name || one.retained_claims.iter().any(|old| old.name == name)
     };
     let is_spare = |claim: &&PersistentVolumeClaim| {
@@ -196,7 +196,7 @@ fn spare_copies(seen: &ObservedWorkload, one: &OrdinalStatus) -> Vec<Retained> {
             && is_copy(claim)
             && is_bound(claim)
             && !is_ending(&claim.metadata)
-            && !is_told(claim.name_any())
+            && !is_in_status(claim.name_any())
             && (seen.makes_claims() || is_early_copy(seen, &claim.name_any()))
     };
     let most = (MOST_RETAINED - 1).saturating_sub(one.retained_claims.len());

@@ -25,7 +25,7 @@ use crate::{error_chain, populators};
 const WRITES: usize = 20;
 
 /// Observes the progress of the exchanges of swaps.
-pub(super) async fn see_exchanges(
+pub(super) async fn observe_exchanges(
     ctx: &ClaimsController,
     seen: &mut ObservedWorkload,
 ) -> Result<(), kube::Error> {
@@ -117,11 +117,11 @@ pub(super) async fn exchange(
         // Its own first: the copy is retained before anything depends on it.
         do_stage(ctx, &pair, ExchangeStage::Record(ExchangeSide::Copy)).await?;
     }
-    go_on(ctx, namespace, active, copy, None).await.map(drop)
+    continue_exchange(ctx, namespace, active, copy, None).await.map(drop)
 }
 
 /// Continues an exchange; returns true if it has not ended yet.
-async fn go_on(
+async fn continue_exchange(
     ctx: &ClaimsController,
     namespace: &str,
     active: &str,
@@ -184,7 +184,7 @@ async fn do_stage(
             writes::make(&pvs(ctx), &known.of(side).made(&known), OPERATOR).await
         }
         ExchangeStage::Nudge(side) => resync(ctx, pair.half(side), &known, side).await,
-        ExchangeStage::Finish(side) => finish(ctx, pair.half(side), &known).await,
+        ExchangeStage::Finish(side) => finish_exchange(ctx, pair.half(side), &known).await,
     }
 }
 
@@ -238,7 +238,7 @@ async fn resync(
     api.patch_status(&claim.name_any(), &params, &Patch::Merge(patch)).await.map(drop)
 }
 
-async fn finish(
+async fn finish_exchange(
     ctx: &ClaimsController,
     half: &ClaimAndVolume,
     known: &ExchangeRecord,
@@ -256,13 +256,13 @@ async fn finish(
 }
 
 /// Completes exchanges of a namespace that no swap refers to; returns true if there are any.
-pub(super) async fn end_forgotten_exchanges(ctx: &ClaimsController, of: &str) -> bool {
+pub(super) async fn end_unreferenced_exchanges(ctx: &ClaimsController, of: &str) -> bool {
     let mut is_any = false;
     let all = ctx.watches.pvs_in_exchange();
     let all = all.iter().filter_map(|pv| claims_of(pv));
     let all: BTreeMap<_, _> = all.filter(|((namespace, ..), _)| namespace == of).collect();
     for ((namespace, active, copy), known) in all {
-        let ended = end_if_forgotten(ctx, &namespace, &active, &copy, &known);
+        let ended = end_if_unreferenced(ctx, &namespace, &active, &copy, &known);
         let ended = Box::pin(caught_in_time("exchanges", ended))
             .await
             .unwrap_or_else(|why| Err(kube::Error::Service(why.to_string().into())));
@@ -280,7 +280,7 @@ pub(super) async fn end_forgotten_exchanges(ctx: &ClaimsController, of: &str) ->
     is_any
 }
 
-async fn end_if_forgotten(
+async fn end_if_unreferenced(
     ctx: &ClaimsController,
     namespace: &str,
     active: &str,
@@ -290,7 +290,7 @@ async fn end_if_forgotten(
     if is_known(ctx, namespace, active, copy).await? {
         return Ok(false);
     }
-    go_on(ctx, namespace, active, copy, Some(known)).await
+    continue_exchange(ctx, namespace, active, copy, Some(known)).await
 }
 
 /// Returns true if a swap refers to an exchange now.

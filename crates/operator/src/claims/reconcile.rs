@@ -70,7 +70,7 @@ async fn reconcile_inner(
         return Ok(None);
     };
     if !is_understood(&seen.autoscaler) {
-        tell_unknown(ctx, &seen).await?;
+        report_unknown(ctx, &seen).await?;
         return Ok(None); // Its writer continues, and each change is seen.
     }
     let mut plan = plan(&seen);
@@ -86,7 +86,7 @@ async fn reconcile_inner(
         match note(ctx, &seen.autoscaler, &plan.status).await {
             // It would be refused again. What comes after it is not done without it.
             Err(kube::Error::Api(status)) if status.is_invalid() => {
-                tell_invalid(ctx, &seen, &status.message).await?;
+                report_invalid(ctx, &seen, &status.message).await?;
                 return Ok(Some(AGAIN));
             }
             noted => noted?,
@@ -103,13 +103,13 @@ async fn reconcile_inner(
         match (apply(ctx, step, &seen).await, asked_for) {
             // Its protectors do not let it go now.
             (Err(kube::Error::Api(status)), _) if evicts && status.code == 429 => {
-                tell_protected(ctx, &seen, &status.message).await?;
+                report_protected(ctx, &seen, &status.message).await?;
             }
             (Err(kube::Error::Api(status)), Some(claim))
                 if writes::is_refused(&status) && !(may_be_stale && status.is_invalid()) =>
             {
                 let refused = Refusal { claim, why: status.message };
-                tell_refused(ctx, &seen, &refused).await?;
+                report_refused(ctx, &seen, &refused).await?;
                 let is_news = seen.refusal.as_ref() != Some(&refused);
                 *refusal = Some(refused);
                 return Ok(Some(if is_news { SOON } else { AGAIN }));
@@ -177,7 +177,10 @@ async fn refuse_replicas(
 }
 
 /// Another version of the operator has begun something that this one does not know.
-async fn tell_unknown(ctx: &ClaimsController, seen: &ObservedWorkload) -> Result<(), kube::Error> {
+async fn report_unknown(
+    ctx: &ClaimsController,
+    seen: &ObservedWorkload,
+) -> Result<(), kube::Error> {
     let why = "it has a value of another version; check spec and status, and that all replicas of the \
                    operator have the same version";
     Unreadable::of_record(&seen.autoscaler, why).event().write(&ctx.client, OPERATOR).await?;
@@ -193,7 +196,7 @@ async fn is_outdated(ctx: &ClaimsController, seen: &ObservedWorkload) -> Result<
     Ok(version != metadata.resource_version)
 }
 
-async fn tell_refused(
+async fn report_refused(
     ctx: &ClaimsController,
     seen: &ObservedWorkload,
     refused: &Refusal,
@@ -203,7 +206,7 @@ async fn tell_refused(
 }
 
 /// Reports that the API server rejects the status, which is a bug that people must know of.
-async fn tell_invalid(
+async fn report_invalid(
     ctx: &ClaimsController,
     seen: &ObservedWorkload,
     why: &str,
@@ -214,7 +217,7 @@ async fn tell_invalid(
     emit_event(ctx, seen, AutoscalerReason::InvalidStatus, &subject, &text).await
 }
 
-async fn tell_protected(
+async fn report_protected(
     ctx: &ClaimsController,
     seen: &ObservedWorkload,
     why: &str,

@@ -78,7 +78,7 @@ pub(super) fn wait_if_may_still_run(plan: &mut PodPlan<'_>, swap: &Swap) -> bool
 }
 
 /// Looks for stopped pods with volumes of another driver that may still run.
-pub(super) async fn see_stopped(
+pub(super) async fn observe_stopped(
     ctx: &ClaimsController,
     seen: &mut ObservedWorkload,
 ) -> Result<(), kube::Error> {

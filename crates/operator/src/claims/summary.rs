@@ -48,13 +48,13 @@ impl AutoscalerSummary {
     }
 
     /// Returns the claims in its status, so that they are released in time.
-    pub fn told_claims(&self) -> impl Iterator<Item = &str> {
+    pub fn claims_in_status(&self) -> impl Iterator<Item = &str> {
         self.claims.iter().map(|one| &**one)
     }
 
     /// Returns true if its status refers to a claim.
     pub fn tells_of(&self, claim: &str) -> bool {
-        self.told_claims().any(|one| one == claim)
+        self.claims_in_status().any(|one| one == claim)
     }
 }
 

@@ -16,12 +16,12 @@ use crate::api::{
 };
 use crate::claims::context::ClaimsController;
 use crate::claims::detached::is_superseded;
-use crate::claims::finalizer::let_go_if_forgotten;
+use crate::claims::finalizer::remove_finalizer_if_unreferenced;
 use crate::claims::gates::try_to_open_gate;
 use crate::claims::lower_size::lower;
 use crate::claims::objects::{uid, uses};
 use crate::claims::orphans::{clean_up_orphans, keeper_of, orphaned, with_copies};
-use crate::claims::pv_exchange_apply::{claims_of, end_forgotten_exchanges, holds};
+use crate::claims::pv_exchange_apply::{claims_of, end_unreferenced_exchanges, holds};
 use crate::claims::queue::AT_ONCE;
 use crate::claims::reconcile::{AGAIN, PAUSE};
 use crate::claims::summary::AutoscalerSummary;
@@ -165,7 +165,7 @@ impl ReferenceChanges {
         let is_any_restricted = keeper.cluster.nodes().has_restricted();
         for change in self.autoscalers.take().these(&mut concerned.all) {
             let place = change.place.clone();
-            let told = change.both().flat_map(|one| one.told_claims());
+            let told = change.both().flat_map(|one| one.claims_in_status());
             concerned.claims.extend(told.map(|claim| (place.0.clone(), claim.to_owned())));
             let sets = change.both().filter_map(|one| match one.workload() {
                 Workload::StatefulSet(set) => Some(set),
@@ -206,7 +206,7 @@ impl ReferenceChanges {
             }
         }
         for change in self.nodes.take().these(&mut concerned.all) {
-            for volume in told_otherwise(&change) {
+            for volume in changed_restrictions(&change) {
                 let pv = keeper.watches.pv_of_volume(&volume);
                 concerned.namespaces.extend(pv.iter().flat_map(|pv| namespaces_of(pv)));
                 concerned.volumes.insert(volume);
@@ -237,7 +237,7 @@ fn namespaces_of(pv: &PvSummary) -> BTreeSet<String> {
 }
 
 /// Restricted volumes whose fence or size limit has changed in the status of a node.
-fn told_otherwise(change: &Change<NodeStorage>) -> BTreeSet<String> {
+fn changed_restrictions(change: &Change<NodeStorage>) -> BTreeSet<String> {
     let told = |record: &Option<Arc<NodeStorage>>| -> BTreeSet<(String, String)> {
         let status = record.as_ref().and_then(|record| record.status.as_ref());
         let volumes = status.into_iter().flat_map(|status| &status.volumes);
@@ -273,7 +273,7 @@ impl Rounds {
         };
         self.changed.extend(self.later.keys().chain(&self.under_way).filter(waits).cloned());
         for what in What::ALL {
-            let keys = may_be_forgotten(keeper, what, concerned).into_iter();
+            let keys = may_be_unreferenced(keeper, what, concerned).into_iter();
             self.changed.extend(keys.map(|key| (what, key)));
         }
     }
@@ -301,7 +301,7 @@ impl Rounds {
                 let (keeper, what) = (keeper.clone(), *what);
                 let span = reconcile(what.name(), &chosen.key);
                 let look = async move {
-                    let looked = caught(what.name(), give_back(&keeper, what, &chosen.key)).await;
+                    let looked = caught(what.name(), clean_up(&keeper, what, &chosen.key)).await;
                     let is_left = looked.unwrap_or_else(|panicked| {
                         tracing::error!(%panicked, "failed to check for orphaned swap resources");
                         true
@@ -344,7 +344,7 @@ impl Rounds {
 }
 
 /// Cleans up leftovers, forever.
-pub(super) async fn give_back_forgotten(ctx: &Arc<ClaimsController>) {
+pub(super) async fn clean_up_unreferenced(ctx: &Arc<ClaimsController>) {
     ctx.watches.known().await;
     tokio::join!(ctx.autoscalers.known(), ctx.cluster.known());
     tokio::join!(ctx.gated.known(), ctx.sources.known());
@@ -364,7 +364,7 @@ pub(super) async fn give_back_forgotten(ctx: &Arc<ClaimsController>) {
 }
 
 /// Returns the possible leftovers of a kind among the changes.
-fn may_be_forgotten(
+fn may_be_unreferenced(
     ctx: &ClaimsController,
     what: What,
     concerned: &ObjectsToCheck,
@@ -429,18 +429,18 @@ fn volume_of(ctx: &ClaimsController, claim: &ClaimSummary) -> Option<String> {
 }
 
 /// Cleans up one leftover; returns true if something is left.
-async fn give_back(ctx: &ClaimsController, what: What, key: &str) -> bool {
+async fn clean_up(ctx: &ClaimsController, what: What, key: &str) -> bool {
     match what {
-        What::Volumes => Box::pin(look_for_forgotten(ctx, key)).await,
-        What::Claims => Box::pin(let_go_if_forgotten(ctx, place_of(key))).await,
-        What::Exchanges => Box::pin(end_forgotten_exchanges(ctx, key)).await,
+        What::Volumes => Box::pin(find_unreferenced(ctx, key)).await,
+        What::Claims => Box::pin(remove_finalizer_if_unreferenced(ctx, place_of(key))).await,
+        What::Exchanges => Box::pin(end_unreferenced_exchanges(ctx, key)).await,
         What::Gates => Box::pin(try_to_open_gate(ctx, place_of(key))).await,
         What::Copies => Box::pin(clean_up_orphans(ctx, key)).await,
     }
 }
 
 /// Asks the node of a volume that no swap refers to; returns true if it is one.
-async fn look_for_forgotten(ctx: &ClaimsController, volume: &str) -> bool {
+async fn find_unreferenced(ctx: &ClaimsController, volume: &str) -> bool {
     let Some(record) =
         volume.parse().ok().and_then(|id: VolumeId| ctx.cluster.nodes().record_of(&id))
     else {
@@ -450,7 +450,7 @@ async fn look_for_forgotten(ctx: &ClaimsController, volume: &str) -> bool {
     let Some(volume) = volumes.find(|one| one.volume_handle == volume && is_restricted(one)) else {
         return false;
     };
-    match Box::pin(caught_in_time("volumes", give_back_volume(ctx, volume))).await {
+    match Box::pin(caught_in_time("volumes", release_volume(ctx, volume))).await {
         Ok(Ok(is_any)) => is_any,
         Ok(Err(error)) => {
             let error = error_chain::in_full(&error);
@@ -464,18 +464,18 @@ async fn look_for_forgotten(ctx: &ClaimsController, volume: &str) -> bool {
     }
 }
 
-async fn give_back_volume(
+async fn release_volume(
     ctx: &ClaimsController,
     volume: &VolumeOnNode,
 ) -> Result<bool, kube::Error> {
     match volume.max_size {
-        _ if is_being_copied(volume) => give_back_if_forgotten(ctx, volume).await,
-        Some(limit) => release_if_forgotten(ctx, volume, limit).await,
+        _ if is_being_copied(volume) => unfence_if_unreferenced(ctx, volume).await,
+        Some(limit) => unlimit_if_unreferenced(ctx, volume, limit).await,
         None => Ok(false),
     }
 }
 
-async fn give_back_if_forgotten(
+async fn unfence_if_unreferenced(
     ctx: &ClaimsController,
     volume: &VolumeOnNode,
 ) -> Result<bool, kube::Error> {
@@ -496,7 +496,7 @@ async fn give_back_if_forgotten(
 
 /// Removes the size limit of a volume that was shrunk without a PvcAutoscaler. Its claim first gets
 /// its present size, so that it is expanded to its request again.
-async fn release_if_forgotten(
+async fn unlimit_if_unreferenced(
     ctx: &ClaimsController,
     volume: &VolumeOnNode,
     limit: Quantity,

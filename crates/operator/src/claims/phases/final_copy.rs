@@ -14,7 +14,7 @@ use crate::claims::new_claim::make_missing;
 use crate::claims::objects::is_bound;
 use crate::claims::observed::ObservedWorkload;
 use crate::claims::phases::hand_over::{begin_exchange, switch};
-use crate::claims::phases::next::{Next, fail, give_up, go_on};
+use crate::claims::phases::next::{Next, continue_exchange, fail, give_up};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::siblings::retreat;
 use crate::claims::steps::Step;
@@ -84,7 +84,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     ensure_held(plan, &from);
     stop_writers(plan, &from);
     if !writers(plan.seen, &from).is_empty() {
-        go_on(plan, swap, SwapPhase::Draining, None, None)
+        continue_exchange(plan, swap, SwapPhase::Draining, None, None)
     } else if prove_unused(plan, swap, &from) {
         if !swap.preserves_name {
             ensure_noted(plan, swap, &from); // Before it may begin.
@@ -95,10 +95,10 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
         let paused = PopulatorReason::SourcePaused.to_string();
         let waits = filling.message.filter(|_| filling.reason != Some(paused));
         plan.steps.extend(is_paused.then_some(Step::StartCopy { claim: name }));
-        go_on(plan, swap, SwapPhase::FinalCopy, filling.progress, waits)
+        continue_exchange(plan, swap, SwapPhase::FinalCopy, filling.progress, waits)
     } else {
         let waits = plan.says.problem.clone().map(|(_, message)| message);
-        go_on(plan, swap, SwapPhase::Fenced, None, waits)
+        continue_exchange(plan, swap, SwapPhase::Fenced, None, waits)
     }
 }
 

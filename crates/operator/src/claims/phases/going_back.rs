@@ -13,7 +13,7 @@ use crate::claims::fence::{ask, last_fence, next_fence, prove_unused, renumbered
 use crate::claims::finalizer::ensure_held;
 use crate::claims::objects::uid;
 use crate::claims::phases::hand_over::begin_exchange;
-use crate::claims::phases::next::{Next, give_up, go_on};
+use crate::claims::phases::next::{Next, continue_exchange, give_up};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::rollback::{
     begin_anew, ensure_reinstated, has_lost_claim, lacks_before, lost_claim, note_return,
@@ -46,11 +46,11 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     }
     let is_begun = swap.pod_stop_time.is_some();
     if !is_begun && wait_for_siblings(plan) {
-        return go_on(plan, swap, SwapPhase::Pending, None, None);
+        return continue_exchange(plan, swap, SwapPhase::Pending, None, None);
     }
     let is_kept = is_gone(plan.seen, &from) || ensure_held(plan, &from);
     if !is_begun && !is_kept {
-        return go_on(plan, swap, SwapPhase::Pending, None, None);
+        return continue_exchange(plan, swap, SwapPhase::Pending, None, None);
     }
     if !is_begun {
         note_stopped(plan, swap);
@@ -65,7 +65,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     stop_writers(plan, &from);
     // A pod that was made until this is written is scheduled with what is left.
     if !is_begun || !writers(plan.seen, &from).is_empty() {
-        return go_on(plan, swap, SwapPhase::Draining, None, None);
+        return continue_exchange(plan, swap, SwapPhase::Draining, None, None);
     }
     // No pod can start with a claim that is not there.
     let is_left = plan.seen.claim(&from).is_none() || prove_unused(plan, swap, &from);
@@ -83,7 +83,7 @@ pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
         };
     }
     let waits = plan.says.problem.clone().map(|(_, message)| message);
-    go_on(plan, swap, SwapPhase::Fenced, None, waits)
+    continue_exchange(plan, swap, SwapPhase::Fenced, None, waits)
 }
 
 /// Waits until no other pod uses the claim of a rollback; returns true once that is so.

@@ -18,7 +18,7 @@ pub(in crate::claims) enum Next {
 }
 
 /// Updates the progress of the swap in its phase.
-pub(in crate::claims) fn go_on(
+pub(in crate::claims) fn continue_exchange(
     plan: &mut PodPlan<'_>,
     swap: &mut Swap,
     phase: SwapPhase,

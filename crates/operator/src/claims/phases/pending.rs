@@ -17,7 +17,7 @@ use crate::claims::finalizer::{ensure_held, is_deleted};
 use crate::claims::new_claim::make_missing;
 use crate::claims::objects::{bounded, without_volume};
 use crate::claims::others::wait_for_others;
-use crate::claims::phases::next::{Next, fail, give_up, go_on};
+use crate::claims::phases::next::{Next, continue_exchange, fail, give_up};
 use crate::claims::phases::passes::in_rounds;
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::rebind::{is_foreign, outgrows};
@@ -175,5 +175,5 @@ fn stop(
     plan.add_event(AutoscalerReason::SwapStarted, &attempt(swap), text);
     // No more than that: a pod that was made until this is written has the old claim.
     stop_writers(plan, &from);
-    go_on(plan, swap, SwapPhase::Draining, None, None)
+    continue_exchange(plan, swap, SwapPhase::Draining, None, None)
 }

@@ -13,7 +13,7 @@ use crate::claims::drain::stop_writers;
 use crate::claims::fence::last_fence;
 use crate::claims::finalizer::ensure_held;
 use crate::claims::objects::uid;
-use crate::claims::phases::next::{Next, give_up, go_on};
+use crate::claims::phases::next::{Next, continue_exchange, give_up};
 use crate::claims::pod_plan::PodPlan;
 use crate::claims::pv_exchange::Exchange;
 use crate::claims::rebind::outgrows;
@@ -26,7 +26,7 @@ use crate::cluster::{NodeOperation, NotDone, UnreadableSize, requested};
 /// Exchanges the volumes of the claims, then updates the claim with its present size.
 pub(super) fn step(plan: &mut PodPlan<'_>, swap: &mut Swap) -> Next {
     plan.says.phase = Some(AutoscalerPhase::Swapping);
-    let stays = go_on(plan, swap, SwapPhase::Rebinding, None, None);
+    let stays = continue_exchange(plan, swap, SwapPhase::Rebinding, None, None);
     if plan.entry.is_shrinking() {
         return tell_size(plan);
     }

@@ -148,7 +148,7 @@ impl World {
             Move::Find => next.bind("Lost", "Bound"),
             Move::Vanish => next.vanish(),
             Move::Reclaim => next.reclaim(),
-            Move::GiveBack => next.give_back(),
+            Move::GiveBack => next.clean_up(),
             Move::Stranger => next.meddle(),
         };
         is_done.then(|| next.checked())
@@ -276,7 +276,7 @@ impl World {
 
     /// The old volume is the pod's again if no swap knows of it, and it is not in an exchange. From then on
     /// it has more than the copy.
-    fn give_back(&mut self) -> bool {
+    fn clean_up(&mut self) -> bool {
         let pv = self.pvs.get(SIDES[0].2).filter(|pv| handle(pv) == Some("old"));
         let is_free = pv.is_some_and(|pv| record(pv).is_none()) && !self.is_known;
         is_free && !std::mem::replace(&mut self.is_given_back, true)

@@ -9,7 +9,7 @@ use crate::api::{
     VolumeOnNode, VolumeState,
 };
 use crate::bytes::Bytes;
-use crate::claims::finalizer::is_told;
+use crate::claims::finalizer::is_in_status;
 use crate::claims::unreferenced::fence_without_swap;
 use crate::cluster::{
     NodeOperation, NotDone, ObservedVolume, OperationRequest, VolumeSeen, believe, told_of,
@@ -109,7 +109,7 @@ impl World {
     pub(super) fn forget(&mut self) {
         let World { asked, status, claims, .. } = self;
         let label = |name: &String| claims.get(name).map(Claim::label).unwrap_or_default();
-        let is_told = |name: &String| {
+        let is_in_status = |name: &String| {
             status.of(0).is_some_and(|one| {
                 let of_swap = one.swap.as_ref().is_some_and(|swap| swap.fence.is_some());
                 let swap = one.swap.as_ref().filter(|swap| swap.preserves_name);
@@ -123,7 +123,7 @@ impl World {
         };
         let is_copied =
             |name: &String| claims.values().any(|one| one.label() == *name && one.fence.copying);
-        asked[..SWEEPER].iter_mut().for_each(|asked| asked.retain(|name, _| is_told(name)));
+        asked[..SWEEPER].iter_mut().for_each(|asked| asked.retain(|name, _| is_in_status(name)));
         asked[SWEEPER].retain(|name, _| is_copied(name));
     }
 
@@ -165,8 +165,9 @@ impl World {
     pub(super) fn sweep(&mut self) -> bool {
         let gone = PvcAutoscalerStatus::default();
         let status = if self.keeper.is_some() { &self.status } else { &gone };
-        let is_forgotten =
-            |(name, claim): &(&String, &Claim)| claim.has_finalizer && !is_told(Some(status), name);
+        let is_forgotten = |(name, claim): &(&String, &Claim)| {
+            claim.has_finalizer && !is_in_status(Some(status), name)
+        };
         if let Some(name) = self.claims.iter().find(is_forgotten).map(|(name, _)| name.clone()) {
             self.let_claim_go(&name, true);
             return true;
