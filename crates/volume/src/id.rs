@@ -195,6 +195,7 @@ mod tests {
         for text in ["a", "0", "a-0", &*longest] {
             let name: PoolName = text.parse().unwrap();
             assert_eq!((name.as_str(), name.to_string().as_str()), (text, text));
+            assert_eq!(String::from(name), text);
         }
         for text in ["", "-", "a-", "-a", "A", "a_b", &*(longest.clone() + "a")] {
             assert!(text.parse::<PoolName>().is_err(), "{text:?}");

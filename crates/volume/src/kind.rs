@@ -145,3 +145,25 @@ impl Layout {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mode_is_read_as_it_is_written() {
+        for text in ["block", "ext4", "xfs", "btrfs", "ext3", "ext2"] {
+            let mode: Mode = text.parse().unwrap();
+            assert_eq!(mode.to_string(), text);
+        }
+        assert!("zfs".parse::<Mode>().is_err() && "".parse::<Mode>().is_err());
+    }
+
+    #[test]
+    fn three_types_share_their_tools() {
+        let ext: Vec<&str> =
+            FsKind::ALL.into_iter().filter(|kind| kind.is_ext()).map(FsKind::as_str).collect();
+        assert_eq!(ext.len(), 3, "{ext:?}");
+        assert!(ext.iter().all(|name| name.starts_with("ext")), "{ext:?}");
+    }
+}

@@ -259,6 +259,15 @@ mod tests {
     fn takes_values_joined_to_long_names() {
         let parsed = MkfsOptions::parse(FsKind::Btrfs, "--nodesize=16k").unwrap();
         assert_eq!(parsed.words(), ["--nodesize", "16k"]);
+        let joined = MkfsOptions::parse(FsKind::Ext4, "-i=8192").unwrap_err();
+        assert!(joined.starts_with("\"-i=8192\" is not allowed for ext4"), "{joined}");
+    }
+
+    #[test]
+    fn the_longest_text_is_taken_and_a_longer_one_is_not() {
+        let text = format!("-i 8192{}", " ".repeat(LONGEST - "-i 8192".len()));
+        assert_eq!(MkfsOptions::parse(FsKind::Ext4, &text).unwrap().words(), ["-i", "8192"]);
+        assert!(MkfsOptions::parse(FsKind::Ext4, &(text + " ")).is_err());
     }
 
     #[test]
