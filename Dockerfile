@@ -13,7 +13,6 @@ WORKDIR /pliant
 # What it depends on is built before the sources are copied, which change more often.
 COPY Cargo.toml Cargo.lock build.rs ./
 COPY proto proto
-COPY src/order.ld src/
 COPY crates/copy/Cargo.toml crates/copy/
 COPY crates/csi/Cargo.toml crates/csi/build.rs crates/csi/
 COPY crates/fake-apiserver/Cargo.toml crates/fake-apiserver/
@@ -28,6 +27,8 @@ COPY e2e/image e2e/image
 COPY packaging/notices packaging/
 RUN e2e/image/build --dependencies
 COPY . .
+# The commit that it is built from, for the metric pliant_build_info.
+ARG PLIANT_REVISION
 RUN e2e/image/build /out
 
 FROM ${BASE_IMAGE}

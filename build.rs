@@ -1,13 +1,9 @@
-//! Has the functions of the program ordered by use.
+//! Tells the program which commit it is built from.
 
-use std::error::Error;
-
-/// Hand the linker the order of a released program's functions: without it half as much again is resident.
-fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed=src/order.ld");
-    if std::env::var("PROFILE")? == "release" {
-        let root = std::env::var("CARGO_MANIFEST_DIR")?;
-        println!("cargo::rustc-link-arg-bins=-Wl,--script={root}/src/order.ld");
-    }
-    Ok(())
+/// Sets `PLIANT_REVISION` for the sources: that of the environment, as `packaging/image` sets it, else `unknown`.
+fn main() {
+    println!("cargo::rerun-if-env-changed=PLIANT_REVISION");
+    let revision = std::env::var("PLIANT_REVISION").unwrap_or_default();
+    let revision = if revision.is_empty() { "unknown" } else { &revision };
+    println!("cargo::rustc-env=PLIANT_REVISION={revision}");
 }

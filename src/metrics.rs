@@ -148,8 +148,9 @@ impl Metrics {
     /// None in practice: writing to a string does not fail.
     pub fn text(&self, figures: &Figures, now: Duration) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
-        let version = vec![("version", env!("CARGO_PKG_VERSION").to_owned())];
-        table::BUILD_INFO.put(&mut registry, gauges([(version, Some(1.0))]));
+        let build = [("version", env!("CARGO_PKG_VERSION")), ("revision", env!("PLIANT_REVISION"))];
+        let build = build.map(|(label, value)| (label, value.to_owned())).to_vec();
+        table::BUILD_INFO.put(&mut registry, gauges([(build, Some(1.0))]));
         table::RPC_DURATION.put(&mut registry, self.rpc_duration.clone());
         table::RPC_ERRORS.put(&mut registry, self.rpc_errors.clone());
         put_pools(&mut registry, &figures.pools, now);

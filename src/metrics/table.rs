@@ -64,8 +64,8 @@ macro_rules! table {
 }
 
 table! {
-    BUILD_INFO = Gauge "pliant_build_info" ["version"],
-        "Always 1; the label has the version of the program";
+    BUILD_INFO = Gauge "pliant_build_info" ["version", "revision"],
+        "Always 1; the labels have the version of the program and the commit that it is built from";
     RPC_DURATION = Histogram "pliant_rpc_duration_seconds" ["method"],
         "Duration of CSI calls in seconds";
     RPC_ERRORS = Counter "pliant_rpc_errors_total" ["method", "code"],

@@ -159,8 +159,9 @@ fn every_figure_is_told_as_it_is() {
 }
 
 #[test]
-fn the_version_of_the_program_is_a_label() {
-    let line = format!("pliant_build_info{{version=\"{}\"}} 1.0\n", env!("CARGO_PKG_VERSION"));
+fn the_version_and_the_commit_of_the_program_are_labels() {
+    let (version, revision) = (env!("CARGO_PKG_VERSION"), env!("PLIANT_REVISION"));
+    let line = format!("pliant_build_info{{version=\"{version}\",revision=\"{revision}\"}} 1.0\n");
     assert!(text().contains(&line));
 }
 
