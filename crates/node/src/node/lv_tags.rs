@@ -158,19 +158,24 @@ impl VolumeTags {
         })
     }
 
-    /// The tags that write it down.
+    /// The tags that write it down. What has its default has none: LVM parses all tags of a volume group at
+    /// each command.
     pub fn tags(&self) -> Vec<String> {
         let mut tags = vec![
             tags::tag("id", &self.id.to_string()),
             tags::tag("name", &self.name),
             tags::tag("fstype", &self.mode.to_string()),
-            tags::tag("wipe", self.wipe.tag_value()),
-            tags::tag("resize-snapshot", self.safety.tag_value()),
             self.life.tag(),
         ];
         tags.extend(
             self.requested.map(|size| tags::tag("requested-bytes", &size.get().to_string())),
         );
+        if self.wipe != Wipe::Zero {
+            tags.push(tags::tag("wipe", self.wipe.tag_value()));
+        }
+        if self.safety != Safety::BestEffort {
+            tags.push(tags::tag("resize-snapshot", self.safety.tag_value()));
+        }
         if !self.mkfs.words().is_empty() {
             tags.push(tags::tag("mkfs", &self.mkfs.words().join(" ")));
         }
@@ -328,13 +333,18 @@ mod tests {
             nodes: Vec::new(),
         };
         let record = VolumeTags::new(&NodeKey::of("alpha"), &want);
-        let lv = Lv {
+        let written = |record: &VolumeTags| Lv {
             name: record.lv_name(),
             uuid: String::new(),
             flags: Words::default(),
             tags: record.tags().into_iter().collect(),
             segments: Vec::new(),
         };
+        for (wipe, safety) in Wipe::ALL.into_iter().zip(Safety::ALL) {
+            let record = VolumeTags { wipe, safety, ..record.clone() };
+            assert_eq!(VolumeTags::read(&written(&record)), Some(record));
+        }
+        let lv = written(&record);
         assert_eq!(VolumeTags::read(&lv), Some(record.clone()));
 
         let by_hand = |tag: &str| {

@@ -9,6 +9,7 @@ use crate::node::pools::{Pool, served};
 use crate::node::wipe_tasks::{last_wipe, start_first_wipe};
 use crate::node::{Node, lv_tags};
 use crate::volume::error_chain;
+
 /// Repairs the volume groups on which an LVM command has died: a volume that it left suspended
 /// would block its workload, and the answer that nothing is left to do would be no help.
 pub(super) async fn heal_what_died(node: &Node) {
