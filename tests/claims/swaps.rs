@@ -602,7 +602,7 @@ fn a_swap_asks_for_few_writes() {
         world.settled("1/1").await;
         world.rest().await;
         let writes = world.api.writes();
-        assert!(writes.len() <= 57, "{}: {writes:#?}", writes.len());
+        assert!(writes.len() <= 56, "{}: {writes:#?}", writes.len());
     });
 }
 
