@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::bytes::Bytes;
-use crate::volume::{FsKind, PoolName};
+use crate::volume::{FsKind, PoolName, ThinSettings};
 
 mod check;
 mod file;
@@ -68,6 +68,8 @@ pub struct PoolSettings {
     pub disks: Vec<NewDiskSetting>,
     /// Disks that join when the pool is full.
     pub standby_disks: Vec<NewDiskSetting>,
+    /// How it holds thin volumes; `None`: it makes none.
+    pub thin: Option<ThinSettings>,
 }
 
 /// A disk that may be initialised.
@@ -172,6 +174,8 @@ pub struct PoolLayer {
     pub disks: Vec<WantedDisk>,
     /// Standby disks.
     pub standby_disks: Vec<WantedDisk>,
+    /// How it holds thin volumes.
+    pub thin: Option<ThinSettings>,
 }
 
 /// A disk as one source defines it.

@@ -459,7 +459,7 @@ fn settings_files_in_the_documents_are_taken() {
             count += 1;
         }
     }
-    assert_eq!(count, 3);
+    assert_eq!(count, 4);
 }
 
 /// Objects in a block: of YAML, or between the marks of a command.

@@ -8,6 +8,7 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pliant::host::{Host, RealHost};
@@ -89,6 +90,24 @@ impl Place for RealMachine {
         let file = RealMachine::file(shown);
         file.write_all_at(&noise(1, 1 << 20), WRITTEN_AT).expect("write");
         file.sync_all().expect("fsync");
+    }
+
+    async fn fill(&self, shown: &Shown, mib: u64) {
+        let file = RealMachine::file(shown);
+        let fill = move || {
+            let mut times = Vec::new();
+            for at in (0..mib).map(|number| number << 20) {
+                let begin = Instant::now();
+                file.write_all_at(&noise(1, 1 << 20), at).expect("write");
+                file.sync_data().expect("fdatasync");
+                times.push(begin.elapsed());
+            }
+            times.sort();
+            (times[times.len() / 2], times[times.len() - 1])
+        };
+        let (median, longest) = tokio::task::spawn_blocking(fill).await.expect("it writes");
+        println!("a MiB takes {median:?} at the median, {longest:?} at the longest");
+        assert!(longest < Duration::from_secs(1), "a writer waited {longest:?}");
     }
 
     async fn holds(&self, shown: &Shown) -> bool {

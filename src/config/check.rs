@@ -163,6 +163,7 @@ fn pools_of(flags: Vec<PoolFlag>) -> Vec<PoolLayer> {
                 groups: Vec::new(),
                 disks: Vec::new(),
                 standby_disks: Vec::new(),
+                thin: None,
             });
             pools.len() - 1
         });
@@ -219,6 +220,7 @@ fn settled(pool: PoolLayer) -> (PoolName, PoolSettings) {
         groups: pool.groups.into_iter().map(|group| group.value).collect(),
         disks: disks(pool.disks),
         standby_disks: disks(pool.standby_disks),
+        thin: pool.thin,
     };
     (pool.name, settings)
 }

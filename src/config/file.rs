@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::tree::{self, ConfigEntry, ConfigNode, ConfigValue};
 use super::{ConfigError, Layer, Placed, PoolLayer, SettingSource, WantedDisk};
-use crate::volume::nearest;
+use crate::volume::{ThinSettings, nearest};
 
 /// Reads the settings of a file's text; its name picks the format: `.toml`, `.yaml` or `.yml`.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Layer, Vec<ConfigError>> {
@@ -60,11 +60,36 @@ fn pool(mut section: ConfigTable<'_>) -> Option<PoolLayer> {
     let groups = section.list("volume-groups", text);
     let disks = section.tables("disks", disk);
     let standby_disks = section.tables("standby-disks", disk);
+    let thin = section.table("thin", thin);
     if name.is_none() && !section.has("name") {
         section.fail(place.clone(), "a pool needs a name: add `name`".to_owned());
     }
     section.close();
-    name.map(|name| PoolLayer { name, place, groups, disks, standby_disks })
+    name.map(|name| PoolLayer { name, place, groups, disks, standby_disks, thin })
+}
+
+fn thin(mut section: ConfigTable<'_>) -> Option<ThinSettings> {
+    let place = section.place();
+    let by_default = ThinSettings::default();
+    let thin = ThinSettings {
+        size: section.take("size", text).unwrap_or(by_default.size),
+        max_overcommit: section
+            .take("max-overcommit-percent", number)
+            .unwrap_or(by_default.max_overcommit),
+        grow_at: section.take("grow-at-percent", number).unwrap_or(by_default.grow_at),
+        metadata_grow_at: section
+            .take("metadata-grow-at-percent", number)
+            .unwrap_or(by_default.metadata_grow_at),
+        reserve: section.take("reserve", text).unwrap_or(by_default.reserve),
+        when_full: section.take("when-full", text).unwrap_or(by_default.when_full),
+        discards: section.take("discards", text).unwrap_or(by_default.discards),
+        chunk: section.take("chunk-size", text),
+    };
+    match thin.fault() {
+        Some(fault) => section.fail(place, fault),
+        None => section.close(),
+    }
+    Some(thin)
 }
 
 fn disk(mut section: ConfigTable<'_>) -> Option<WantedDisk> {
@@ -198,6 +223,12 @@ impl<'a> ConfigTable<'a> {
                 ConfigTable::open(self.file, &path, node, self.errors).and_then(read)
             })
             .collect()
+    }
+
+    fn table<T>(&mut self, key: &'static str, read: fn(ConfigTable<'_>) -> Option<T>) -> Option<T> {
+        let path = self.path_of(key);
+        let node = self.find(key)?;
+        ConfigTable::open(self.file, &path, node, self.errors).and_then(read)
     }
 
     /// Refuses what no one took.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{NewDiskSetting, Rate, Settings, TimeSpan};
+use crate::volume::ThinSettings;
 
 impl fmt::Display for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -28,6 +29,9 @@ impl fmt::Display for Settings {
             list(f, "volume-groups", &groups)?;
             list(f, "disks", &pool.disks.iter().map(disk).collect::<Vec<_>>())?;
             list(f, "standby-disks", &pool.standby_disks.iter().map(disk).collect::<Vec<_>>())?;
+            if let Some(made) = &pool.thin {
+                thin(f, made)?;
+            }
         }
         Ok(())
     }
@@ -46,6 +50,21 @@ fn list(f: &mut fmt::Formatter<'_>, key: &str, items: &[String]) -> fmt::Result 
         return Ok(());
     }
     writeln!(f, "{key} = [{}]", items.join(", "))
+}
+
+fn thin(f: &mut fmt::Formatter<'_>, thin: &ThinSettings) -> fmt::Result {
+    writeln!(f, "\n[pools.thin]")?;
+    text(f, "size", &thin.size)?;
+    writeln!(f, "max-overcommit-percent = {}", thin.max_overcommit)?;
+    writeln!(f, "grow-at-percent = {}", thin.grow_at)?;
+    writeln!(f, "metadata-grow-at-percent = {}", thin.metadata_grow_at)?;
+    text(f, "reserve", &thin.reserve)?;
+    text(f, "when-full", &thin.when_full.as_str())?;
+    text(f, "discards", &thin.discards.as_str())?;
+    match thin.chunk {
+        Some(chunk) => text(f, "chunk-size", &chunk.exact()),
+        None => Ok(()),
+    }
 }
 
 fn disk(disk: &NewDiskSetting) -> String {

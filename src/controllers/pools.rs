@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{
     Health, Judged, NodeStorage, NodeStorageStatus, PoolDisk, PoolNode, PoolOnNode, Quantity,
-    READY, StoragePool, StoragePoolStatus,
+    READY, Share, StoragePool, StoragePoolStatus, ThinDiscards, ThinPoolSpec, WhenThinPoolFull,
 };
 use crate::bytes::Bytes;
 use crate::cluster::writes::CONTROLLER;
@@ -25,7 +25,8 @@ use crate::controllers::storage::StorageRecord;
 use crate::error_chain;
 use crate::node::{GroupSource, NewDisk, Node as Machine, PoolPlan};
 use crate::panics::{AFTER_PANIC, caught, caught_now};
-use crate::volume::PoolName;
+use crate::volume::Terms;
+use crate::volume::{Discards, Part, PoolName, ThinSettings, WhenFull};
 
 /// What panics are counted under.
 const LOOP: &str = "storagepools";
@@ -317,6 +318,37 @@ fn age(pool: &StoragePool) -> (Option<Timestamp>, Option<&str>) {
     (made, pool.metadata.name.as_deref())
 }
 
+/// The settings of thin pools; `None`, and a word in the log, for what the schema of this version forbids.
+fn thin_settings(pool: &StoragePool, spec: &ThinPoolSpec) -> Option<ThinSettings> {
+    let part = |share: Share| match share {
+        Share::Percent(percent) => Part::Percent(percent),
+        Share::Bytes(size) => Part::Size(size.0),
+    };
+    let percent = |number: i32| u32::try_from(number).unwrap_or_default();
+    let thin = ThinSettings {
+        size: part(spec.size),
+        max_overcommit: percent(spec.max_overcommit_percent),
+        grow_at: percent(spec.grow_at_percent),
+        metadata_grow_at: percent(spec.metadata.grow_at_percent),
+        reserve: spec.reserve.map_or(Part::Percent(0), part),
+        when_full: match spec.when_full {
+            WhenThinPoolFull::Error | WhenThinPoolFull::Unknown => WhenFull::Error,
+            WhenThinPoolFull::Queue => WhenFull::Queue,
+        },
+        discards: match spec.discards {
+            ThinDiscards::PassDown | ThinDiscards::Unknown => Discards::PassDown,
+            ThinDiscards::NoPassDown => Discards::NoPassDown,
+            ThinDiscards::Ignore => Discards::Ignore,
+        },
+        chunk: spec.chunk_size.map(|size| size.0),
+    };
+    let fault = thin.fault();
+    if let Some(fault) = &fault {
+        tracing::error!(pool = pool.metadata.name, fault, "invalid settings of a thin pool");
+    }
+    fault.is_none().then_some(thin)
+}
+
 fn plan_of(pool: &StoragePool) -> Option<PoolPlan> {
     let name = pool.metadata.name.as_deref()?;
     let name = name.parse().map_err(|error| tracing::warn!(pool = name, error, "no pool")).ok()?;
@@ -329,6 +361,9 @@ fn plan_of(pool: &StoragePool) -> Option<PoolPlan> {
         groups: existing.chain(made).collect(),
         standby_disks: pool.spec.standby_disks.iter().map(disk).collect(),
         create: pool.spec.create_volume_groups,
-        reserve: pool.spec.reserve.map_or(Bytes::ZERO, |reserve| reserve.0),
+        terms: Terms {
+            reserve: pool.spec.reserve.map_or(Bytes::ZERO, |reserve| reserve.0),
+            thin: pool.spec.thin.as_ref().and_then(|thin| thin_settings(pool, thin)),
+        },
     })
 }

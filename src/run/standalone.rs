@@ -12,6 +12,7 @@ use crate::in_flight::InFlight;
 use crate::node::{GroupSource, NewDisk, PoolPlan};
 use crate::run::machine::{self, Observer, Started};
 use crate::volume::PoolName;
+use crate::volume::Terms;
 
 /// Serves Identity, Controller and Node on one socket until SIGTERM or SIGINT.
 ///
@@ -49,6 +50,7 @@ fn plan(name: &PoolName, pool: &PoolSettings) -> PoolPlan {
     let created = pool.disks.iter().map(|disk| GroupSource::Create(new_disk(disk)));
     PoolPlan {
         standby_disks: pool.standby_disks.iter().map(new_disk).collect(),
+        terms: Terms { thin: pool.thin, ..Terms::default() },
         ..PoolPlan::new(name.clone(), existing.chain(created).collect())
     }
 }

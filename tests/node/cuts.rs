@@ -57,7 +57,9 @@ impl Case {
 /// All cases.
 pub fn all() -> Vec<Case> {
     let mut cases: Vec<Case> = MODES.into_iter().flat_map(cases_of).collect();
-    cases.push(growing_only_unmounted());
+    cases.push(growing_only_unmounted(Op::Create, Disks::Two));
+    cases.push(growing_only_unmounted(Op::CreateThin, Disks::Thin));
+    cases.extend(THIN_MODES.into_iter().flat_map(thin_cases_of));
     cases.push(Case {
         name: "make a pool at the start",
         mode: Mode::Block,
@@ -71,10 +73,10 @@ pub fn all() -> Vec<Case> {
 }
 
 /// A growth under a safety snapshot, after which a workload writes at once.
-fn growing_only_unmounted() -> Case {
+fn growing_only_unmounted(create: fn(Mode) -> Op, disks: Disks) -> Case {
     let mode = Mode::Filesystem(FsKind::Ext4);
     let before = [
-        Op::Create(mode),
+        create(mode),
         Op::CreateNeighbour,
         Op::Stage(mode),
         Op::Write,
@@ -82,7 +84,37 @@ fn growing_only_unmounted() -> Case {
         Op::Unstage,
         Op::Grow(LARGE),
     ];
-    Case::new("stage what grows only unmounted", mode, &before, Op::Stage(mode)).two_step()
+    let name = match disks {
+        Disks::Thin => "stage what is thin and grows only unmounted",
+        _ => "stage what grows only unmounted",
+    };
+    Case::new(name, mode, &before, Op::Stage(mode)).two_step().on(disks)
+}
+
+/// Of thin volumes, what differs from others.
+const THIN_MODES: [Mode; 3] =
+    [Mode::Block, Mode::Filesystem(FsKind::Ext4), Mode::Filesystem(FsKind::Btrfs)];
+
+fn thin_cases_of(mode: Mode) -> Vec<Case> {
+    let (stage, publish) = (Op::Stage(mode), Op::Publish(mode));
+    let online = [stage, publish];
+    let made = [Op::CreateThin(mode), Op::CreateNeighbour];
+    let published = [&made[..], &[stage, Op::Write, publish]].concat();
+    let unstaged = [&made[..], &[stage, Op::Write, Op::Unstage]].concat();
+    let mut cases = vec![
+        Case::new("create thin", mode, &[], Op::CreateThin(mode)),
+        Case::new("create thin in a pool", mode, &[Op::CreateThin(mode), Op::Delete], made[0]),
+        Case::new("delete what is thin", mode, &unstaged, Op::Delete),
+        Case::new("grow thin online", mode, &published, Op::Grow(LARGE)).after_boot(&online),
+        Case::new("grow thin offline", mode, &unstaged, Op::Grow(LARGE)),
+        Case::new("stage what is thin first", mode, &made, stage),
+        Case::new("unstage what is thin", mode, &[&made[..], &[stage]].concat(), Op::Unstage)
+            .after_boot(&[stage]),
+    ];
+    if mode != Mode::Block {
+        cases.push(Case::new("shrink thin offline", mode, &unstaged, Op::Shrink(LESS)));
+    }
+    cases.into_iter().map(|case| case.on(Disks::Thin)).collect()
 }
 
 fn cases_of(mode: Mode) -> Vec<Case> {

@@ -22,7 +22,7 @@ use crate::machine::{
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 
-fn lv() -> String {
+pub fn lv() -> String {
     lv_name(id_of(VOLUME).key())
 }
 

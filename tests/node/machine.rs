@@ -12,9 +12,9 @@ use pliant::node::lv_tags::{self, lv_name};
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{
-    Access, Class, Fence, FsKind, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Page, Publish,
-    RequestedSize, Safety, Stage as Staging, State, VolumeError, VolumeId, VolumeKey, VolumeStatus,
-    Volumes,
+    Access, Class, Fence, FsKind, Growth, Layout, Mode, NewVolume, NodeKey, NodeVolumes, Page,
+    Publish, RequestedSize, Safety, Stage as Staging, State, ThinSettings, VolumeError, VolumeId,
+    VolumeKey, VolumeStatus, Volumes,
 };
 
 /// Block, and each file system.
@@ -61,6 +61,8 @@ pub enum Op {
     Create(Mode),
     /// As before, with a safety snapshot before each offline resize or never.
     CreateSafe(Mode, Safety),
+    /// As before, in the thin pool.
+    CreateThin(Mode),
     /// Make another volume behind it.
     CreateNeighbour,
     /// Make another volume that leaves little room on the first disk.
@@ -95,6 +97,7 @@ impl Op {
                 want.class.safety = safety;
                 create(node, &want).await
             }
+            Op::CreateThin(mode) => create(node, &thin(want(VOLUME, mode, SMALL))).await,
             Op::CreateNeighbour => create(node, &want(NEIGHBOUR, Mode::Block, 8)).await,
             Op::CreateFiller => create(node, &want(NEIGHBOUR, Mode::Block, 100)).await,
             Op::Delete => node.remove(&id).await.map(text),
@@ -154,6 +157,10 @@ pub fn want(name: &str, mode: Mode, mib: u64) -> NewVolume {
     }
 }
 
+pub fn thin(want: NewVolume) -> NewVolume {
+    NewVolume { class: Class { layout: Layout::Thin, ..want.class }, ..want }
+}
+
 pub fn growth(mib: u64) -> Growth {
     Growth { size: RequestedSize { at_least: Bytes::mib(mib), at_most: None }, block: None }
 }
@@ -211,6 +218,8 @@ pub enum Disks {
     Standby,
     /// A blank disk that a group is to be made on.
     Blank,
+    /// As two, and the pool makes thin volumes.
+    Thin,
 }
 
 impl Disks {
@@ -218,7 +227,7 @@ impl Disks {
         let host = FakeHost::new();
         let group = vec![GroupSource::Existing("vg0".to_owned())];
         let (groups, standby_disks) = match self {
-            Disks::Two => {
+            Disks::Two | Disks::Thin => {
                 let disks = [host.add_disk(Bytes::mib(400)), host.add_disk(Bytes::mib(900))];
                 host.add_group("vg0", &disks);
                 (group, Vec::new())
@@ -242,8 +251,9 @@ impl Disks {
             }
             host.flush(&disk.path).await.expect("flush");
         }
-        let plan =
+        let mut plan =
             PoolPlan { standby_disks, ..PoolPlan::new("fast".parse().expect("a name"), groups) };
+        plan.terms.thin = (self == Disks::Thin).then(ThinSettings::default);
         (host, Setup { settings: NodeSettings { two_step, ..settings() }, plans: vec![plan] })
     }
 }
@@ -296,6 +306,16 @@ async fn content(
     at: u64,
     n: usize,
 ) -> Vec<u8> {
+    if lv.thin_pool().is_some() {
+        let end = at + n as u64;
+        let chunks = host.chunks_of(group, lv).into_iter();
+        let mut found =
+            chunks.filter(|(start, bytes)| *start <= at && end <= start + bytes.len() as u64);
+        let within = |start: u64| usize::try_from(at - start).expect("within a chunk");
+        return found
+            .next()
+            .map_or(vec![0; n], |(start, bytes)| bytes[within(start)..][..n].to_vec());
+    }
     let extent = group.extent_size.get();
     let segment =
         lv.segments.iter().find(|s| (s.start..s.start + s.extents).contains(&(at / extent)));
@@ -326,6 +346,13 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
         _ => {}
     }
     wrong.extend(beyond_their_ends(host, &group).await);
+    for (lv, record) in lv_tags::volumes(&group) {
+        // Each lies where a chunk begins.
+        let chunks = host.chunks_of(&group, lv);
+        for (at, _) in chunks.iter().filter(|(_, bytes)| bytes.starts_with(SECRET)) {
+            wrong.push(format!("{} has a former tenant's bytes in the chunk at {at}", record.name));
+        }
+    }
     let shown =
         lv_tags::volumes(&group).filter(|(_, record)| record.life == lv_tags::StoredState::Shown);
     for (lv, record) in shown.filter(|(_, record)| record.mode == Mode::Block) {
@@ -398,6 +425,9 @@ pub async fn old_ends(host: &FakeHost) -> Vec<String> {
 
 /// The offsets in a volume where a former tenant's bytes may be.
 fn secret_extents(group: &pliant::lvm::Group, lv: &Lv) -> Vec<u64> {
+    if lv.thin_pool().is_some() {
+        return Vec::new();
+    }
     let extent = group.extent_size.get();
     let mut at = Vec::new();
     for segment in &lv.segments {
@@ -414,6 +444,9 @@ fn secret_extents(group: &pliant::lvm::Group, lv: &Lv) -> Vec<u64> {
 pub fn marks(host: &FakeHost) -> Vec<(PathBuf, u64)> {
     let Some(group) = host.group(&group_of(host)) else { return Vec::new() };
     let Some(lv) = group.lvs.get(&lv_name(&VolumeKey::of(VOLUME))) else { return Vec::new() };
+    if lv.thin_pool().is_some() {
+        return Vec::new(); // Its pool zeroes them before anyone else gets them.
+    }
     let extent = group.extent_size.get();
     let mut places = Vec::new();
     for segment in &lv.segments {

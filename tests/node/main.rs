@@ -41,6 +41,7 @@ mod standby;
 mod storm;
 #[path = "../tally/mod.rs"]
 mod tally;
+mod thin;
 mod truth;
 mod uses;
 mod wipes;

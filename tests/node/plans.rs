@@ -9,6 +9,7 @@ use pliant::host::Host;
 use pliant::node::storage::{DiskUse, OperationKind, PoolHealth};
 use pliant::node::{GroupSource, NewDisk, Node, PoolPlan};
 use pliant::testing::FakeHost;
+use pliant::volume::Terms;
 use pliant::volume::{CapacityQuery, Class, Mode, NewVolume, NodeVolumes, VolumeError, Volumes};
 use tokio::task::yield_now;
 
@@ -412,7 +413,8 @@ fn new_volumes_leave_the_reserve_to_growths() {
         let host = machine(2);
         let standby = host.add_disk(Bytes::mib(217)); // 200 MiB after joining.
         let reserve = Bytes::mib(99); // 25 extents.
-        let node = start(&host, &[PoolPlan { reserve, ..plan("fast", &["vg0", "vg1"]) }]).await;
+        let terms = Terms { reserve, ..Terms::default() };
+        let node = start(&host, &[PoolPlan { terms, ..plan("fast", &["vg0", "vg1"]) }]).await;
         let query = CapacityQuery { class: Class::default(), mode: None, node: None };
         let capacity = node.capacity(&query).await.expect("capacity");
         assert_eq!((capacity.free, capacity.largest), (Bytes::mib(760), Bytes::mib(380)));
@@ -429,7 +431,7 @@ fn new_volumes_leave_the_reserve_to_growths() {
         node.grow(&id_of(VOLUME), growth(480)).await.expect("growths may take it");
 
         let standby_disks = vec![on(&standby, false)];
-        let one = PoolPlan { reserve, standby_disks, ..plan("fast", &["vg1"]) };
+        let one = PoolPlan { terms, standby_disks, ..plan("fast", &["vg1"]) };
         set(&node, &[one]).await;
         let largest = node.storage().pools[0].largest[0].size;
         assert_eq!(largest, Bytes::mib(580));

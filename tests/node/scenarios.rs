@@ -63,6 +63,19 @@ impl Place for InMemory {
         self.0.flush(&shown.device).await.expect("synced");
     }
 
+    async fn fill(&self, shown: &Shown, mib: u64) {
+        for at in (0..mib).map(|number| number << 20) {
+            self.0.write_at(&shown.device, at, WRITTEN);
+            // A kernel holds back what a full pool has no space for yet.
+            for _look in 0..10_000 {
+                if !self.0.is_at_its_mark() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
     async fn holds(&self, shown: &Shown) -> bool {
         let read = self.0.read_at(&shown.device, WRITTEN_AT, WRITTEN.len()).await;
         read.expect("it can be read") == WRITTEN

@@ -14,11 +14,13 @@ mod growing;
 mod lives;
 mod shrinking;
 mod site;
+mod thin;
 
 pub use edges::*;
 pub use growing::*;
 pub use lives::*;
 pub use shrinking::*;
+pub use thin::*;
 
 /// A machine that scenarios are played on.
 #[async_trait]
@@ -48,6 +50,9 @@ pub trait Place: Send {
     /// Write to a volume as its workload does, synced.
     async fn write(&self, shown: &Shown);
 
+    /// Write so many MiB to a raw volume, each synced, as fast as it goes.
+    async fn fill(&self, shown: &Shown, mib: u64);
+
     /// Whether what was written is there.
     async fn holds(&self, shown: &Shown) -> bool;
 }
@@ -76,6 +81,9 @@ macro_rules! play_on {
             another_file_system_is_not_mounted foreign_volumes_are_left_alone
             reading_changes_nothing what_a_copy_read_is_written_again what_an_administrator_did_is_seen
             a_restart_finds_everything a_pulled_disk_is_unavailable
+            thin_block_lives thin_ext4_lives thin_xfs_lives thin_btrfs_lives
+            thin_and_linear_share_a_group a_thin_volume_shows_nothing_of_another
+            a_thin_pool_grows_under_its_writers
         }
     };
     (@ $place:expr, $attributes:tt $($scenario:ident)*) => {

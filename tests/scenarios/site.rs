@@ -10,9 +10,10 @@ use pliant::csi::status::of_volume;
 use pliant::host::Host;
 use pliant::node::lv_tags::lv_name;
 use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
+use pliant::volume::Terms;
 use pliant::volume::{
-    Access, CapacityQuery, Class, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Page, Publish,
-    RequestedSize, Stage, State, VolumeError, VolumeId, VolumeKey, Volumes,
+    Access, CapacityQuery, Class, Growth, Layout, Mode, NewVolume, NodeKey, NodeVolumes, Page,
+    Publish, RequestedSize, Stage, State, ThinSettings, VolumeError, VolumeId, VolumeKey, Volumes,
 };
 use tonic::Code;
 
@@ -46,6 +47,8 @@ pub struct Site<P> {
     host: Arc<dyn Host>,
     plan: PoolPlan,
     two_step: bool,
+    /// Of the volumes that are asked for.
+    class: Class,
 }
 
 impl<P: Place> Site<P> {
@@ -72,9 +75,35 @@ impl<P: Place> Site<P> {
                 vec![GroupSource::Existing(GROUP.to_owned())],
             )
         };
+        Site::start(place, disks, plan, two_step, Layout::Linear).await
+    }
+
+    /// A driver over one group on a disk of so many MiB, that makes thin volumes.
+    pub async fn thin(mut place: P, mib: u64, thin: ThinSettings) -> Site<P> {
+        let disks = vec![place.disk(mib)];
+        place.group(GROUP, &disks).await;
+        let groups = vec![GroupSource::Existing(GROUP.to_owned())];
+        let terms = Terms { thin: Some(thin), ..Terms::default() };
+        let plan = PoolPlan { terms, ..PoolPlan::new("default".parse().expect("a name"), groups) };
+        Site::start(place, disks, plan, false, Layout::Thin).await
+    }
+
+    async fn start(
+        mut place: P,
+        disks: Vec<PathBuf>,
+        plan: PoolPlan,
+        two_step: bool,
+        layout: Layout,
+    ) -> Site<P> {
         let host = place.door();
         let node = start(&place, &host, &plan, two_step).await;
-        Site { place, node, disks, host, plan, two_step }
+        let class = Class { layout, ..Class::default() };
+        Site { place, node, disks, host, plan, two_step, class }
+    }
+
+    /// From now on volumes are linear.
+    pub fn linear(&mut self) {
+        self.class.layout = Layout::Linear;
     }
 
     /// Kill the driver and start the next.
@@ -97,7 +126,7 @@ impl<P: Place> Site<P> {
     ) -> Result<u64, VolumeError> {
         let size =
             RequestedSize { at_least: Bytes::new(at_least), at_most: at_most.map(Bytes::new) };
-        let (class, nodes) = (Class::default(), [].into());
+        let (class, nodes) = (self.class.clone(), [].into());
         let want = NewVolume { name: name.to_owned(), size, mode, class, nodes };
         self.node.ensure(&want).await.map(|volume| volume.size.get())
     }
@@ -203,7 +232,7 @@ impl<P: Place> Site<P> {
 
     /// What can be made: free, and the largest, in MiB.
     pub async fn room(&self) -> (u64, u64) {
-        let query = CapacityQuery { class: Class::default(), mode: None, node: None };
+        let query = CapacityQuery { class: self.class.clone(), mode: None, node: None };
         let room = self.node.capacity(&query).await.expect("capacity");
         (room.free.get() >> 20, room.largest.get() >> 20)
     }

@@ -84,6 +84,7 @@ impl FakeHost {
         for disk in world.disks.values_mut() {
             disk.lose_power(survivors);
         }
+        world.lose_thin();
         drop(world);
         host
     }

@@ -55,11 +55,43 @@ pub(super) enum Layer {
     Origin(String),
     /// Over `-real` and `-cow`; shows the content frozen for the volume with the last uuid.
     Snapshot(String, String, String),
+    /// A thin pool over the devices with its metadata and its data.
+    Pool {
+        meta: String,
+        data: String,
+    },
+    /// The top of a thin pool, which nobody reads.
+    OverPool {
+        pool: String,
+        size: u64,
+    },
+    /// A thin volume with this uuid in the pool with this dm uuid.
+    Thin {
+        pool: String,
+        volume: String,
+        size: u64,
+    },
+}
+
+impl Layer {
+    /// The dm uuids of the devices that it is over.
+    pub fn below(&self) -> Vec<&String> {
+        match self {
+            Layer::Linear => Vec::new(),
+            Layer::Origin(real) => vec![real],
+            Layer::Snapshot(real, cow, _) => vec![real, cow],
+            Layer::Pool { meta, data } => vec![meta, data],
+            Layer::OverPool { pool, .. } | Layer::Thin { pool, .. } => vec![pool],
+        }
+    }
 }
 
 impl Table {
     pub fn size(&self) -> u64 {
-        self.rows.last().map_or(0, |row| row.range.end)
+        match self.layer {
+            Layer::OverPool { size, .. } | Layer::Thin { size, .. } => size,
+            _ => self.rows.last().map_or(0, |row| row.range.end),
+        }
     }
 }
 

@@ -76,13 +76,8 @@ impl World {
 
     /// Whether what is sent to it waits: it or a layer below it is suspended.
     fn waits(&self, device: &Device) -> bool {
-        let below: &[&String] = match device.live.as_ref().map(|table| &table.layer) {
-            Some(Layer::Origin(real)) => &[real],
-            Some(Layer::Snapshot(real, cow, _)) => &[real, cow],
-            Some(Layer::Linear) | None => &[],
-        };
-        device.suspended
-            || below.iter().filter_map(|uuid| self.devices.get(*uuid)).any(|b| b.suspended)
+        let below = device.live.iter().flat_map(|table| table.layer.below());
+        device.suspended || below.filter_map(|uuid| self.devices.get(uuid)).any(|b| self.waits(b))
     }
 
     fn frozen_uuid(&self, path: &Path) -> Option<String> {
@@ -112,11 +107,7 @@ impl World {
         let mounted = self.mounts.iter().any(|mount| mount.device == device.number());
         let above = self.devices.values().any(|other| {
             let tables = other.live.iter().chain(&other.waiting);
-            tables.into_iter().any(|table| match &table.layer {
-                Layer::Linear => false,
-                Layer::Origin(real) => *real == device.uuid,
-                Layer::Snapshot(real, cow, _) => [real, cow].contains(&&device.uuid),
-            })
+            tables.into_iter().any(|table| table.layer.below().contains(&&device.uuid))
         });
         let processes = self.openers.get(&device.path()).copied().unwrap_or(0);
         let stacked = self.holders.get(&device.path()).map_or(0, |_| 1);
@@ -141,6 +132,7 @@ impl World {
             live_table: device.live.is_some(),
             inactive_table: device.waiting.is_some(),
             read_only: false,
+            events: self.thin_pools.get(uuid).map_or(0, |pool| pool.events),
         })
     }
 
@@ -166,7 +158,19 @@ impl World {
                 whole("snapshot", format!("{} {} P 8", number(real), number(cow)))
             }
             Layer::Linear => table.rows.iter().map(|row| self.linear_target(row)).collect(),
+            Layer::Pool { meta, data } => {
+                whole("thin-pool", format!("{} {} 128 0 0", number(meta), number(data)))
+            }
+            Layer::OverPool { pool, .. } => whole("linear", format!("{} 0", number(pool))),
+            Layer::Thin { pool, .. } => whole("thin", format!("{} 1", number(pool))),
         }
+    }
+
+    /// The state of the targets as the kernel prints it; of thin pools only.
+    pub fn dm_status(&self, uuid: &str) -> Vec<DmTarget> {
+        let params = self.thin_status(uuid);
+        let table = self.dm_table(uuid).into_iter();
+        table.filter_map(|row| Some(DmTarget { params: params.clone()?, ..row })).collect()
     }
 
     fn linear_target(&self, row: &Row) -> DmTarget {

@@ -9,6 +9,7 @@ use pliant_lvm::host::{DiskBacking, HostError};
 use pliant_lvm::lvm::Group;
 use pliant_volume::bytes::Bytes;
 
+use crate::device::{Layer, Table};
 use crate::disk::{FakeDisk, Fault, system};
 use crate::{FakeHost, World};
 
@@ -117,6 +118,9 @@ impl World {
         if let Some(frozen) = self.frozen_of(device) {
             return Ok(frozen.read(range.start, range.end - range.start));
         }
+        if let Some(bytes) = self.read_thin(device, &range, &what)? {
+            return Ok(bytes);
+        }
         let mut bytes = Vec::new();
         for (disk, part) in self.places(device, range, &what)? {
             let disk = &self.disks[&disk];
@@ -132,7 +136,9 @@ impl World {
             frozen.write(offset, bytes);
             return Ok(());
         }
-        for (disk, part) in self.places(device, offset..offset + bytes.len() as u64, &what)? {
+        for (disk, part) in
+            self.places_to_write(device, offset..offset + bytes.len() as u64, &what)?
+        {
             let disk = self.disks.get_mut(&disk).expect("a place is on a disk");
             disk.may_write(&what)?;
             let length = usize::try_from(part.end - part.start).expect("part of a slice");
@@ -144,7 +150,7 @@ impl World {
     }
 
     pub fn zero(&mut self, device: &Path, range: Range<u64>, what: &str) -> Result<(), HostError> {
-        for (disk, part) in self.places(device, range, what)? {
+        for (disk, part) in self.places_to_write(device, range, what)? {
             let disk = self.disks.get_mut(&disk).expect("a place is on a disk");
             disk.may_write(what)?;
             disk.zero(part);
@@ -154,6 +160,9 @@ impl World {
 
     pub fn discard(&mut self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
         let what = format!("BLKDISCARD {}", device.display());
+        if self.discard_thin(device, &range) {
+            return Ok(());
+        }
         for (disk, part) in self.places(device, range, &what)? {
             let disk = self.disks.get_mut(&disk).expect("a place is on a disk");
             disk.may_write(&what)?;
@@ -170,11 +179,31 @@ impl World {
     pub fn flush(&mut self, device: &Path) -> Result<(), HostError> {
         let what = format!("fsync {}", device.display());
         let size = self.size_of(device)?.get();
-        for (disk, _) in self.places(device, 0..size, &what)? {
+        let below = match self.device_at(device).and_then(|device| device.live.as_ref()) {
+            Some(Table { layer: Layer::Thin { pool, .. }, .. }) => self.devices.get(pool),
+            _ => None,
+        };
+        let (device, size) = match below {
+            Some(pool) => (pool.path(), pool.live.as_ref().map_or(0, Table::size)),
+            None => (device.to_owned(), size),
+        };
+        for (disk, _) in self.places(&device, 0..size, &what)? {
             let disk = self.disks.get_mut(&disk).expect("a place is on a disk");
             disk.may_read(&what)?;
             disk.flush();
         }
+        self.commit_thin();
         Ok(())
+    }
+
+    /// Where a range of a disk or device is written.
+    fn places_to_write(
+        &mut self,
+        device: &Path,
+        range: Range<u64>,
+        what: &str,
+    ) -> Result<Vec<Place>, HostError> {
+        let places = self.places(device, range.clone(), what)?; // Whether it may be written at all.
+        Ok(self.give_thin(device, &range, what)?.unwrap_or(places))
     }
 }

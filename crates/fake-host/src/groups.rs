@@ -193,6 +193,7 @@ pub(super) fn append(lv: &mut Lv, pieces: Vec<ExtentRun>) {
             kind: "striped".to_owned(),
             pieces: vec![piece],
             volumes: BTreeMap::new(),
+            thin_pool: None,
         });
     }
 }

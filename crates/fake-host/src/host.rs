@@ -112,6 +112,11 @@ impl Host for FakeHost {
         Ok(())
     }
 
+    async fn set_thin_mark(&self, lane: &str, percent: u32) -> Result<(), HostError> {
+        self.lock().thin_marks.insert(lane.to_owned(), percent);
+        Ok(())
+    }
+
     async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError> {
         self.turn().await;
         let free = self.lock().locks.insert(group.to_owned());
@@ -232,6 +237,24 @@ impl Host for FakeHost {
     async fn dm_table(&self, uuid: &str) -> Result<Option<(DmInfo, Vec<DmTarget>)>, HostError> {
         let find = |world: &World| Some((world.dm_info(uuid)?, world.dm_table(uuid)));
         Ok(self.look("dm_reads", find).await)
+    }
+
+    async fn dm_status(&self, uuid: &str) -> Result<Option<(DmInfo, Vec<DmTarget>)>, HostError> {
+        let find = |world: &World| Some((world.dm_info(uuid)?, world.dm_status(uuid)));
+        Ok(self.look("dm_reads", find).await)
+    }
+
+    async fn dm_event(&self, uuid: &str, seen: u32) -> Result<(), HostError> {
+        let events = self.lock().dm_events.clone();
+        loop {
+            let mut sent = std::pin::pin!(events.notified());
+            sent.as_mut().enable();
+            self.turn().await;
+            if self.lock().dm_info(uuid).is_none_or(|info| info.events != seen) {
+                return Ok(());
+            }
+            sent.await;
+        }
     }
 
     async fn dm_clear(&self, uuid: &str) -> Result<(), HostError> {

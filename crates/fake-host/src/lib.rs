@@ -39,6 +39,8 @@ mod programs;
 mod render;
 mod state;
 mod superblocks;
+mod thin;
+mod thin_pools;
 mod told;
 
 pub use effects::Side;
@@ -50,6 +52,7 @@ use disk::FakeDisk;
 use effects::Effects;
 use faults::Faults;
 use pages::Pages;
+use thin_pools::FakeThinPool;
 
 /// A handle to a machine in memory; clones are handles to the same machine.
 #[derive(Clone)]
@@ -88,6 +91,12 @@ struct World {
     used: BTreeMap<PathBuf, Bytes>,
     /// What each thick snapshot shows, by its volume's uuid.
     frozen: BTreeMap<String, Pages>,
+    /// The thin pools, by their dm uuids.
+    thin_pools: BTreeMap<String, FakeThinPool>,
+    /// Tells of events of thin pools.
+    dm_events: Arc<Notify>,
+    /// The marks of thin pools, by lane.
+    thin_marks: BTreeMap<String, u32>,
     uuids: u64,
     lvm_version: &'static str,
     /// What mkfs says of options that it does not take, by a part of the command.

@@ -16,6 +16,7 @@ use crate::{FakeHost, World};
 mod groups;
 mod snapshots;
 mod steps;
+mod thin;
 mod volumes;
 
 use steps::Step;
@@ -40,7 +41,14 @@ struct Line {
     names: Vec<String>,
 }
 
-const WITH_VALUE: [&str; 10] = [
+const WITH_VALUE: [&str; 17] = [
+    "--errorwhenfull",
+    "-V",
+    "-c",
+    "--type",
+    "--thinpool",
+    "--poolmetadatasize",
+    "--discards",
     "-l",
     "-n",
     "-i",
@@ -174,6 +182,8 @@ impl World {
         match line.command.as_str() {
             "pvcreate" => self.pvcreate(group, line),
             "lvcreate" if line.has("-s") => self.snapshot(line),
+            "lvcreate" if line.has("--type") => self.create_thin_pool(line),
+            "lvcreate" if line.has("--thinpool") => self.create_thin(line),
             "lvcreate" => self.lvcreate(line),
             "lvextend" => self.lvextend(line),
             "lvreduce" => self.lvreduce(line),

@@ -34,6 +34,11 @@ impl Pages {
         }
     }
 
+    /// Where pages begin that were ever written, within a range.
+    pub fn written(&self, range: &Range<u64>) -> impl Iterator<Item = u64> + use<'_> {
+        self.0.range(range.start.div_ceil(PAGE)..range.end / PAGE).map(|(page, _)| page * PAGE)
+    }
+
     /// What was ever written in a range: where, and the bytes.
     pub fn known(&self, range: &Range<u64>) -> Vec<(u64, Vec<u8>)> {
         let pages = self.0.range(range.start / PAGE..range.end.div_ceil(PAGE));

@@ -303,7 +303,7 @@ async fn an_unknown_line_is_named() {
         ("lvcreate -y -Wn -Zn --setautoactivation n -l 1 -n a --nosync vg0", "`--nosync`"),
         ("lvcreate -y -Zn --setautoactivation n -l 1 -n a vg0", "a line without `-Wn`"),
         ("lvextend -y -l +10%FREE vg0/a", "`-l +10%FREE`"),
-        ("lvchange -y -ay -K vg0/a", "`-K`"),
+        ("lvchange -y -ay -S vg0/a", "`-S`"),
     ] {
         let host = host.after_crash();
         lvm(&host, &create("a", 1, "shown")).await;

@@ -70,7 +70,10 @@ pub use node_storage::{
 };
 pub use ownership::Rival;
 pub use percent_or_bytes::{Share, ShareError};
-pub use pool::{PoolDisk, PoolNode, StoragePool, StoragePoolSpec, StoragePoolStatus};
+pub use pool::{
+    PoolDisk, PoolNode, StoragePool, StoragePoolSpec, StoragePoolStatus, ThinDiscards,
+    ThinMetadata, ThinPoolSpec, WhenThinPoolFull,
+};
 pub use population_status::{Filling, FillingPhase, PopulatorStatus, PreCopy};
 pub use pvc_autoscaler::{
     Abort, AbortedSwap, AutoscaledSize, AutoscalerMode, AutoscalerPhase, ClaimNamePolicy,

@@ -190,6 +190,10 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// the hung disk of another group does not hang it.
     async fn pin_devices(&self, lane: &str, devices: &[PathBuf]) -> Result<(), HostError>;
 
+    /// Lets the kernel send an event when so many percent of a thin pool are in use, for pools that the commands of
+    /// the lane make or expand from then on.
+    async fn set_thin_mark(&self, lane: &str, percent: u32) -> Result<(), HostError>;
+
     /// Takes the lock file of a group as LVM does, or `None` while another command holds it.
     async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError>;
 
@@ -249,6 +253,12 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
 
     /// Finds a device by its dm uuid, with its live table, which is empty where it has none.
     async fn dm_table(&self, uuid: &str) -> Result<Option<(DmInfo, Vec<DmTarget>)>, HostError>;
+
+    /// Finds a device by its dm uuid, with the state of its targets as the kernel prints it. Waits for no I/O.
+    async fn dm_status(&self, uuid: &str) -> Result<Option<(DmInfo, Vec<DmTarget>)>, HostError>;
+
+    /// Waits until the device has had another count of events than `seen`, or is not there. Has no limit.
+    async fn dm_event(&self, uuid: &str, seen: u32) -> Result<(), HostError>;
 
     /// Drops the table that waits (`DM_TABLE_CLEAR`).
     async fn dm_clear(&self, uuid: &str) -> Result<(), HostError>;

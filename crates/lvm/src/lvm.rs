@@ -15,6 +15,9 @@ mod scan;
 mod stack;
 mod tag_set;
 pub mod tags;
+pub mod thin;
+pub mod thin_commands;
+pub mod thin_usage;
 pub mod torn_commit;
 mod volume_group;
 
@@ -26,9 +29,12 @@ use crate::volume::{VolumeError, error_chain};
 
 pub use command_stats::{STEPS, Spent};
 pub use commands::{EXTENT, NewLv, before_extents};
-pub use group::{ExtentRun, Group, Lv, PhysicalVolume, Segment};
+pub use group::{ExtentRun, Group, Lv, PhysicalVolume, Segment, ThinPoolSegment};
 pub use scan::{Member, NamedDisks, Scan, scan, scan_disks, without_label};
 pub use tag_set::Words;
+pub use thin::{THIN_POOL, ThinPool};
+pub use thin_commands::NewThinPool;
+pub use thin_usage::{ThinGrowth, ThinState, ThinUsage};
 pub use torn_commit::{SearchedGroups, undo_torn_commits};
 pub use volume_group::{VgGuard, VolumeGroup};
 

@@ -35,6 +35,8 @@ mod standby;
 mod stats;
 pub mod storage;
 mod survey;
+mod thin_growth;
+mod thin_pool;
 mod this_node;
 mod usages;
 mod volumes;

@@ -125,23 +125,25 @@ impl FromStr for Mode {
 
 /// Layout of a logical volume on its disks.
 ///
-/// Thin, striped and RAID layouts are further variants; `lvm/layout.rs` has the sizes and the
-/// command of each.
+/// Striped and RAID layouts are further variants; `lvm/layout.rs` has the sizes of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layout {
-    /// Extents one after the other.
+    /// Extents of its own, one after the other.
     #[default]
     Linear,
+    /// Chunks of a thin pool, which it gets when they are written.
+    Thin,
 }
 
 impl Layout {
     /// All of them.
-    pub const ALL: [Layout; 1] = [Layout::Linear];
+    pub const ALL: [Layout; 2] = [Layout::Linear, Layout::Thin];
 
     /// The word of the class parameter.
     pub const fn as_str(self) -> &'static str {
         match self {
             Layout::Linear => "linear",
+            Layout::Thin => "thin",
         }
     }
 }

@@ -22,6 +22,7 @@ mod mkfs;
 mod mount_options;
 pub mod panics;
 mod store;
+mod thin;
 mod workload;
 
 pub use class::{Class, ClassError, Safety, Wipe};
@@ -35,6 +36,7 @@ pub use mount_options::parse_mount_options;
 pub use store::{
     Capacity, CapacityQuery, Grown, Growth, Listing, Page, PoolAilment, PoolSummary, Volumes,
 };
+pub use thin::{Discards, Part, Terms, ThinSettings, WhenFull, percent_of};
 pub use workload::{Access, FsUsage, Inspection, NodeInfo, NodeVolumes, Publish, Stage, Stats};
 
 /// The name of the driver, as StorageClasses and PersistentVolumes spell it.

@@ -12,8 +12,11 @@ use crate::groups::{allocate, append, new_name, set};
 
 impl World {
     pub(super) fn snapshot(&mut self, line: &Line) -> Plan {
-        line.only(&["-y", "-s", "-l", "-n"], &["--addtag"]);
         let (mut group, origin) = self.changeable_lv(line)?;
+        if origin.thin_pool().is_some() {
+            return self.thin_snapshot(line, group, &origin);
+        }
+        line.only(&["-y", "-s", "-l", "-n"], &["--addtag"]);
         let mut cow = self.new_lv(&group, line)?;
         // Beyond the origin's size there are only the exceptions to store: LVM takes no more.
         let most = origin.extents() + 1 + origin.extents() / 250;
@@ -67,6 +70,7 @@ impl World {
             kind: "snapshot".to_owned(),
             pieces: Vec::new(),
             volumes: volumes.map(|(key, lv)| (key.to_owned(), lv.name.clone())).into(),
+            thin_pool: None,
         };
         let link = Lv {
             name: name.clone(),
@@ -81,6 +85,9 @@ impl World {
     pub(super) fn merge(&mut self, line: &Line) -> Plan {
         line.only(&["-y", "--merge", "-i"], &[]);
         let (group, cow) = self.changeable_lv(line)?;
+        if cow.thin_pool().is_some() {
+            return self.merge_thin(line, group, &cow);
+        }
         let Some(origin) = origin_of(&group, &cow) else {
             return Err(no(format!("{} is not a mergeable logical volume.", cow.name)));
         };

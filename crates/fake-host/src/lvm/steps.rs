@@ -28,6 +28,14 @@ pub(super) enum Step {
     Freeze { volume: String, origin: Table },
     /// Put back what was kept.
     Thaw { volume: String, origin: Table },
+    /// Let a thin pool work.
+    StartThinPool { pool: String, chunk: u64, zeroes: bool, mark: u32 },
+    /// Let a thin snapshot have all chunks of its origin.
+    Share { pool: String, from: String, to: String },
+    /// Let a thin pool send an event again.
+    Mark { pool: String, mark: u32 },
+    /// Take back all chunks of a thin volume.
+    DropThin { pool: String, volume: String },
 }
 
 impl Step {
@@ -59,6 +67,14 @@ impl Step {
             }
             Step::Freeze { volume, origin } => world.freeze(volume, &origin),
             Step::Thaw { volume, origin } => world.thaw(&volume, &origin),
+            Step::StartThinPool { pool, chunk, zeroes, mark } => {
+                let its = world.thin_pools.entry(pool.clone()).or_default();
+                (its.chunk, its.zeroes) = (chunk, zeroes);
+                world.renew_mark(&pool, mark);
+            }
+            Step::Share { pool, from, to } => world.share_thin(&pool, &from, &to),
+            Step::Mark { pool, mark } => world.renew_mark(&pool, mark),
+            Step::DropThin { pool, volume } => world.drop_thin(&pool, &volume),
         }
     }
 }
@@ -83,6 +99,10 @@ impl fmt::Display for Step {
             Step::Remove { .. } => f.write_str("remove device"),
             Step::Freeze { .. } => f.write_str("begin snapshot"),
             Step::Thaw { .. } => f.write_str("copy back"),
+            Step::StartThinPool { .. } => f.write_str("start thin pool"),
+            Step::Share { .. } => f.write_str("begin thin snapshot"),
+            Step::Mark { .. } => f.write_str("set the mark of the thin pool"),
+            Step::DropThin { .. } => f.write_str("drop thin volume"),
         }
     }
 }

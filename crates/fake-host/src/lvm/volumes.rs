@@ -5,6 +5,7 @@ use pliant_lvm::lvm::group::{Group, Lv};
 
 use super::snapshots::{below, is_snapshot, origin_of, real_of, snapshots_of};
 use super::steps::{Step, commit};
+use super::thin::thin_table;
 use super::{Line, Plan, Refusal, World, no};
 use crate::device::{Layer, dm_name, linear};
 use crate::groups::{allocate, append, set, truncate};
@@ -53,8 +54,11 @@ impl World {
     }
 
     pub(super) fn lvextend(&mut self, line: &Line) -> Plan {
-        line.only(&["-y", "-l"], &[]);
         let (group, mut lv) = self.changeable_lv(line)?;
+        if lv.is_thin_pool() {
+            return self.extend_thin_pool(line, group, &lv);
+        }
+        line.only(&["-y", "-l"], &[]);
         let (wanted, now) = (line.extents(), lv.extents());
         if wanted == now {
             let same =
@@ -68,6 +72,10 @@ impl World {
         if active && !snapshots_of(&group, &lv.name).is_empty() {
             return Err(no("Snapshot origin volumes can be resized only while inactive"));
         }
+        if lv.thin_pool().is_some() {
+            lv.segments[0].extents = wanted;
+            return Ok(self.resized(group, lv));
+        }
         let last = lv.segments.last().and_then(|segment| segment.pieces.last());
         let pieces = allocate(&group, wanted - now, &line.pieces(&group)?, last);
         append(&mut lv, pieces.ok_or_else(|| no_room(&group, wanted - now))?);
@@ -77,7 +85,8 @@ impl World {
     /// Commit a volume that has another size, and put its new table into use if it is active.
     fn resized(&self, mut group: Group, lv: Lv) -> Vec<Step> {
         let uuid = group.dm_uuid(&lv);
-        let table = self.devices.contains_key(&uuid).then(|| linear(&group, &lv));
+        let table = || thin_table(&group, &lv).unwrap_or_else(|| linear(&group, &lv));
+        let table = self.devices.contains_key(&uuid).then(table);
         group.lvs.insert(lv.name.clone(), lv);
         let Some(table) = table else { return commit(group) };
         let mut steps =
@@ -106,7 +115,11 @@ impl World {
             return Err(no("Snapshot origin volumes cannot be reduced in size yet."));
         }
         self.may_reduce(&group, &lv, wanted);
-        truncate(&mut lv, wanted);
+        if lv.thin_pool().is_some() {
+            lv.segments[0].extents = wanted;
+        } else {
+            truncate(&mut lv, wanted);
+        }
         Ok(self.resized(group, lv))
     }
 
@@ -126,11 +139,19 @@ impl World {
                 )));
             }
             if line.has("-ay") {
-                line.only(&["-y", "-ay"], &["--poll"]);
+                line.only(&["-y", "-ay"], &["--poll", "-K"]);
                 return Ok(self.activate(&group, &lv));
             }
             line.only(&["-y", "--refresh"], &["--poll"]);
             return Ok(self.refresh(&group, &lv));
+        }
+        if line.has("--setautoactivation") {
+            line.only(&["-y", "--setautoactivation"], &[]);
+            return Ok(commit(never_by_itself(group, lv)));
+        }
+        if line.has("--errorwhenfull") {
+            line.only(&["-y", "--errorwhenfull"], &[]);
+            return Ok(commit(fails_when_full(group, lv, line.value("--errorwhenfull") == "y")));
         }
         line.only(&["-y"], &["--addtag", "--deltag"]);
         Ok(commit(retagged(group, lv, line)))
@@ -141,6 +162,9 @@ impl World {
         let (mut group, lv) = self.changeable_lv(line)?;
         if group.lvs.values().any(|other| is_snapshot(other, "cow_store", &lv.name)) {
             return self.remove_snapshot(group, &lv);
+        }
+        if lv.thin_pool().is_some() {
+            return self.remove_thin(group, &lv);
         }
         let mut steps = Vec::new();
         for (link, cow) in snapshots_of(&group, &lv.name) {
@@ -171,6 +195,9 @@ impl World {
         if self.is_live(&uuid) {
             return Vec::new();
         }
+        if let Some(steps) = self.activate_thin(group, lv) {
+            return steps;
+        }
         let name = dm_name(group, &lv.name);
         let table = linear(group, lv);
         vec![
@@ -194,7 +221,11 @@ impl World {
         }
         let layers = ["", "-real", "-cow"].map(|layer| format!("{uuid}{layer}"));
         let there = layers.into_iter().filter(|uuid| self.devices.contains_key(uuid));
-        Ok(there.map(|uuid| Step::Remove { uuid }).collect())
+        let mut steps: Vec<Step> = there.map(|uuid| Step::Remove { uuid }).collect();
+        if lv.thin_pool().is_some() || lv.is_thin_pool() {
+            steps.extend(self.deactivate_thin_pool(group, lv));
+        }
+        Ok(steps)
     }
 
     /// Load the table that the metadata says; on a device that hangs suspended with a waiting table,
@@ -208,7 +239,7 @@ impl World {
         if device.suspended && device.waiting.is_some() {
             return vec![resume];
         }
-        let mut table = linear(group, lv);
+        let mut table = thin_table(group, lv).unwrap_or_else(|| linear(group, lv));
         let mut steps = Vec::new();
         if !snapshots_of(group, &lv.name).is_empty() {
             steps = below(group, lv);
@@ -248,6 +279,23 @@ fn retagged(mut group: Group, mut lv: Lv, line: &Line) -> Group {
     for pv in group.pvs.values_mut().filter(|pv| pv.device.is_none()) {
         pv.flags.extend(["MISSING"]);
     }
+    group
+}
+
+/// No host makes it active by itself.
+fn never_by_itself(mut group: Group, mut lv: Lv) -> Group {
+    lv.flags.extend(["NOAUTOACTIVATE"]);
+    group.lvs.insert(lv.name.clone(), lv);
+    group
+}
+
+fn fails_when_full(mut group: Group, mut lv: Lv, fails: bool) -> Group {
+    if fails {
+        lv.flags.extend(["ERROR_WHEN_FULL"]);
+    } else {
+        lv.flags.remove("ERROR_WHEN_FULL");
+    }
+    group.lvs.insert(lv.name.clone(), lv);
     group
 }
 

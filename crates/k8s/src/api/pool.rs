@@ -7,9 +7,9 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::api::Quantity;
 use crate::api::longest::LONGEST_SENTENCE;
 use crate::api::quantity::as_written;
+use crate::api::{Quantity, Share};
 
 /// The most nodes of a pool in its status; Kubernetes supports no more.
 pub(super) const MOST_NODES: usize = 5000;
@@ -98,6 +98,105 @@ pub struct StoragePoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "as_written")]
     pub reserve: Option<Quantity>,
+    /// Thin pool in each volume group, for StorageClasses with `layout: thin`. Default: none, and the pool has no thin
+    /// volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thin: Option<ThinPoolSpec>,
+}
+
+/// Thin pool in each volume group of a pool.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ThinPoolSpec {
+    /// Maximum size of the data of thin volumes in each volume group: percent of the volume group, or a size such as
+    /// `500Gi`. The thin pool begins with a quarter of it, and is expanded in steps. Default: `90%`.
+    #[serde(default = "thin_size")]
+    pub size: Share,
+    /// Maximum total size of all thin volumes and snapshots, in percent of `size`. Default: 100, so that each volume can
+    /// be full.
+    #[serde(default = "max_overcommit")]
+    #[schemars(range(min = 100, max = 10_000))]
+    pub max_overcommit_percent: i32,
+    /// Percentage of its data in use at which a thin pool is expanded. Default: 70.
+    #[serde(default = "grow_at")]
+    #[schemars(range(min = 50, max = 95))]
+    pub grow_at_percent: i32,
+    /// Metadata of the thin pool.
+    #[serde(default)]
+    pub metadata: ThinMetadata,
+    /// Part of `size` that Pliant never uses, so that an administrator can expand a full thin pool. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserve: Option<Share>,
+    /// What happens to writes if the thin pool is full and cannot be expanded: `Error` lets them fail, `Queue` lets them
+    /// wait. Default: `Error`.
+    #[serde(default)]
+    pub when_full: WhenThinPoolFull,
+    /// What a thin pool does with discards such as those of `fstrim`: `PassDown` frees the space and discards on the disk,
+    /// `NoPassDown` frees the space, `Ignore` does neither. Default: `PassDown`.
+    #[serde(default)]
+    pub discards: ThinDiscards,
+    /// Chunk size of new thin pools, a power of two from `64Ki` to `1Gi`. Default: `64Ki`, and more if `size` exceeds 1 TiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "as_written")]
+    pub chunk_size: Option<Quantity>,
+}
+
+/// Metadata of a thin pool.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ThinMetadata {
+    /// Percentage of it in use at which it is expanded. Default: 70.
+    #[serde(default = "grow_at")]
+    #[schemars(range(min = 50, max = 95))]
+    pub grow_at_percent: i32,
+}
+
+impl Default for ThinMetadata {
+    fn default() -> ThinMetadata {
+        ThinMetadata { grow_at_percent: grow_at() }
+    }
+}
+
+/// What happens to writes if a thin pool is full.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+pub enum WhenThinPoolFull {
+    /// They fail.
+    #[default]
+    Error,
+    /// They wait.
+    Queue,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
+}
+
+/// What a thin pool does with discards.
+#[derive(Serialize, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq, JsonSchema)]
+pub enum ThinDiscards {
+    /// It frees the space, and discards on the disk.
+    #[default]
+    PassDown,
+    /// It frees the space.
+    NoPassDown,
+    /// Nothing.
+    Ignore,
+    /// A word of another version, which this one does not know. It is never written.
+    #[serde(other, rename = "(unknown)")]
+    #[schemars(skip)]
+    Unknown,
+}
+
+fn thin_size() -> Share {
+    Share::Percent(90)
+}
+
+fn max_overcommit() -> i32 {
+    100
+}
+
+fn grow_at() -> i32 {
+    70
 }
 
 /// A disk of a pool.

@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 
-use super::dm::{Buffer, DeviceKey, DmCommand, STATUS_TABLE, WITH_UUIDS};
+use super::dm::{Buffer, DeviceKey, DmCommand, NO_FLUSH, STATUS_TABLE, WITH_UUIDS};
 use super::{DmDevice, DmInfo, DmTarget, ioctl};
 
 /// The node that device-mapper is asked through.
@@ -48,6 +48,28 @@ pub(super) fn info(uuid: &str) -> io::Result<Option<DmInfo>> {
 pub(super) fn table(uuid: &str) -> io::Result<Option<(DmInfo, Vec<DmTarget>)>> {
     let reply = about(uuid, DmCommand::Table, STATUS_TABLE, ROOM)?;
     reply.map(|reply| Ok((reply.info(), reply.targets()?))).transpose()
+}
+
+/// Finds a device with the state of its targets, in one call.
+pub(super) fn status(uuid: &str) -> io::Result<Option<(DmInfo, Vec<DmTarget>)>> {
+    let reply = about(uuid, DmCommand::Table, NO_FLUSH, ROOM)?;
+    reply.map(|reply| Ok((reply.info(), reply.targets()?))).transpose()
+}
+
+/// Waits until a device has had another count of events than `seen`, or is not there.
+///
+/// # Source
+/// `DM_DEV_ARM_POLL`, since Linux 4.13: the control node is readable once any device has had an event since.
+pub(super) async fn event(uuid: &str, seen: u32) -> io::Result<()> {
+    let Some(control) = control()? else { return Ok(()) };
+    let control = ioctl::wait_for_events(control)?;
+    loop {
+        ask(control.get_ref(), DmCommand::ArmPoll, DeviceKey::None, 0, 0)?;
+        if info(uuid)?.is_none_or(|info| info.events != seen) {
+            return Ok(());
+        }
+        control.readable().await?.clear_ready();
+    }
 }
 
 /// Drops the table that waits.

@@ -20,6 +20,8 @@ const READ_ONLY: u32 = 1;
 const SUSPENDED: u32 = 1 << 1;
 /// `DM_STATUS_TABLE_FLAG`: the table as loaded, not the targets' state.
 pub(super) const STATUS_TABLE: u32 = 1 << 4;
+/// `DM_NOFLUSH_FLAG`: the state as it is, without waiting for what was sent.
+pub(super) const NO_FLUSH: u32 = 1 << 11;
 /// `DM_ACTIVE_PRESENT_FLAG`.
 const LIVE_TABLE: u32 = 1 << 5;
 /// `DM_INACTIVE_PRESENT_FLAG`.
@@ -50,6 +52,8 @@ pub(super) enum DmCommand {
     Clear = 10,
     /// `DM_TABLE_STATUS`.
     Table = 12,
+    /// `DM_DEV_ARM_POLL`.
+    ArmPoll = 16,
 }
 
 /// A request, and after the call its reply.
@@ -111,6 +115,7 @@ impl Buffer {
             live_table: flags & LIVE_TABLE != 0,
             inactive_table: flags & INACTIVE_TABLE != 0,
             read_only: flags & READ_ONLY != 0,
+            events: word(&self.0, 32).unwrap_or_default(),
         }
     }
 

@@ -10,6 +10,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use nix::libc;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::dm;
 
@@ -122,6 +124,12 @@ pub(super) fn btrfs_info(mounted: &File) -> io::Result<BtrfsInfo> {
     // SAFETY: the kernel reads flags from and writes at most 1024 bytes.
     unsafe { raw::btrfs_info(mounted.as_raw_fd(), &raw mut info) }?;
     Ok(info)
+}
+
+/// The control node of device-mapper, to wait until it is readable.
+pub(super) fn wait_for_events(control: File) -> io::Result<AsyncFd<File>> {
+    // SAFETY: a file has one descriptor, which it closes when it is dropped and not before.
+    Ok(unsafe { AsyncFd::register_with_interest(control, Interest::READABLE) }?)
 }
 
 /// A device-mapper ioctl: the request goes out and the reply comes back in one buffer.

@@ -169,6 +169,11 @@ impl Host for RealHost {
         self.call("path_calls", "pin devices in", &dir, SMALL, pin).await
     }
 
+    async fn set_thin_mark(&self, lane: &str, percent: u32) -> Result<(), HostError> {
+        self.state.set_thin_mark(lane, percent); // Each command writes the configuration of its lane.
+        Ok(())
+    }
+
     async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError> {
         let (name, group) = (format!("lock {group} in"), group.to_owned());
         let lock = move |dir: &Path| lock::try_lock(dir, &group);
@@ -260,6 +265,17 @@ impl Host for RealHost {
 
     async fn dm_table(&self, uuid: &str) -> Result<Option<(DmInfo, Vec<DmTarget>)>, HostError> {
         self.dm("dm_reads", "DM_TABLE_STATUS", uuid, devmapper::table).await
+    }
+
+    async fn dm_status(&self, uuid: &str) -> Result<Option<(DmInfo, Vec<DmTarget>)>, HostError> {
+        self.dm("dm_reads", "DM_TABLE_STATUS", uuid, devmapper::status).await
+    }
+
+    async fn dm_event(&self, uuid: &str, seen: u32) -> Result<(), HostError> {
+        let what = || format!("wait for an event of {uuid}");
+        devmapper::event(uuid, seen)
+            .await
+            .map_err(|source| HostError::System { what: what(), source })
     }
 
     async fn dm_clear(&self, uuid: &str) -> Result<(), HostError> {

@@ -7,15 +7,21 @@ use std::io::{self, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::{Cmd, HostError};
 
+/// The threshold of LVM that sets no mark.
+const NO_MARK: u32 = 100;
+
 /// The state directory with LVM's directories in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct StateDirectory {
     root: PathBuf,
     lock_dir: PathBuf,
+    /// Of lanes with a thin pool, the percentage in use at which the kernel sends an event.
+    thin_marks: Arc<Mutex<BTreeMap<String, u32>>>,
 }
 
 /// The directories of one lane. Each lane has its own, since every LVM command reads the label of
@@ -32,7 +38,20 @@ impl StateDirectory {
     /// Creates the state directory.
     pub(super) fn make(root: &Path, lock_dir: &Path) -> io::Result<StateDirectory> {
         make_private_dir(root)?;
-        Ok(StateDirectory { root: root.to_owned(), lock_dir: lock_dir.to_owned() })
+        let (root, lock_dir) = (root.to_owned(), lock_dir.to_owned());
+        Ok(StateDirectory { root, lock_dir, thin_marks: Arc::default() })
+    }
+
+    /// Sets the percentage in use of a thin pool at which the kernel sends an event: LVM gives it to pools that it makes
+    /// or expands from then on.
+    pub(super) fn set_thin_mark(&self, lane: &str, percent: u32) {
+        let mut marks = self.thin_marks.lock().unwrap_or_else(PoisonError::into_inner);
+        marks.insert(lane.to_owned(), percent);
+    }
+
+    fn thin_mark(&self, lane: &str) -> u32 {
+        let marks = self.thin_marks.lock().unwrap_or_else(PoisonError::into_inner);
+        marks.get(lane).copied().unwrap_or(NO_MARK)
     }
 
     /// The directories of a lane, whether they are there or not.
@@ -46,7 +65,7 @@ impl StateDirectory {
         let lane = self.lane(name);
         make_private_dir(&lane.pv_dir)?;
         let conf = lane.lvm_dir.join("lvm.conf");
-        let text = lvm_conf(&lane.pv_dir, &self.lock_dir)?;
+        let text = lvm_conf(&lane.pv_dir, &self.lock_dir, self.thin_mark(name))?;
         if fs::read(&conf).ok().as_deref() != Some(text.as_bytes()) {
             replace(&conf, text.as_bytes())?;
         }
@@ -108,7 +127,7 @@ pub(super) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 /// LVM's configuration: tuned for many small commands on devices that no one else looks at.
-fn lvm_conf(pv_dir: &Path, lock_dir: &Path) -> io::Result<String> {
+fn lvm_conf(pv_dir: &Path, lock_dir: &Path, thin_mark: u32) -> io::Result<String> {
     let (pv_dir, lock_dir) = (quotable(pv_dir)?, quotable(lock_dir)?);
     Ok(format!(
         r#"# Written at each start of pliant, which reads none of its settings from here.
@@ -143,6 +162,8 @@ backup {{
 }}
 activation {{
 	monitoring = 0
+	# Nobody expands a pool because of it: LVM tells the kernel when to send an event.
+	thin_pool_autoextend_threshold = {thin_mark}
 	# Nothing here waits for udev, and LVM makes the nodes. This excludes only the rules of LVM and
 	# device-mapper from the host's udev: no setting of LVM stops mdadm, btrfs or event activation
 	# from reading what is on a volume. The rules of this driver do.
@@ -260,6 +281,12 @@ mod tests {
         assert_eq!(state.make_lane("vg0").unwrap(), made);
         assert_eq!(fs::metadata(&conf).unwrap().ino(), first.ino());
         assert_ne!(state.lane("vg1"), made);
+
+        state.set_thin_mark("vg0", 80);
+        state.make_lane("vg0").unwrap();
+        assert!(fs::read_to_string(&conf).unwrap().contains("_threshold = 80\n"));
+        state.set_thin_mark("vg0", NO_MARK);
+        state.make_lane("vg0").unwrap();
 
         let text = fs::read_to_string(&conf).unwrap();
         assert!(text.contains(&format!("scan = [ \"{}\" ]", made.pv_dir.display())));

@@ -25,7 +25,7 @@ const fn tool(
 }
 
 /// All of them; the image installs exactly these packages, and the certificates of public authorities.
-pub const TOOLS: [Tool; 12] = [
+pub const TOOLS: [Tool; 13] = [
     tool("lvm", &["version"], "lvm2", "every volume"),
     tool("mkfs.ext4", &["-V"], "e2fsprogs", "creating ext4"),
     tool("mkfs.ext3", &["-V"], "e2fsprogs", "creating ext3"),
@@ -36,6 +36,7 @@ pub const TOOLS: [Tool; 12] = [
     tool("xfs_repair", &["-V"], "xfsprogs", "checking xfs"),
     tool("mkfs.btrfs", &["--version"], "btrfs-progs", "creating btrfs"),
     tool("btrfs", &["--version"], "btrfs-progs", "checking btrfs"),
+    tool("thin_check", &["-V"], "thin-provisioning-tools", "checking thin pools"),
     tool("blkid", &["--version"], "util-linux", "detecting what is on a device"),
     tool("wipefs", &["--version"], "util-linux", "detecting whether a disk is blank"),
 ];

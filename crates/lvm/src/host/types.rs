@@ -94,6 +94,8 @@ pub struct DmInfo {
     pub inactive_table: bool,
     /// True if it refuses writes.
     pub read_only: bool,
+    /// Number of events that it has sent.
+    pub events: u32,
 }
 
 /// A block device that is stacked on another one and holds it open.

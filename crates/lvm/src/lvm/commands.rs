@@ -13,7 +13,7 @@ use crate::lvm::recovery::{remove_from_other_disks, remove_layers};
 use crate::lvm::report::{self, CommandFailure, CommandOutcome};
 use crate::lvm::volume_group::look::read_changed;
 use crate::lvm::volume_group::{VgGuard, failed, impediment, is_uneven, pin};
-use crate::lvm::{LvmError, layout};
+use crate::lvm::{LvmError, THIN_POOL};
 use crate::volume::Layout;
 
 /// Where the metadata area ends that LVM is asked for, which begins behind the label.
@@ -77,10 +77,19 @@ impl VgGuard {
 
     /// Creates a logical volume, inactive and **not wiped**: its tags must record that.
     pub async fn create(&self, new: &NewLv) -> Result<Lv, LvmError> {
-        let cmd = Cmd::new("lvcreate")
-            .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-an"])
-            .args(layout::arguments(new.layout))
-            .args(["-l", &new.extents.to_string(), "-n", &new.name])
+        let cmd = Cmd::new("lvcreate").args(["-y", "-an", "-Wn"]);
+        let cmd = match new.layout {
+            Layout::Linear => {
+                cmd.args(["-Zn", "--setautoactivation", "n", "-l", &new.extents.to_string()])
+            }
+            // LVM takes the other way to keep hosts from activating it for this layout only.
+            Layout::Thin => {
+                let size = self.seen().await?.size_of(new.extents).get();
+                cmd.args(["-ky", "-V", &format!("{size}b"), "--thinpool", THIN_POOL])
+            }
+        };
+        let cmd = cmd
+            .args(["-n", &new.name])
             .args(new.tags.iter().flat_map(|tag| ["--addtag", tag]))
             .arg(self.group.name());
         let said = self.command(cmd).await?;
@@ -89,11 +98,16 @@ impl VgGuard {
         self.expect(&new.name, said, |lv| lv.extents() == new.extents && as_asked(lv)).await
     }
 
-    /// Takes a snapshot of a logical volume into `extents` extents of its own.
+    /// Takes a snapshot of a logical volume: of a thin one in its pool, else into `extents` extents of its own.
     pub async fn snapshot(&self, origin: &str, new: &NewLv) -> Result<Lv, LvmError> {
         heal_before(self, origin).await?;
-        let cmd = Cmd::new("lvcreate")
-            .args(["-y", "-s", "-l", &new.extents.to_string(), "-n", &new.name])
+        let cmd = Cmd::new("lvcreate").args(["-y", "-s"]);
+        let cmd = match new.layout {
+            Layout::Linear => cmd.args(["-l", &new.extents.to_string()]),
+            Layout::Thin => cmd.arg("-ky"),
+        };
+        let cmd = cmd
+            .args(["-n", &new.name])
             .args(new.tags.iter().flat_map(|tag| ["--addtag", tag]))
             .arg(self.path(origin));
         let said = self.command(cmd).await?;
@@ -161,7 +175,8 @@ impl VgGuard {
 
     /// Activates a logical volume; active already is success.
     pub async fn activate(&self, lv: &str) -> Result<(), LvmError> {
-        let cmd = Cmd::new("lvchange").args(["-y", "-ay", "--poll", "n"]).arg(self.path(lv));
+        // A thin volume has the flag that lets LVM skip its activation.
+        let cmd = Cmd::new("lvchange").args(["-y", "-ay", "-K", "--poll", "n"]).arg(self.path(lv));
         self.must(cmd).await
     }
 
@@ -238,12 +253,12 @@ impl VgGuard {
         self.read().await.map(|_| ())
     }
 
-    fn path(&self, lv: &str) -> String {
+    pub(super) fn path(&self, lv: &str) -> String {
         format!("{}/{lv}", self.group.name())
     }
 
     /// Runs a command and believe its own word, where nothing in the metadata would show it.
-    async fn must(&self, cmd: Cmd) -> Result<(), LvmError> {
+    pub(super) async fn must(&self, cmd: Cmd) -> Result<(), LvmError> {
         let said = self.command(cmd).await?;
         match said.outcome {
             CommandOutcome::Success => Ok(()),
@@ -277,7 +292,7 @@ impl VgGuard {
     }
 
     /// The logical volume as it is now, if it is as it should be; else what the command said.
-    async fn expect(
+    pub(super) async fn expect(
         &self,
         lv: &str,
         said: CommandResult,
@@ -291,7 +306,7 @@ impl VgGuard {
 }
 
 /// Reads the group after a command of this turn has changed it.
-async fn read_after_change(turn: &VgGuard) -> Result<Arc<Group>, LvmError> {
+pub(super) async fn read_after_change(turn: &VgGuard) -> Result<Arc<Group>, LvmError> {
     let group = read_changed(&turn.group).await?;
     turn.note_looked();
     Ok(group)
@@ -317,7 +332,7 @@ async fn make_physical_volume(turn: &VgGuard, device: &Path) -> Result<(), LvmEr
 
 /// A command on a volume that a killed one left suspended would wait for ever, and one on a volume in
 /// use on another disk would put it on the disks that the group has.
-async fn heal_before(turn: &VgGuard, lv: &str) -> Result<(), LvmError> {
+pub(super) async fn heal_before(turn: &VgGuard, lv: &str) -> Result<(), LvmError> {
     let group = turn.seen().await?;
     match group.lvs.get(lv) {
         // Its device is as large as its origin; LVM loads both when it changes one.

@@ -89,6 +89,17 @@ pub struct Segment {
     pub pieces: Vec<ExtentRun>,
     /// Other logical volumes that it names: origin, cow store, images, pool.
     pub volumes: BTreeMap<String, String>,
+    /// What only the segment of a thin pool has; `None` for any other type.
+    pub thin_pool: Option<ThinPoolSegment>,
+}
+
+/// What only the segment of a thin pool has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThinPoolSegment {
+    /// Size of a chunk: space is given to volumes in whole chunks.
+    pub chunk: Bytes,
+    /// True if a chunk is zeroed when a volume gets it. Without that a volume shows what its chunks held before.
+    pub zeroes: bool,
 }
 
 /// Consecutive extents of one physical volume.
@@ -300,6 +311,7 @@ mod tests {
     use super::*;
     use crate::lvm::{layout, metadata};
     use crate::volume::Layout;
+    use crate::volume::Terms;
 
     const TEXT: &[u8] = include_bytes!("../../tests/fixtures/metadata/linear-and-snapshot.txt");
 
@@ -322,7 +334,7 @@ mod tests {
     fn free_is_what_lvm_would_allocate() {
         let whole = group();
         assert_eq!((whole.extents(), whole.free_extents()), (140, 107));
-        assert_eq!(layout::largest_new(&whole, Layout::Linear), 107);
+        assert_eq!(layout::largest_new(&whole, Layout::Linear, &Terms::default()), 107);
         for change in [
             |group: &mut Group| pv(group).device = None,
             |group: &mut Group| pv(group).flags = Words::default(),
@@ -350,7 +362,7 @@ mod tests {
             change(&mut frozen);
             let why = frozen.frozen().unwrap();
             assert!(why.contains(words), "{why}");
-            assert_eq!(layout::largest(&frozen, Layout::Linear), 0, "{why}");
+            assert_eq!(layout::largest(&frozen, Layout::Linear, &Terms::default()), 0, "{why}");
         }
         assert_eq!(group().frozen(), None);
     }
@@ -361,9 +373,13 @@ mod tests {
         for (most, is_free) in [(None, true), (Some(visible + 1), true), (Some(visible), false)] {
             let group = Group { max_lv: most, ..group() };
             let free = group.free_extents();
-            let new = layout::largest_new(&group, Layout::Linear);
+            let new = layout::largest_new(&group, Layout::Linear, &Terms::default());
             assert_eq!(new, if is_free { free } else { 0 }, "{most:?}");
-            assert_eq!(layout::largest(&group, Layout::Linear), free, "{most:?}");
+            assert_eq!(
+                layout::largest(&group, Layout::Linear, &Terms::default()),
+                free,
+                "{most:?}"
+            );
             assert_eq!(group.hindrance().is_none(), is_free, "{most:?}");
         }
     }
@@ -375,8 +391,8 @@ mod tests {
         {
             let group = Group { allocation: Some(policy.to_owned()), ..group() };
             for largest in [
-                layout::largest(&group, Layout::Linear),
-                layout::largest_new(&group, Layout::Linear),
+                layout::largest(&group, Layout::Linear, &Terms::default()),
+                layout::largest_new(&group, Layout::Linear, &Terms::default()),
             ] {
                 assert_eq!(largest > 0, is_free, "{policy}");
             }
@@ -389,7 +405,7 @@ mod tests {
     #[test]
     fn a_full_metadata_area_has_room_for_growth_alone() {
         let full = Group { metadata_full: true, ..group() };
-        assert_eq!(layout::largest_new(&full, Layout::Linear), 0);
-        assert_eq!(layout::largest(&full, Layout::Linear), full.free_extents());
+        assert_eq!(layout::largest_new(&full, Layout::Linear, &Terms::default()), 0);
+        assert_eq!(layout::largest(&full, Layout::Linear, &Terms::default()), full.free_extents());
     }
 }

@@ -3,33 +3,34 @@
 //! A new layout is a variant of [`Layout`], an arm in each of these functions, and a change in
 //! three places that handle linear extents only: `recovery.rs` compares live tables, `VgGuard::extend`
 //! names the disks that a growth uses, and `node/grow.rs` wipes extents apart from the volume that
-//! they join. The free space of a thin pool comes from device-mapper's status, which no [`Group`]
-//! has: its arithmetic needs that as one more argument.
+//! they join.
 
-use crate::lvm::Group;
-use crate::volume::Layout;
-
-/// The arguments of `lvcreate` that ask for this layout.
-pub fn arguments(layout: Layout) -> &'static [&'static str] {
-    match layout {
-        Layout::Linear => &[],
-    }
-}
+use crate::lvm::{Group, thin};
+use crate::volume::{Layout, Terms};
 
 /// The most extents that one volume of this layout could grow by in the group now.
 ///
 /// Zero for a group that LVM would refuse to change, or whose allocation policy does not give all that is
 /// free.
-pub fn largest(group: &Group, layout: Layout) -> u64 {
+pub fn largest(group: &Group, layout: Layout, terms: &Terms) -> u64 {
     if !group.changeable() || group.allocates_narrowly() {
         return 0;
     }
-    match layout {
-        Layout::Linear => group.free_extents(),
+    match (layout, &terms.thin) {
+        (Layout::Linear, _) => available(group, terms),
+        (Layout::Thin, Some(settings)) => thin::room(group, settings, terms.reserve),
+        (Layout::Thin, None) => 0,
     }
 }
 
 /// The most extents that one new volume of this layout could have in the group now.
-pub fn largest_new(group: &Group, layout: Layout) -> u64 {
-    if group.hindrance().is_some() { 0 } else { largest(group, layout) }
+pub fn largest_new(group: &Group, layout: Layout, terms: &Terms) -> u64 {
+    if group.hindrance().is_some() { 0 } else { largest(group, layout, terms) }
+}
+
+/// The free extents that are neither reserved nor promised to thin volumes.
+pub fn available(group: &Group, terms: &Terms) -> u64 {
+    let owed = thin::owed(group, terms.thin.as_ref());
+    let reserved = terms.reserve.div_ceil(group.extent_size);
+    group.free_extents().saturating_sub(owed).saturating_sub(reserved)
 }

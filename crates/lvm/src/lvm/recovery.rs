@@ -9,11 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::host::{DeviceNumber, DmDevice, DmInfo, DmTarget, GroupLock, HostError, PathKind};
-use crate::lvm::LvmError;
 use crate::lvm::group::{Group, Lv};
 use crate::lvm::stack::{Disks, LiveDevice, Stack};
 use crate::lvm::volume_group::look::read_all_disks;
 use crate::lvm::volume_group::{VgGuard, VolumeGroup, failed};
+use crate::lvm::{LvmError, THIN_POOL};
 
 const SECTOR: u64 = 512;
 
@@ -54,17 +54,21 @@ impl VgGuard {
         if disks_have_moved(&self.group).await? {
             group = read_all_disks(&self.group).await?; // LVM is to see them under their new numbers.
         }
+        let mut waits = false;
+        if lv.is_thin_pool() || lv.thin_pool().is_some() {
+            waits |= heal_thin_pool(self, &group).await?;
+        }
         let uuid = group.dm_uuid(lv);
         let Some((info, mut live)) = ask(self, self.group.host.dm_table(&uuid).await)? else {
             // A hidden device of it may be in use through another volume.
-            return remove_from_other_disks(self, &group, lv).await;
+            return Ok(remove_from_other_disks(self, &group, lv).await? || waits);
         };
         if !info.live_table {
             remove_empty(self, &uuid).await?;
             return Ok(true);
         }
-        let mut waits = waits_for_us(&info);
-        if waits || group.has_snapshot(lv) || group.is_snapshot(lv) {
+        waits |= waits_for_us(&info);
+        if waits_for_us(&info) || group.has_snapshot(lv) || group.is_snapshot(lv) {
             waits |= wake_layers(self, &group, lv).await?; // What is sent to the top ends there.
         }
         if waits_for_us(&info) {
@@ -143,6 +147,38 @@ async fn wake_layers(turn: &VgGuard, group: &Group, lv: &Lv) -> Result<bool, Lvm
         }
     }
     Ok(waited)
+}
+
+/// Brings the devices of the thin pool back to work, the lowest first, and in line with the metadata; says whether
+/// anything had to be done.
+async fn heal_thin_pool(turn: &VgGuard, group: &Group) -> Result<bool, LvmError> {
+    let Some(pool) = group.thin_pool() else { return Ok(false) };
+    let mut done = false;
+    let devices: Vec<String> = pool.hidden_devices().into_iter().chain([pool.top()]).collect();
+    for uuid in devices.iter().rev() {
+        let info = ask(turn, turn.group.host.dm_info(uuid).await)?;
+        if info.is_some_and(|info| !info.live_table) {
+            remove_empty(turn, uuid).await?;
+            done = true;
+        }
+    }
+    for uuid in devices {
+        let info = ask(turn, turn.group.host.dm_info(&uuid).await)?;
+        if let Some(info) = info.filter(|info| info.live_table && waits_for_us(info)) {
+            clear_and_resume(turn, &uuid, &info).await?;
+            done = true;
+        }
+    }
+    let sectors = group.extent_size.get() / SECTOR;
+    for (uuid, extents) in pool.sizes() {
+        let Some((_, live)) = ask(turn, turn.group.host.dm_table(&uuid).await)? else { continue };
+        if live.iter().map(|target| target.length).sum::<u64>() != extents * sectors {
+            tracing::warn!(group = group.name, "reloading a partially changed thin pool");
+            turn.refresh(THIN_POOL).await?;
+            return Ok(true);
+        }
+    }
+    Ok(done)
 }
 
 /// LVM calls a refresh failed that brought the volume in line and could only not clear away a layer
@@ -369,6 +405,9 @@ fn maps(live: &[DmTarget], group: &Arc<Group>, lv: &Lv) -> bool {
     let length: u64 = live.iter().map(|target| target.length).sum();
     if length != lv.extents() * sectors {
         return false;
+    }
+    if lv.is_thin_pool() {
+        return true; // It maps to the device of the pool itself.
     }
     let mut linear = live.iter().filter(|target| target.kind == "linear");
     linear.all(|target| {

@@ -105,6 +105,7 @@ fn features(seen: &ObservedHost) -> Option<Finding> {
 fn lost(module: &str) -> String {
     match module {
         "dm_snapshot" => "no safety snapshots".to_owned(),
+        "dm_thin_pool" => "no thin volumes".to_owned(),
         file_system => format!("no {file_system} volumes"),
     }
 }

@@ -63,7 +63,7 @@ const RULES_DIRS: [&str; 4] =
     ["/etc/udev/rules.d", "/run/udev/rules.d", "/usr/lib/udev/rules.d", "/lib/udev/rules.d"];
 
 /// Modules that the kernel loads on first use.
-pub(super) const MODULES: [&str; 4] = ["ext4", "xfs", "btrfs", "dm_snapshot"];
+pub(super) const MODULES: [&str; 5] = ["ext4", "xfs", "btrfs", "dm_snapshot", "dm_thin_pool"];
 
 /// Collects all facts.
 pub async fn look(host: &Arc<dyn Host>) -> ObservedHost {

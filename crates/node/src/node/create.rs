@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
-use crate::lvm::NewLv;
+use crate::lvm::{NewLv, layout};
 use crate::node::Node;
 use crate::node::find::search;
 use crate::node::found::FoundVolume;
-use crate::node::free_space::{place, room_for_new};
+use crate::node::free_space::place;
 use crate::node::lv_tags::{StoredState, VolumeTags};
 use crate::node::pools::{self, Pool, by_room};
 use crate::node::standby::add_standby_disks;
+use crate::node::thin_pool::ensure_thin_pool;
 use crate::node::wipe_tasks::start_first_wipe;
-use crate::volume::{Mode, NewVolume, RequestedSize, VolumeError};
+use crate::volume::{Layout, Mode, NewVolume, RequestedSize, VolumeError};
 
 /// Creates the volume, durably. It is new: its extents are wiped after this call, and before it is published.
 pub(super) async fn ensure_volume(
@@ -61,7 +62,7 @@ async fn make_volume(node: &Node, want: &NewVolume) -> Result<FoundVolume, Volum
     let mut not_taken = Vec::new();
     for (group, read) in by_room(&seen) {
         let turn = group.turn().await?;
-        let reserve = pool.reserve.div_ceil(read.extent_size);
+        let reserve = pool.terms.reserve.div_ceil(read.extent_size);
         let extents = size.div_ceil(read.extent_size) + reserve;
         let left = add_standby_disks(node, &pool, &turn, want.class.layout, extents).await?;
         drop(turn);
@@ -81,12 +82,14 @@ async fn make_volume(node: &Node, want: &NewVolume) -> Result<FoundVolume, Volum
         let trouble = trouble.unwrap_or_else(|| "it has no volume group yet".to_owned());
         return Err(VolumeError::Unavailable { reason: format!("pool {}: {trouble}", pool.name) });
     }
+    let no_thin = (want.class.layout == Layout::Thin && pool.terms.thin.is_none())
+        .then(|| "it makes no thin volumes: set `thin` of the pool".to_owned());
     Err(VolumeError::InsufficientCapacity {
         pool: pool.name.clone(),
         asked: size,
         free: seen.free(Bytes::ZERO),
         largest: seen.largest(want.class.layout, Bytes::ZERO),
-        hindrance: pools::listed(seen.hindrance().into_iter().chain(not_taken)),
+        hindrance: pools::listed(no_thin.into_iter().chain(seen.hindrance()).chain(not_taken)),
     })
 }
 
@@ -110,13 +113,16 @@ async fn make_where_it_fits(
     }
     let read = turn.read().await?;
     let extents = size.div_ceil(read.extent_size);
-    if room_for_new(&read, want.class.layout, pool.reserve) < extents {
+    if layout::largest_new(&read, want.class.layout, &pool.terms) < extents {
         return Ok(None); // Another volume took the room while we waited for our turn.
     }
     keeps_limit(read.size_of(extents), want.size)?;
     let record = VolumeTags::new(&node.settings.key, want);
     let new =
         NewLv { name: record.lv_name(), layout: want.class.layout, extents, tags: record.tags() };
+    if let (Layout::Thin, Some(thin)) = (new.layout, &pool.terms.thin) {
+        ensure_thin_pool(node, &turn, &pool, thin).await?;
+    }
     let lv = turn.create(&new).await?;
     let seen = turn.seen().await?;
     Ok(Some(FoundVolume { pool: pool.clone(), group: group.clone(), seen, lv, record }))
@@ -181,6 +187,7 @@ fn class_difference(found: &FoundVolume, want: &NewVolume) -> Option<String> {
         .then(|| format!("its name is {:?}", record.name))
         .or_else(|| differs("volume mode", &record.mode.to_string(), &want.mode.to_string()))
         .or_else(|| differs("pool", found.pool.name.as_str(), pool.as_str()))
+        .or_else(|| differs("layout", found.lv.layout().as_str(), class.layout.as_str()))
         .or_else(|| differs("wipe", record.wipe.as_str(), class.wipe.as_str()))
         .or_else(|| differs("resizeSnapshot", record.safety.as_str(), class.safety.as_str()))
 }

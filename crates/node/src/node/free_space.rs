@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
-use crate::lvm::{Group, layout};
+use crate::lvm::{Group, layout, thin};
 use crate::node::Node;
 use crate::node::pools::{ObservedPool, roomiest};
 use crate::node::standby::standby_room;
@@ -37,14 +37,9 @@ impl ObservedPool<'_> {
     pub fn candidates(&self, layout: Layout) -> Vec<GroupCandidate> {
         let candidate = |(_, group): &(_, Arc<Group>)| GroupCandidate {
             extent_size: group.extent_size,
-            largest: self.room_in(group, layout),
+            largest: layout::largest_new(group, layout, &self.pool.terms),
         };
         self.groups.iter().map(candidate).collect()
-    }
-
-    /// The most extents that a new volume can have in a group.
-    fn room_in(&self, group: &Group, layout: Layout) -> u64 {
-        room_for_new(group, layout, self.pool.reserve)
     }
 
     /// Returns the space for new volumes in the volume groups that can be changed, and on standby
@@ -52,17 +47,24 @@ impl ObservedPool<'_> {
     pub fn free(&self, standby: Bytes) -> Bytes {
         let changeable = self.groups.iter().filter(|(_, group)| group.changeable());
         let free = |(_, group): &(_, Arc<Group>)| {
+            let owed = thin::owed(group, self.pool.terms.thin.as_ref());
             (group.size_of(group.free_extents()) + self.joining(group, standby))
-                .saturating_sub(whole(self.pool.reserve, group))
+                .saturating_sub(group.size_of(owed) + whole(self.pool.terms.reserve, group))
         };
         changeable.map(free).sum()
     }
 
     /// The largest volume that could be made, if these standby disks joined the largest group.
     pub fn largest(&self, layout: Layout, standby: Bytes) -> Bytes {
-        let largest = |(_, group): &(_, Arc<Group>)| {
-            (group.size_of(layout::largest_new(group, layout)) + self.joining(group, standby))
-                .saturating_sub(whole(self.pool.reserve, group))
+        let terms = &self.pool.terms;
+        let largest = |(_, group): &(_, Arc<Group>)| match layout {
+            Layout::Linear => {
+                let most = layout::largest_new(group, layout, &terms.of_growth());
+                (group.size_of(most) + self.joining(group, standby))
+                    .saturating_sub(whole(terms.reserve, group))
+            }
+            // What a thin pool may use of a disk is known when it has joined.
+            Layout::Thin => group.size_of(layout::largest_new(group, layout, terms)),
         };
         self.groups.iter().map(largest).max().unwrap_or_default()
     }
@@ -106,11 +108,6 @@ pub(super) async fn capacity_of(
 /// A reserve in whole extents of a group.
 fn whole(reserve: Bytes, group: &Group) -> Bytes {
     group.size_of(reserve.div_ceil(group.extent_size))
-}
-
-/// Returns the maximum number of extents of a new volume in a volume group with this reserve.
-pub(super) fn room_for_new(group: &Group, layout: Layout, reserve: Bytes) -> u64 {
-    layout::largest_new(group, layout).saturating_sub(reserve.div_ceil(group.extent_size))
 }
 
 #[cfg(test)]

@@ -86,6 +86,8 @@ pub(super) async fn grow_device(
     }
     match found.record.mode {
         _ if found.record.is_new() => extend(node, found, wanted).await,
+        // Its pool zeroes what it gives.
+        Mode::Block if found.lv.layout() == Layout::Thin => extend(node, found, wanted).await,
         Mode::Filesystem(kind) => {
             // LVM grows no origin of a snapshot.
             conclude_cut_resize(node, &found, kind).await?;
@@ -109,7 +111,8 @@ async fn make_room(
     takes: Takes,
 ) -> Result<(), VolumeError> {
     let turn = found.group.turn().await?;
-    let not_taken = add_standby_disks(node, &found.pool, &turn, Layout::Linear, more).await?;
+    let (layout, terms) = (found.lv.layout(), found.pool.terms.of_growth());
+    let not_taken = add_standby_disks(node, &found.pool, &turn, layout, more).await?;
     let group = turn.read().await?;
     if let Some(reason) = group.frozen() {
         return Err(VolumeError::Unavailable {
@@ -117,7 +120,7 @@ async fn make_room(
         });
     }
     let refused = takes == Takes::OneMore && group.has_most_volumes();
-    let largest = if refused { 0 } else { layout::largest(&group, Layout::Linear) };
+    let largest = if refused { 0 } else { layout::largest(&group, layout, &terms) };
     let why = group.hindrance().filter(|_| refused || group.allocates_narrowly());
     if largest >= more {
         return Ok(());

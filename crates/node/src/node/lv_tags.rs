@@ -309,11 +309,11 @@ pub fn says_nothing(group: &str, lv: &Lv) -> String {
 }
 
 /// Returns the logical volumes of this driver whose live table an interrupted command may have left
-/// partly changed. A resize snapshot is not among them: its table is not its own metadata, and the
+/// partly changed. A thick resize snapshot is not among them: its table is not its own metadata, and the
 /// repair of its origin creates it.
 pub fn healable(group: &Group) -> impl Iterator<Item = &Lv> {
     let ours = group.lvs.values().filter(|lv| lv.name.starts_with(PREFIX));
-    ours.filter(|lv| !group.is_snapshot(lv))
+    ours.filter(|lv| lv.flags.contains("VISIBLE") && !group.is_snapshot(lv))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Plans: what pools are to be made of.
 
-use crate::bytes::Bytes;
 use crate::node::disks::NewDisk;
 use crate::volume::PoolName;
+use crate::volume::Terms;
 
 /// The desired state of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +16,8 @@ pub struct PoolPlan {
     /// True if disks may be initialised. If not, they are only inspected, and no standby disk
     /// joins.
     pub create: bool,
-    /// Space that new volumes leave free in each volume group; growths and snapshots may use it.
-    pub reserve: Bytes,
+    /// What new volumes leave free in each volume group, and how it holds thin volumes.
+    pub terms: Terms,
 }
 
 /// Source of a volume group of a pool.
@@ -30,10 +30,10 @@ pub enum GroupSource {
 }
 
 impl PoolPlan {
-    /// Plans a pool of these groups, with no standby disks and nothing reserved; disks may be
+    /// Plans a pool of these groups, with no standby disks, nothing reserved and no thin volumes; disks may be
     /// initialised.
     pub fn new(name: PoolName, groups: Vec<GroupSource>) -> Self {
-        PoolPlan { name, groups, standby_disks: Vec::new(), create: true, reserve: Bytes::ZERO }
+        PoolPlan { name, groups, standby_disks: Vec::new(), create: true, terms: Terms::default() }
     }
 
     pub(super) fn disks(&self) -> impl Iterator<Item = &NewDisk> {

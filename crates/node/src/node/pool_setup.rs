@@ -24,7 +24,7 @@ enum DiskVerdict {
 /// Set up a pool: find its groups, and make those that are missing where the plan allows it.
 pub(super) async fn set_up(node: &Node, plan: &PoolPlan, survey: &Survey) -> Pool {
     let mut pool = Pool::new(plan.name.clone());
-    (pool.configured, pool.reserve) = (true, plan.reserve);
+    (pool.configured, pool.terms) = (true, plan.terms);
     for source in &plan.groups {
         match source {
             GroupSource::Existing(name) => match adopt_alone(node, name, plan, survey) {

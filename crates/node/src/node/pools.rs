@@ -9,6 +9,7 @@ use crate::lvm::{Group, Scan, VolumeGroup};
 use crate::node::disks::NewDisk;
 use crate::node::lv_tags;
 use crate::node::storage::DiskUse;
+use crate::volume::Terms;
 use crate::volume::{PoolName, Severity, VolumeCondition, error_chain};
 
 /// A named set of volume groups, as its plan was when it was set up; a new plan makes a new one.
@@ -25,8 +26,8 @@ pub struct Pool {
     pub leaving: Vec<Arc<VolumeGroup>>,
     /// Blank disks that join a group when one is needed.
     pub standby_disks: Vec<NewDisk>,
-    /// Space that new volumes leave free in each volume group.
-    pub reserve: Bytes,
+    /// What new volumes leave free in each volume group, and how it holds thin volumes.
+    pub terms: Terms,
     /// Why volume groups of it could not be set up; they may hide volumes.
     pub trouble: Vec<String>,
     /// Actions that would be done if disks could be initialised, in order.
@@ -74,7 +75,7 @@ impl Pool {
             groups: Vec::new(),
             leaving: Vec::new(),
             standby_disks: Vec::new(),
-            reserve: Bytes::ZERO,
+            terms: Terms::default(),
             trouble: Vec::new(),
             plan: Vec::new(),
             refused: Vec::new(),
@@ -169,7 +170,7 @@ impl ObservedPool<'_> {
     /// Returns what prevents a new volume besides a lack of free extents; `None` if nothing does.
     pub fn hindrance(&self) -> Option<String> {
         let full = self.groups.iter().filter_map(|(_, group)| group.hindrance());
-        let reserve = self.pool.reserve;
+        let reserve = self.pool.terms.reserve;
         let reserved = (reserve > Bytes::ZERO && !self.groups.is_empty()).then(|| {
             format!(
                 "{reserve} of each volume group are reserved for expansions and \

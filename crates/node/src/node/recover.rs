@@ -6,6 +6,7 @@ use crate::lvm::{Group, LvmError, VgGuard, VolumeGroup};
 use crate::node::found::FoundVolume;
 use crate::node::lv_tags::StoredState;
 use crate::node::pools::{Pool, served};
+use crate::node::thin_pool::complete_thin_pool;
 use crate::node::wipe_tasks::{last_wipe, start_first_wipe};
 use crate::node::{Node, lv_tags};
 use crate::volume::error_chain;
@@ -29,6 +30,7 @@ pub(super) async fn recover(
 ) -> Result<(), LvmError> {
     let turn = group.turn().await?;
     let seen = heal(&turn).await?;
+    complete_thin_pool(&turn, &pool.terms.thin.unwrap_or_default()).await?;
     let ours = |record: &lv_tags::VolumeTags| lv_tags::is_here(&seen, record, &node.settings);
     for (_, record) in lv_tags::volumes(&seen).filter(|(_, record)| ours(record)) {
         // A growth that was interrupted starts again when it is asked for again.

@@ -7,8 +7,8 @@ use crate::node::found::FoundVolume;
 use crate::node::held::{refuse_if_held, refuse_if_stacked_on};
 use crate::node::lv_tags::{self, StoredState};
 use crate::node::resize_offline::leave_private_mount;
-use crate::node::wipe_tasks::last_wipe;
-use crate::volume::{VolumeError, VolumeId, Wipe};
+use crate::node::wipe_tasks::{last_wipe, loses_its_bytes_first};
+use crate::volume::{VolumeError, VolumeId};
 
 /// Deletes the volume, durably.
 pub(super) async fn remove_volume(node: &Node, id: &VolumeId) -> Result<(), VolumeError> {
@@ -34,7 +34,7 @@ pub(super) async fn remove_volume(node: &Node, id: &VolumeId) -> Result<(), Volu
     }
     remove_helpers(&found).await?;
     // What was never shown to a tenant holds nothing to hide; what its extents held is wiped before they are shown.
-    if !found.record.is_new() && found.record.wipe != Wipe::None {
+    if !found.record.is_new() && loses_its_bytes_first(&found) {
         let found = mark_deleting(&found).await?;
         let task = last_wipe(&found).await?;
         node.wipes.wipe(task).await?;

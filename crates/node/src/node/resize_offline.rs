@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use crate::bytes::Bytes;
 use crate::fs::{self, FsError, Superblock};
 use crate::host::{HeldDevice, HeldFor};
-use crate::lvm::{Group, NewLv};
+use crate::lvm::{Group, NewLv, layout};
 use crate::node::error::{failed, fs_failed};
 use crate::node::find::activate;
 use crate::node::found::FoundVolume;
@@ -209,7 +209,7 @@ async fn take_snapshot(
     let extents = snapshot_extents(found, resize);
     let name = lv_tags::safety_name(found.record.id.key());
     let tags = vec![StoredState::Shown.tag()];
-    let new = NewLv { name, layout: Layout::Linear, extents, tags };
+    let new = NewLv { name, layout: found.lv.layout(), extents, tags };
     turn.snapshot(&found.lv.name, &new).await?;
     found.group.flush().await?;
     Ok(Some(new.name))
@@ -232,6 +232,9 @@ async fn roll_back(node: &Node, found: &FoundVolume, snapshot: &str) -> Result<(
     leave_private_mount(node, found).await?;
     refuse_if_held(node, found, None).await?; // By a program that did not come back in time, too.
     let turn = found.group.turn().await?;
+    if found.lv.layout() == Layout::Thin {
+        turn.deactivate(&found.lv.name).await?; // LVM merges none that is active.
+    }
     if let Err(error) = turn.merge(snapshot, MERGE_LIMIT).await {
         return Err(VolumeError::PreconditionFailed {
             reason: format!(
@@ -309,8 +312,10 @@ fn no_room_for_snapshot(
     resize: OfflineResize,
     group: &Group,
 ) -> Option<String> {
-    let (wanted, free) = (snapshot_extents(found, resize), group.free_extents());
-    (free < wanted).then(|| {
+    let terms = found.pool.terms.of_growth();
+    let (wanted, free) = (snapshot_extents(found, resize), layout::available(group, &terms));
+    // That of a thin volume is in its pool, which is as large as what its volumes are promised.
+    (found.lv.layout() == Layout::Linear && free < wanted).then(|| {
         format!(
             "a resize snapshot of volume {} needs {}, and {} is free in volume group {}",
             found.record.id,

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, RwLock};
 
+use tokio::sync::watch;
+
 use crate::host::{Host, HostError};
 use crate::lvm::{LvmError, VolumeGroup};
 use crate::mount::MountTable;
@@ -14,6 +16,7 @@ use crate::node::pools::{Pool, served};
 use crate::node::recover::recover;
 use crate::node::refused_disks::RefusedDisks;
 use crate::node::survey::Survey;
+use crate::node::thin_growth::keep_thin_pools;
 use crate::node::{Node, NodeSettings, wipe};
 use crate::panics::caught;
 use crate::volume::error_chain;
@@ -45,9 +48,11 @@ impl Node {
             outcomes,
             usages: Mutex::default(),
             refused_disks: RefusedDisks::default(),
+            thin_news: watch::Sender::new(()),
         });
         unmount_private_mounts(&node).await;
         node.set_pools(plans).await?;
+        tokio::spawn(keep_thin_pools(Arc::downgrade(&node), node.thin_news.subscribe()));
         Ok(node)
     }
 
@@ -103,6 +108,7 @@ impl Node {
             }
         }
         self.replace_pools(pools);
+        self.thin_news.send_replace(());
         Ok(())
     }
 

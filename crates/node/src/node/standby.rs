@@ -54,12 +54,13 @@ pub(super) async fn add_standby_disks(
     extents: u64,
 ) -> Result<NotTaken, VolumeError> {
     let mut not_taken = NotTaken::default();
+    let terms = pool.terms.of_growth();
     if !pool.takes_into(turn.group()) {
         return Ok(not_taken);
     }
     for standby in &pool.standby_disks {
         let group = turn.read().await?;
-        if layout::largest(&group, layout) >= extents || !group.changeable() {
+        if layout::largest(&group, layout, &terms) >= extents || !group.changeable() {
             break;
         }
         let added = caught("disks", add_standby_disk(node, pool, turn, &group, standby)).await;

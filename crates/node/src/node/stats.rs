@@ -6,12 +6,11 @@ use std::sync::Arc;
 
 use crate::bytes::Bytes;
 use crate::host::{DeviceNumber, DmInfo, PathKind};
-use crate::lvm::Spent;
+use crate::lvm::{Spent, layout};
 use crate::mount::MountTable;
 use crate::node::error::failed;
 use crate::node::find::{hidden, live_device, must_find, recall};
 use crate::node::found::FoundVolume;
-use crate::node::free_space::room_for_new;
 use crate::node::pools::{Pool, served};
 use crate::node::{Node, lv_tags};
 use crate::volume::{
@@ -306,7 +305,7 @@ fn summary(pool: &Arc<Pool>) -> PoolSummary {
         free: changeable.map(|group| group.size_of(group.free_extents())).sum(),
         largest: own
             .iter()
-            .map(|group| group.size_of(room_for_new(group, Layout::Linear, pool.reserve)))
+            .map(|group| group.size_of(layout::largest_new(group, Layout::Linear, &pool.terms)))
             .max()
             .unwrap_or_default(),
         available: pool.trouble.is_empty()

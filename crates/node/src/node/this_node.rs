@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
+use tokio::sync::watch;
+
 use crate::host::{DeviceNumber, Host, Mount};
 use crate::lvm::NamedDisks;
 use crate::mount::MountTable;
@@ -31,6 +33,8 @@ pub struct Node {
     /// How full the file systems were that answered when they were asked last.
     pub(super) usages: Mutex<BTreeMap<VolumeId, FsUsage>>,
     pub(super) refused_disks: RefusedDisks,
+    /// Tells those who keep thin pools large enough that a group, or a thin pool, has come.
+    pub(super) thin_news: watch::Sender<()>,
 }
 
 /// How the last growth of a volume's file system ended.

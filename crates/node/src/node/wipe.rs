@@ -19,7 +19,7 @@ use crate::lvm::tags;
 use crate::node::found::{FoundVolume, device_node};
 use crate::node::lv_tags;
 use crate::panics::caught;
-use crate::volume::{FsKind, Mode, VolumeError, VolumeKey, Wipe, error_chain};
+use crate::volume::{FsKind, Layout, Mode, VolumeError, VolumeKey, Wipe, error_chain};
 
 /// One call to the kernel zeroes this much: long enough to be cheap, short enough to show progress.
 const PIECE: u64 = 1 << 30;
@@ -82,8 +82,12 @@ impl Task {
         Task { found, device: None, ranges, before: 0, how, is_written_down: false }
     }
 
-    /// Zeroes over all of a volume, from where an earlier wipe of it stopped.
+    /// Zeroes over all of a volume, from where an earlier wipe of it stopped. Over nothing of a thin one: its pool zeroes
+    /// what it gives, and would first have to give all of it.
     pub fn whole(found: &FoundVolume) -> Task {
+        if found.lv.layout() == Layout::Thin {
+            return Task::new(found, Vec::new());
+        }
         let size = found.size().get();
         // From its beginning, if it cannot be read how far it was.
         let before = found.record.wiped.unwrap_or_default().get().min(size);

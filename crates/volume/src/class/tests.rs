@@ -105,7 +105,7 @@ fn a_bad_value_is_answered_with_the_good_ones() {
     );
     assert_eq!(
         refused(&[("layout", "raid1")]),
-        "class parameter layout: unknown value `raid1`: use linear"
+        "class parameter layout: unknown value `raid1`: use linear or thin"
     );
     assert_eq!(
         refused(&[(FS_TYPE, "zfs")]),

@@ -76,6 +76,7 @@ fn a_request_names_its_device_and_its_own_size() {
 fn the_header_tells_the_state() {
     let mut buffer = reply(47, READ_ONLY | SUSPENDED | INACTIVE_TABLE, 0, &[]);
     put(&mut buffer.0, 24, 3);
+    put(&mut buffer.0, 32, 7);
     put(&mut buffer.0, 40, (254 << 8) | 0x34 | (0x12 << 20));
     assert_eq!(
         buffer.info(),
@@ -86,6 +87,7 @@ fn the_header_tells_the_state() {
             live_table: false,
             inactive_table: true,
             read_only: true,
+            events: 7,
         }
     );
     assert!(!buffer.full());

@@ -6,7 +6,7 @@ use super::text::{self, MetadataValue, Section};
 use super::{MetadataError, SECTOR, malformed};
 use crate::bytes::Bytes;
 use crate::lvm::Words;
-use crate::lvm::group::{ExtentRun, Group, Lv, PhysicalVolume, Segment};
+use crate::lvm::group::{ExtentRun, Group, Lv, PhysicalVolume, Segment, ThinPoolSegment};
 
 const PART: &str = "volume group";
 
@@ -151,7 +151,15 @@ impl KnownNames<'_> {
             kind: string(section, "type")?,
             pieces: Vec::new(),
             volumes: BTreeMap::new(),
+            thin_pool: None,
         };
+        if segment.kind == "thin-pool" {
+            segment.thin_pool = Some(ThinPoolSegment {
+                chunk: sectors(section, "chunk_size")?,
+                // As LVM reads it.
+                zeroes: number(section, "zero_new_blocks").is_ok_and(|zeroes| zeroes != 0),
+            });
+        }
         for (key, value) in &section.0 {
             match value {
                 MetadataValue::Text(name) => self.name_volume(&mut segment, key, name),

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::lvm::Words;
-use crate::lvm::group::{ExtentRun, Group, Lv, Segment};
+use crate::lvm::group::{ExtentRun, Group, Lv, Segment, ThinPoolSegment};
 
 const DISK: &[u8] = include_bytes!("../../../tests/fixtures/metadata/linear-and-snapshot.bin");
 const TEXT: &[u8] = include_bytes!("../../../tests/fixtures/metadata/linear-and-snapshot.txt");
@@ -25,6 +25,7 @@ fn striped(start: u64, extents: u64, pieces: &[(&str, Range<u64>)]) -> Segment {
             .map(|(pv, range)| ExtentRun { pv: (*pv).to_owned(), range: range.clone() })
             .collect(),
         volumes: [].into(),
+        thin_pool: None,
     }
 }
 
@@ -267,7 +268,8 @@ fn layers_name_the_volumes_below_them() {
     let mirror = [("mirrors.0", "oldmirror_mimage_0"), ("mirrors.2", "oldmirror_mimage_1")];
     assert_eq!(top("oldmirror"), layered(3, "mirror", &mirror));
     let pool = [("metadata", "pool_tmeta"), ("pool", "pool_tdata")];
-    assert_eq!(top("pool"), layered(10, "thin-pool", &pool));
+    let thin_pool = Some(ThinPoolSegment { chunk: Bytes::kib(64), zeroes: true });
+    assert_eq!(top("pool"), Segment { thin_pool, ..layered(10, "thin-pool", &pool) });
     assert_eq!(top("thin"), layered(25, "thin", &[("thin_pool", "pool")]));
     let snapshot = [("origin", "thin"), ("thin_pool", "pool")];
     assert_eq!(top("thinsnap"), layered(25, "thin", &snapshot));

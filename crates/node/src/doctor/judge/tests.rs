@@ -10,7 +10,7 @@ fn healthy() -> ObservedHost {
         tools: TOOLS.iter().map(|tool| (tool.program, "2.38.1".to_owned())).collect(),
         device_mapper: Some(true),
         file_systems: vec!["ext4".to_owned(), "xfs".to_owned()],
-        modules: BTreeMap::from([("btrfs", true), ("dm_snapshot", true)]),
+        modules: BTreeMap::from([("btrfs", true), ("dm_snapshot", true), ("dm_thin_pool", true)]),
         capabilities: Some(0x1ff_ffff_ffff),
         lock_directory: true,
         disks: vec![found("/dev/sdb", "pv-b", "vg0", "uuid-0", 1)],
@@ -65,7 +65,7 @@ fn a_healthy_machine_has_only_ticks() {
     assert_eq!(complaints(&healthy()), "");
     let printed = print(&judge(&healthy()), false);
     assert!(printed.contains("✓ volume group vg0: 1 disk, 1 GiB\n"), "{printed}");
-    assert!(printed.ends_with("20 passed, 0 warnings, 0 errors\n"), "{printed}");
+    assert!(printed.ends_with("22 passed, 0 warnings, 0 errors\n"), "{printed}");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn each_complaint_says_what_to_type() {
     seen.tools.insert("lvm", "2.03.9".to_owned());
     seen.capabilities = Some(1 << 21 | 1 << 1);
     seen.device_mapper = Some(false);
-    seen.modules = BTreeMap::from([("btrfs", false)]);
+    seen.modules = BTreeMap::from([("btrfs", false), ("dm_thin_pool", true)]);
     seen.kernel = Some("5.15.0-91-generic".to_owned());
     seen.lock_directory = false;
     seen.lvmetad = true;

@@ -1,0 +1,130 @@
+//! Keeps thin pools large enough: expands each when the kernel says that it is at its mark.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::lvm::{ThinUsage, VolumeGroup, thin_commands, thin_usage};
+use crate::node::Node;
+use crate::node::error::failed;
+use crate::node::pools::served;
+use crate::node::thin_pool::complete_thin_pool;
+use crate::panics::caught;
+use crate::volume::{ThinSettings, VolumeError, error_chain};
+
+/// After an expansion that failed, the next is tried so much later.
+const AFTER_A_FAILURE: Duration = Duration::from_secs(10);
+
+/// Keeps the thin pools of all groups of a node large enough, until the node is dropped: `news` tells of groups and of
+/// thin pools that have come.
+pub(super) async fn keep_thin_pools(node: Weak<Node>, mut news: watch::Receiver<()>) {
+    let mut kept = BTreeSet::new();
+    let mut tasks = JoinSet::new();
+    loop {
+        news.mark_unchanged();
+        {
+            let Some(node) = node.upgrade() else { return };
+            for (_, group) in served(&node.pools()) {
+                if kept.insert(group.name().to_owned()) {
+                    tasks.spawn(keep_thin_pool(Arc::downgrade(&node), group.clone(), news.clone()));
+                }
+            }
+        }
+        tokio::select! {
+            changed = news.changed() => if changed.is_err() { return },
+            Some(ended) = tasks.join_next() => if let Ok(group) = ended {
+                kept.remove(&group);
+            },
+        }
+    }
+}
+
+/// Keeps the thin pool of a group large enough, until the group is no more served; returns its name.
+async fn keep_thin_pool(
+    node: Weak<Node>,
+    group: Arc<VolumeGroup>,
+    mut news: watch::Receiver<()>,
+) -> String {
+    loop {
+        news.mark_unchanged();
+        let (looked, host) = {
+            let Some(node) = node.upgrade() else { break };
+            let pools = node.pools();
+            let Some((pool, _)) = served(&pools).find(|(_, one)| Arc::ptr_eq(one, &group)) else {
+                break;
+            };
+            let thin = pool.terms.thin.unwrap_or_default();
+            (caught("thin pools", grow_if_needed(&node, &group, &thin)).await, node.host.clone())
+        };
+        let looked = looked.map_err(|panicked| panicked.to_string());
+        match looked.and_then(|done| done.map_err(|error| error_chain::in_full(&error))) {
+            Ok(Some((device, events))) => tokio::select! {
+                _ = host.dm_event(&device, events) => {}
+                changed = news.changed() => if changed.is_err() { break },
+            },
+            Ok(None) => {
+                if news.changed().await.is_err() {
+                    break;
+                }
+            }
+            Err(error) => {
+                tracing::error!(group = group.name(), error, "failed to expand the thin pool");
+                let _ = tokio::time::timeout(AFTER_A_FAILURE, news.changed()).await;
+            }
+        }
+    }
+    group.name().to_owned()
+}
+
+/// Expands the thin pool while it is at its mark; returns its device and the events that it had sent by then, or `None`
+/// if there is no pool.
+async fn grow_if_needed(
+    node: &Node,
+    group: &Arc<VolumeGroup>,
+    thin: &ThinSettings,
+) -> Result<Option<(String, u32)>, VolumeError> {
+    loop {
+        let read = group.read().await?;
+        let Some(pool) = read.thin_pool() else { return Ok(None) };
+        let device = pool.device();
+        let Some((usage, events)) = usage_of(node, &device).await? else {
+            // LVM has an unused pool inactive for a moment while it makes the first volume.
+            complete_thin_pool(&group.turn().await?, thin).await?;
+            continue;
+        };
+        let fails = pool.fails_when_full(thin);
+        let growth = pool.growth(&usage, thin);
+        let is_as_it_should_be = pool.lv.flags.contains("ERROR_WHEN_FULL") == fails;
+        if growth == <_>::default() && is_as_it_should_be {
+            return Ok(Some((device, events)));
+        }
+        let turn = group.turn().await?;
+        node.host
+            .set_thin_mark(group.name(), thin.grow_at)
+            .await
+            .map_err(failed("set the mark"))?;
+        let seen = turn.read().await?;
+        if seen.seqno != read.seqno {
+            continue; // Something else was done meanwhile.
+        }
+        if growth != <_>::default() {
+            tracing::info!(group = group.name(), ?usage, ?growth, "expanding the thin pool");
+            thin_commands::grow_thin_pool(&turn, &growth).await?;
+        }
+        thin_commands::set_error_when_full(&turn, fails).await?;
+        drop(turn);
+        group.flush().await?;
+    }
+}
+
+/// How full the thin pool with this device is, and the events that it has sent; `None` while it is not active.
+async fn usage_of(node: &Node, device: &str) -> Result<Option<(ThinUsage, u32)>, VolumeError> {
+    let found = node.host.dm_status(device).await.map_err(failed("device-mapper"))?;
+    Ok(found.and_then(|(info, targets)| {
+        let usage = thin_usage::parse(&targets.first()?.params)?;
+        Some((usage, info.events))
+    }))
+}

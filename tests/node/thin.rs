@@ -1,0 +1,217 @@
+//! Thin volumes: what is promised, what is refused, and pools that grow in time.
+
+use std::sync::Arc;
+
+use pliant::bytes::Bytes;
+use pliant::host::Host;
+use pliant::lvm::THIN_POOL;
+use pliant::node::Node;
+use pliant::testing::FakeHost;
+use pliant::volume::Terms;
+use pliant::volume::{
+    CapacityQuery, Class, FsKind, Layout, Mode, NodeVolumes, Part, ThinSettings, VolumeError,
+    Volumes,
+};
+
+use crate::cuts::block_on;
+use crate::machine::{
+    Disks, NEIGHBOUR, Op, Setup, VOLUME, growth, id_of, settings, staging, thin, type_in, want,
+};
+use crate::plans::plan;
+
+/// A host with a disk of 100 GiB, and a driver that holds thin volumes on it.
+async fn large(thin: ThinSettings) -> (FakeHost, Arc<Node>) {
+    let host = FakeHost::new();
+    let disk = host.add_disk(Bytes::gib(100));
+    host.add_group("vg0", &[disk]);
+    let terms = Terms { thin: Some(thin), ..Terms::default() };
+    let plans = vec![pliant::node::PoolPlan { terms, ..plan("fast", &["vg0"]) }];
+    let node = Setup { settings: settings(), plans }.start(&host).await;
+    (host, node)
+}
+
+fn extents_of_pool(host: &FakeHost) -> u64 {
+    host.group("vg0").expect("a group").lvs[THIN_POOL].extents()
+}
+
+/// Chunks so large that few of them fill a pool.
+const LARGE_CHUNKS: ThinSettings = ThinSettings {
+    size: Part::Percent(90),
+    max_overcommit: 100,
+    grow_at: 70,
+    metadata_grow_at: 70,
+    reserve: Part::Percent(0),
+    when_full: pliant::volume::WhenFull::Error,
+    discards: pliant::volume::Discards::PassDown,
+    chunk: Some(Bytes::mib(256)),
+};
+
+async fn largest(node: &Node, layout: Layout) -> Bytes {
+    let class = Class { layout, ..Class::default() };
+    let query = CapacityQuery { class, mode: None, node: None };
+    node.capacity(&query).await.expect("a capacity").largest
+}
+
+#[test]
+fn a_pool_grows_before_it_is_full_and_no_write_fails() {
+    block_on(async {
+        let (host, node) = large(LARGE_CHUNKS).await;
+        node.ensure(&thin(want(VOLUME, Mode::Block, 80 << 10))).await.expect("created");
+        let first = extents_of_pool(&host);
+        assert_eq!(Bytes::mib(4 * first).get() >> 30, 22, "a quarter of the limit");
+        node.stage(&staging(Mode::Block)).await.expect("staged");
+        let device = host.device_of("vg0", &crate::looks::lv()).expect("active");
+        let mut sizes = vec![first];
+        for chunk in 0..(80 << 10) / 256 {
+            host.write_at(&device, chunk * (256 << 20), b"what the workload wrote");
+            for _ in 0..200 {
+                tokio::task::yield_now().await;
+            }
+            sizes.push(extents_of_pool(&host));
+        }
+        sizes.dedup();
+        let last = *sizes.last().expect("sizes");
+        assert!(sizes.is_sorted() && sizes.len() > 4, "{sizes:?}");
+        assert!(Bytes::mib(4 * last) <= Bytes::gib(90), "{sizes:?}");
+        let commands = host.counts()["lvm_commands"];
+        for _ in 0..2000 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(
+            host.counts()["lvm_commands"],
+            commands,
+            "nothing is done while nothing happens"
+        );
+    });
+}
+
+#[test]
+fn writes_fail_at_once_only_where_the_pool_can_grow_no_more() {
+    block_on(async {
+        let (host, node) = large(LARGE_CHUNKS).await;
+        let fails = |host: &FakeHost| {
+            host.group("vg0").expect("a group").lvs[THIN_POOL].flags.contains("ERROR_WHEN_FULL")
+        };
+        node.ensure(&thin(want(VOLUME, Mode::Block, 8))).await.expect("created");
+        assert!(!fails(&host), "while it can grow they wait for that");
+        type_in(&host, "vg0", &format!("lvextend -y -l 23036 vg0/{THIN_POOL}")).await;
+        node.set_pools(vec![pliant::node::PoolPlan {
+            terms: Terms { thin: Some(LARGE_CHUNKS), ..Terms::default() },
+            ..plan("fast", &["vg0"])
+        }])
+        .await
+        .expect("set");
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        assert!(fails(&host));
+    });
+}
+
+#[test]
+fn no_more_is_promised_than_the_pool_can_grow_to() {
+    block_on(async {
+        let half = ThinSettings { size: Part::Percent(50), ..ThinSettings::default() };
+        let (_host, node) = large(half).await;
+        let most = largest(&node, Layout::Thin).await;
+        assert_eq!(most.get() >> 30, 49);
+        assert!(largest(&node, Layout::Linear).await > Bytes::gib(99));
+        node.ensure(&thin(want(VOLUME, Mode::Block, 40 << 10))).await.expect("created");
+        assert_eq!(largest(&node, Layout::Thin).await, most - Bytes::gib(40));
+        // What is promised is free, and given to no other.
+        assert_eq!(largest(&node, Layout::Linear).await.get() >> 30, 59);
+        let refused = node.ensure(&thin(want(NEIGHBOUR, Mode::Block, 11 << 10))).await;
+        let Err(VolumeError::InsufficientCapacity { largest: told, .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(told, most - Bytes::gib(40));
+        let refused = node.grow(&id_of(VOLUME), growth(51 << 10)).await;
+        assert!(matches!(refused, Err(VolumeError::ExpansionOutOfRange { .. })), "{refused:?}");
+        node.grow(&id_of(VOLUME), growth(49 << 10)).await.expect("grown");
+        node.ensure(&want(NEIGHBOUR, Mode::Block, 50 << 10)).await.expect("the rest is free");
+        node.remove(&id_of(VOLUME)).await.expect("deleted");
+        let left = largest(&node, Layout::Thin).await;
+        assert!(left < most && left > Bytes::gib(48), "the other has the rest: {left}");
+    });
+}
+
+#[test]
+fn overcommit_promises_more_than_there_is() {
+    block_on(async {
+        let twice = ThinSettings { max_overcommit: 200, ..ThinSettings::default() };
+        let (_host, node) = large(twice).await;
+        assert_eq!(largest(&node, Layout::Thin).await.get() >> 30, 179);
+        node.ensure(&thin(want(VOLUME, Mode::Block, 150 << 10))).await.expect("created");
+        assert_eq!(largest(&node, Layout::Thin).await.get() >> 30, 29);
+        assert!(
+            largest(&node, Layout::Linear).await < Bytes::gib(10),
+            "the pool may need the rest"
+        );
+    });
+}
+
+#[test]
+fn a_pool_without_thin_settings_makes_none_and_says_how() {
+    block_on(async {
+        let (host, setup) = Disks::Two.machine(false).await;
+        let node = setup.start(&host).await;
+        assert_eq!(largest(&node, Layout::Thin).await, Bytes::ZERO);
+        let refused = node.ensure(&thin(want(VOLUME, Mode::Block, 8))).await;
+        let Err(VolumeError::InsufficientCapacity { hindrance: Some(why), .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(why, "it makes no thin volumes: set `thin` of the pool");
+    });
+}
+
+#[test]
+fn a_pool_that_does_not_zero_gets_no_new_volume() {
+    block_on(async {
+        let (host, setup) = Disks::Thin.machine(false).await;
+        let node = setup.start(&host).await;
+        Op::CreateThin(Mode::Block).ask(&host, &node).await.expect("created");
+        let change = |group: &mut pliant::lvm::Group| {
+            let pool = group.lvs.get_mut(THIN_POOL).expect("a pool");
+            for segment in &mut pool.segments {
+                segment.thin_pool.as_mut().expect("a pool").zeroes = false;
+            }
+        };
+        host.change_group("vg0", change).expect("changed");
+        let refused = node.ensure(&thin(want(NEIGHBOUR, Mode::Block, 8))).await;
+        let Err(VolumeError::Unavailable { reason }) = refused else { panic!("{refused:?}") };
+        assert!(reason.ends_with("run `lvchange -Zy vg0/pliant-thinpool`"), "{reason}");
+    });
+}
+
+#[test]
+fn an_unused_thin_volume_takes_next_to_nothing() {
+    block_on(async {
+        let (host, setup) = Disks::Thin.machine(false).await;
+        let node = setup.start(&host).await;
+        let ext4 = Mode::Filesystem(FsKind::Ext4);
+        for op in [Op::CreateThin(ext4), Op::Stage(ext4), Op::Unstage, Op::Grow(480)] {
+            op.ask(&host, &node).await.expect("done");
+        }
+        let group = host.group("vg0").expect("a group");
+        let lv = &group.lvs[&crate::looks::lv()];
+        assert_eq!(lv.extents(), 120);
+        let chunks = host.chunks_of(&group, lv).len();
+        assert!(chunks < 40, "{chunks} chunks for the places of signatures and the file system");
+        Op::Delete.ask(&host, &node).await.expect("deleted");
+        assert!(host.chunks_of(&group, lv).is_empty());
+    });
+}
+
+#[test]
+fn another_layout_is_another_volume() {
+    block_on(async {
+        let (host, setup) = Disks::Thin.machine(false).await;
+        let node = setup.start(&host).await;
+        Op::CreateThin(Mode::Block).ask(&host, &node).await.expect("created");
+        let refused = node.ensure(&want(VOLUME, Mode::Block, 320)).await;
+        let Err(VolumeError::AlreadyExists { difference, .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(difference, "its layout is thin, linear was requested");
+    });
+}
