@@ -68,7 +68,7 @@ fn pool(mut section: ConfigTable<'_>) -> Option<PoolLayer> {
     name.map(|name| PoolLayer { name, place, groups, disks, standby_disks, thin })
 }
 
-fn thin(mut section: ConfigTable<'_>) -> Option<ThinSettings> {
+fn thin(mut section: ConfigTable<'_>) -> ThinSettings {
     let place = section.place();
     let by_default = ThinSettings::default();
     let thin = ThinSettings {
@@ -89,7 +89,7 @@ fn thin(mut section: ConfigTable<'_>) -> Option<ThinSettings> {
         Some(fault) => section.fail(place, fault),
         None => section.close(),
     }
-    Some(thin)
+    thin
 }
 
 fn disk(mut section: ConfigTable<'_>) -> Option<WantedDisk> {
@@ -225,10 +225,10 @@ impl<'a> ConfigTable<'a> {
             .collect()
     }
 
-    fn table<T>(&mut self, key: &'static str, read: fn(ConfigTable<'_>) -> Option<T>) -> Option<T> {
+    fn table<T>(&mut self, key: &'static str, read: fn(ConfigTable<'_>) -> T) -> Option<T> {
         let path = self.path_of(key);
         let node = self.find(key)?;
-        ConfigTable::open(self.file, &path, node, self.errors).and_then(read)
+        ConfigTable::open(self.file, &path, node, self.errors).map(read)
     }
 
     /// Refuses what no one took.

@@ -49,6 +49,49 @@ fn a_file_that_says_everything_is_printed_back() {
 }
 
 #[test]
+fn thin_pools_are_read_and_printed_back() {
+    let thin = |lines: &str| {
+        format!(
+            "node-id = \"a\"\n[[pools]]\nname = \"p\"\nvolume-groups = [\"vg0\"]\n\n[pools.thin]\n{lines}"
+        )
+    };
+    let whole = "size = \"500Gi\"
+max-overcommit-percent = 150
+grow-at-percent = 80
+metadata-grow-at-percent = 60
+reserve = \"5%\"
+when-full = \"Queue\"
+discards = \"NoPassDown\"
+chunk-size = \"128Ki\"
+";
+    let printed = read("pliant.toml", &thin(whole)).unwrap().to_string();
+    assert!(printed.ends_with(&format!("\n[pools.thin]\n{whole}")), "{printed}");
+    let pools = read("pliant.toml", &thin("")).unwrap().pools;
+    assert!(pools.values().all(|pool| pool.thin == Some(ThinSettings::default())));
+    for (lines, wrong) in [
+        (
+            "size = \"half\"",
+            "pools[0].thin.size: `half` is neither 1% to 100% nor a size such as 500Gi",
+        ),
+        (
+            "when-full = \"Wait\"",
+            "pools[0].thin.when-full: unknown value `Wait`: use Error or Queue",
+        ),
+        (
+            "chunk-size = \"96Ki\"",
+            "pools[0].thin: the chunk size is 96 KiB: use a power of two from 64 KiB to 1 GiB",
+        ),
+        (
+            "grow-at-percnt = 80",
+            "pools[0].thin.grow-at-percnt: unknown key; did you mean `grow-at-percent`?",
+        ),
+    ] {
+        let said = error("pliant.toml", &thin(lines));
+        assert!(said.ends_with(wrong), "{said}");
+    }
+}
+
+#[test]
 fn yaml_says_the_same() {
     let yaml = r"
 node-id: alpha

@@ -70,16 +70,13 @@ impl World {
         let Some(parts) = self.thin_parts(device, range) else { return Ok(None) };
         let mut bytes = Vec::new();
         for part in parts {
-            match self.place_of(&part) {
-                Some((disk, place)) => {
-                    let disk = &self.disks[&disk];
-                    disk.may_read(what)?;
-                    bytes.append(&mut disk.content().read(place.start, place.end - place.start));
-                }
-                None => {
-                    let length = part.within.end - part.within.start;
-                    bytes.resize(bytes.len() + usize::try_from(length).expect("a chunk"), 0);
-                }
+            if let Some((disk, place)) = self.place_of(&part) {
+                let disk = &self.disks[&disk];
+                disk.may_read(what)?;
+                bytes.append(&mut disk.content().read(place.start, place.end - place.start));
+            } else {
+                let length = part.within.end - part.within.start;
+                bytes.resize(bytes.len() + usize::try_from(length).expect("a chunk"), 0);
             }
         }
         Ok(Some(bytes))

@@ -121,7 +121,7 @@ async fn make_where_it_fits(
     let new =
         NewLv { name: record.lv_name(), layout: want.class.layout, extents, tags: record.tags() };
     if let (Layout::Thin, Some(thin)) = (new.layout, &pool.terms.thin) {
-        ensure_thin_pool(node, &turn, &pool, thin).await?;
+        ensure_thin_pool(node, &turn, pool, thin).await?;
     }
     let lv = turn.create(&new).await?;
     let seen = turn.seen().await?;
