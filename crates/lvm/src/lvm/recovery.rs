@@ -339,6 +339,18 @@ async fn stack_of(
     if is_plain && !group.has_layers(lv) {
         return Ok(Stack::around(&uuid, own.into_iter().collect()));
     }
+    if let Some(pool) = lv.thin_pool().and_then(|_| group.thin_pool()) {
+        // Without a look at all other volumes of the pool, which share its disks.
+        let mut devices: Vec<LiveDevice> = own.into_iter().collect();
+        for uuid in pool.hidden_devices() {
+            let table = vg.host.dm_table(&uuid).await.map_err(failed)?;
+            devices.extend(table.map(|table| live(uuid, table)));
+        }
+        let stack = Stack::around(&uuid, devices);
+        if stack.find_elsewhere(group, disks).is_none() {
+            return Ok(stack);
+        }
+    }
     let mut devices = Vec::new();
     for device in vg.host.dm_list().await.map_err(failed)? {
         if !device.uuid.starts_with(&group.dm_prefix()) {

@@ -26,7 +26,7 @@ pub struct ThinPool<'a> {
     pub(super) group: &'a Group,
     /// Its logical volume.
     pub lv: &'a Lv,
-    /// Chunks of it.
+    /// What only its segment has.
     pub segment: ThinPoolSegment,
 }
 
