@@ -86,6 +86,28 @@ fn a_pool_grows_before_it_is_full_and_no_write_fails() {
 }
 
 #[test]
+fn a_pool_grows_in_time_after_a_boot_too() {
+    block_on(async {
+        let (host, node) = large(LARGE_CHUNKS).await;
+        node.ensure(&thin(want(VOLUME, Mode::Block, 80 << 10))).await.expect("created");
+        let host = host.after_power_cut();
+        let terms = Terms { thin: Some(LARGE_CHUNKS), ..Terms::default() };
+        let plans = vec![pliant::node::PoolPlan { terms, ..plan("fast", &["vg0"]) }];
+        let node = Setup { settings: settings(), plans }.start(&host).await;
+        node.stage(&staging(Mode::Block)).await.expect("staged");
+        let device = host.device_of("vg0", &crate::looks::lv()).expect("active");
+        for chunk in 0..200 {
+            host.write_at(&device, chunk * (256 << 20), b"what the workload wrote");
+            for _ in 0..200 {
+                tokio::task::yield_now().await;
+            }
+            let (used, all) = ((chunk + 1) * 64, extents_of_pool(&host));
+            assert!(used * 100 < all * 75, "{used} extents of {all} are in use");
+        }
+    });
+}
+
+#[test]
 fn writes_fail_at_once_only_where_the_pool_can_grow_no_more() {
     block_on(async {
         let (host, node) = large(LARGE_CHUNKS).await;

@@ -61,6 +61,7 @@ impl FakeHost {
         let mut world = self.lock().clone();
         world.locks.clear();
         world.held.clear();
+        world.thin_marks.clear();
         world.effects = Effects::default();
         world.faults = Faults::default();
         FakeHost::of(world)

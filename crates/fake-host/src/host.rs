@@ -112,9 +112,8 @@ impl Host for FakeHost {
         Ok(())
     }
 
-    async fn set_thin_mark(&self, lane: &str, percent: u32) -> Result<(), HostError> {
+    fn set_thin_mark(&self, lane: &str, percent: u32) {
         self.lock().thin_marks.insert(lane.to_owned(), percent);
-        Ok(())
     }
 
     async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError> {

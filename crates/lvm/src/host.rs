@@ -191,8 +191,8 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     async fn pin_devices(&self, lane: &str, devices: &[PathBuf]) -> Result<(), HostError>;
 
     /// Lets the kernel send an event when so many percent of a thin pool are in use, for pools that the commands of
-    /// the lane make or expand from then on.
-    async fn set_thin_mark(&self, lane: &str, percent: u32) -> Result<(), HostError>;
+    /// the lane make, activate or expand from then on. It is forgotten with the process.
+    fn set_thin_mark(&self, lane: &str, percent: u32);
 
     /// Takes the lock file of a group as LVM does, or `None` while another command holds it.
     async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError>;

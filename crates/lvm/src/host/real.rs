@@ -169,9 +169,8 @@ impl Host for RealHost {
         self.call("path_calls", "pin devices in", &dir, SMALL, pin).await
     }
 
-    async fn set_thin_mark(&self, lane: &str, percent: u32) -> Result<(), HostError> {
+    fn set_thin_mark(&self, lane: &str, percent: u32) {
         self.state.set_thin_mark(lane, percent); // Each command writes the configuration of its lane.
-        Ok(())
     }
 
     async fn try_lock_group(&self, group: &str) -> Result<Option<Box<dyn GroupLock>>, HostError> {

@@ -39,7 +39,7 @@ pub fn parse(status: &str) -> Option<ThinUsage> {
         let (metadata, data) = ((0, 0), (0, 0));
         return Some(ThinUsage { metadata, data, state: ThinState::Failed, needs_check: true });
     }
-    let mut words = status.split_whitespace().skip(1);
+    let mut words = status.split_whitespace().skip(1); // The transaction id.
     let mut of = || {
         let (used, all) = words.next()?.split_once('/')?;
         Some((used.parse().ok()?, all.parse().ok()?))

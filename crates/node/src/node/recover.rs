@@ -29,8 +29,11 @@ pub(super) async fn recover(
     group: &Arc<VolumeGroup>,
 ) -> Result<(), LvmError> {
     let turn = group.turn().await?;
+    let thin = pool.terms.thin.unwrap_or_default();
+    // Before anything loads the thin pool: without it the kernel says nothing until the pool is full.
+    node.host.set_thin_mark(group.name(), thin.grow_at);
     let seen = heal(&turn).await?;
-    complete_thin_pool(&turn, &pool.terms.thin.unwrap_or_default()).await?;
+    complete_thin_pool(&turn, &thin).await?;
     let ours = |record: &lv_tags::VolumeTags| lv_tags::is_here(&seen, record, &node.settings);
     for (_, record) in lv_tags::volumes(&seen).filter(|(_, record)| ours(record)) {
         // A growth that was interrupted starts again when it is asked for again.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::lvm::{ThinUsage, VolumeGroup, thin_commands, thin_usage};
+use crate::lvm::{THIN_POOL, ThinUsage, VolumeGroup, thin_commands, thin_usage};
 use crate::node::Node;
 use crate::node::error::failed;
 use crate::node::pools::served;
@@ -86,15 +86,26 @@ async fn grow_if_needed(
     group: &Arc<VolumeGroup>,
     thin: &ThinSettings,
 ) -> Result<Option<(String, u32)>, VolumeError> {
+    // The trouble of a group without one is reported by who serves it.
+    if group.remembered().is_none_or(|known| known.thin_pool().is_none()) {
+        return Ok(None);
+    }
     loop {
         let read = group.read().await?;
         let Some(pool) = read.thin_pool() else { return Ok(None) };
         let device = pool.device();
-        let Some((usage, events)) = usage_of(node, &device).await? else {
+        let mut found = usage_of(node, &device).await?;
+        if found.is_none() {
             // LVM has an unused pool inactive for a moment while it makes the first volume.
             complete_thin_pool(&group.turn().await?, thin).await?;
-            continue;
-        };
+            found = usage_of(node, &device).await?;
+        }
+        let (usage, events) = found.ok_or_else(|| VolumeError::Unavailable {
+            reason: format!(
+                "device-mapper does not tell how full thin pool {}/{THIN_POOL} is; see `dmsetup status`",
+                group.name()
+            ),
+        })?;
         let fails = pool.fails_when_full(thin);
         let growth = pool.growth(&usage, thin);
         let is_as_it_should_be = pool.lv.flags.contains("ERROR_WHEN_FULL") == fails;
@@ -102,10 +113,7 @@ async fn grow_if_needed(
             return Ok(Some((device, events)));
         }
         let turn = group.turn().await?;
-        node.host
-            .set_thin_mark(group.name(), thin.grow_at)
-            .await
-            .map_err(failed("set the mark"))?;
+        node.host.set_thin_mark(group.name(), thin.grow_at);
         let seen = turn.read().await?;
         if seen.seqno != read.seqno {
             continue; // Something else was done meanwhile.

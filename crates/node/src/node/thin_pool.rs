@@ -2,7 +2,6 @@
 
 use crate::lvm::{Group, LvmError, NewThinPool, THIN_POOL, VgGuard, thin, thin_commands};
 use crate::node::Node;
-use crate::node::error::failed;
 use crate::node::pools::Pool;
 use crate::volume::{ThinSettings, VolumeError};
 
@@ -29,8 +28,7 @@ pub(super) async fn ensure_thin_pool(
         chunk: thin::chunk(&group, settings),
         discards: settings.discards,
     };
-    let marked = node.host.set_thin_mark(&group.name, settings.grow_at).await;
-    marked.map_err(failed("failed to set the mark of the thin pool"))?;
+    node.host.set_thin_mark(&group.name, settings.grow_at);
     thin_commands::create_thin_pool(turn, &new).await?;
     complete_thin_pool(turn, settings).await?;
     node.thin_news.send_replace(());
