@@ -10,6 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use pliant::bytes::Bytes;
 use pliant::host::Host;
+use pliant::lvm::THIN_POOL;
 use pliant::testing::FakeHost;
 
 use crate::machine::type_in;
@@ -20,6 +21,14 @@ const WRITTEN: &[u8] = b"what the workload wrote and synced";
 const WRITTEN_AT: u64 = 9 << 20;
 
 struct InMemory(FakeHost);
+
+impl InMemory {
+    /// Whether the driver has let writes to its full thin pool fail.
+    fn can_grow_no_more(&self) -> bool {
+        let group = self.0.group("vg0").expect("a group");
+        group.lvs[THIN_POOL].flags.contains("ERROR_WHEN_FULL")
+    }
+}
 
 #[async_trait]
 impl Place for InMemory {
@@ -66,11 +75,8 @@ impl Place for InMemory {
     async fn fill(&self, shown: &Shown, mib: u64) {
         for at in (0..mib).map(|number| number << 20) {
             self.0.write_at(&shown.device, at, WRITTEN);
-            // A kernel holds back what a full pool has no space for yet.
-            for _look in 0..10_000 {
-                if !self.0.is_at_its_mark() {
-                    break;
-                }
+            // A kernel holds back what a full pool has no space for yet, for as long as the pool can grow.
+            while self.0.is_at_its_mark() && !self.can_grow_no_more() {
                 tokio::task::yield_now().await;
             }
         }
