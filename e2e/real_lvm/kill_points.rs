@@ -226,7 +226,8 @@ fn path(name: &str, suffix: &str) -> String {
 fn create(name: &str, mode: Mode, extents: u64) -> Cmd {
     let nodes = Vec::new();
     let size = wanted(extents * 4);
-    let new = NewVolume { name: name.into(), size, mode, class: Class::default(), nodes };
+    let new =
+        NewVolume { name: name.into(), size, mode, class: Class::default(), nodes, source: None };
     let record = VolumeTags::new(&NodeKey::of(NODE), &new);
     Cmd::new("lvcreate")
         .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-an"])

@@ -65,7 +65,14 @@ impl Machine {
             Step::Create(name, mode, mib) => {
                 let class = Class::default();
                 let nodes = Vec::new();
-                let new = NewVolume { name: name.into(), size: wanted(mib), mode, class, nodes };
+                let new = NewVolume {
+                    name: name.into(),
+                    size: wanted(mib),
+                    mode,
+                    class,
+                    nodes,
+                    source: None,
+                };
                 self.node.ensure(&new).await.map(drop)
             }
             Step::Delete(name) => self.node.remove(&id(name)).await,

@@ -25,7 +25,9 @@ use crate::controllers::storage::StorageRecord;
 use crate::error_chain;
 use crate::in_flight::{BusyError, InFlight};
 use crate::panics::{AFTER_PANIC, caught};
-use crate::volume::{Fence, Growth, NodeKey, State, Use, VolumeError, VolumeId, Volumes};
+use crate::volume::{
+    Fence, Growth, NewSnapshot, NodeKey, SnapshotId, State, Use, VolumeError, VolumeId, Volumes,
+};
 
 /// What panics and spans of it are under.
 const LOOP: &str = "volumerequests";
@@ -372,6 +374,19 @@ async fn do_work(
             look(volumes, id).await
         }
         Operation::Inspect(_) => look(volumes, id).await,
+        Operation::Snapshot(take) => {
+            let want = NewSnapshot { name: take.name.clone(), source: id.clone() };
+            volumes.ensure_snapshot(&want).await.map(|_| RequestOutcome::Well)
+        }
+        Operation::DeleteSnapshot(delete) => {
+            let snapshot: Result<SnapshotId, _> = delete.snapshot_handle.parse();
+            let snapshot = snapshot.ok().filter(|snapshot| snapshot.source() == id);
+            let snapshot = snapshot.ok_or_else(|| VolumeError::InvalidArgument {
+                field: "spec.operation.deleteSnapshot.snapshotHandle".to_owned(),
+                reason: format!("`{}` is not a snapshot of {id}", delete.snapshot_handle),
+            })?;
+            volumes.remove_snapshot(&snapshot).await.map(|()| RequestOutcome::Well)
+        }
     }
 }
 

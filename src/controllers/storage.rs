@@ -23,9 +23,11 @@ use crate::cluster::writes::NODE_PLUGIN;
 use crate::controllers::conditions::{Lacking, conditions};
 use crate::controllers::usage;
 use crate::error_chain;
-use crate::node::{Node, storage as machine};
+use crate::node::{Node, copied, remembered_snapshots, storage as machine};
 use crate::panics::{AFTER_PANIC, caught};
-use crate::volume::{FsUsage, NodeKey, NodeVolumes, Page, VolumeError, VolumeId, Volumes};
+use crate::volume::{
+    FsUsage, NodeKey, NodeVolumes, Page, SnapshotPage, Snapshots, VolumeError, VolumeId, Volumes,
+};
 
 /// How often a change that no one announced, as by an administrator's hand, is looked for, here and
 /// in the record. Reading costs no command, and what has not changed is not written.
@@ -144,6 +146,7 @@ impl StorageRecord {
         let told = async {
             self.changed.notified().await;
             let mut looks = Look::First;
+            let mut copies = copied(&self.node);
             loop {
                 let pause = match caught("nodestorages", self.look_and_publish(looks)).await {
                     Ok(Ok(())) => LOOK,
@@ -157,8 +160,12 @@ impl StorageRecord {
                         AFTER_PANIC
                     }
                 };
-                let waited = tokio::time::timeout(pause, self.changed.notified()).await;
-                looks = if waited.is_err() { Look::Again } else { Look::No };
+                looks = tokio::select! {
+                    () = self.changed.notified() => Look::No,
+                    // A snapshot is ready: whoever waits for it watches this object.
+                    Ok(()) = copies.changed() => Look::No,
+                    () = tokio::time::sleep(pause) => Look::Again,
+                };
             }
         };
         stop.run_until_cancelled(told).await;
@@ -319,6 +326,11 @@ async fn observe(
             (known, Some(why))
         }
     };
+    let snapshots = node.list_snapshots(&SnapshotPage::default()).await;
+    let snapshots = match snapshots {
+        Ok(listing) => listing.snapshots,
+        Err(_) => remembered_snapshots(node), // The list of volumes says why.
+    };
     let storage = node.storage();
     let status = NodeStorageStatus {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -333,6 +345,8 @@ async fn observe(
         disks: storage.disks.into_iter().map(disk).collect(),
         volumes: volumes.iter().map(cluster::volume_on_node).collect(),
         unlisted_volumes: Vec::new(),
+        snapshot_count: count(snapshots.len()),
+        snapshots: snapshots.iter().map(cluster::snapshot_on_node).collect(),
         operations: storage.operations.into_iter().map(operation).collect(),
         usage: Vec::new(),
         conditions: Vec::new(),
@@ -424,6 +438,7 @@ fn operation(operation: machine::OperationReport) -> OperationStatus {
         volume_handle: operation.volume.to_string(),
         r#type: match operation.r#type {
             machine::OperationKind::Wipe => OperationType::Wipe,
+            machine::OperationKind::Copy => OperationType::Copy,
         },
         progress: operation.progress,
     }

@@ -22,6 +22,7 @@ mod panics;
 mod people;
 mod pools;
 mod registration;
+mod snapshots;
 mod socket;
 mod swaps;
 #[path = "../tally/mod.rs"]

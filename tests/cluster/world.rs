@@ -329,6 +329,7 @@ pub fn want(name: &str, mib: u64, nodes: &[&str]) -> NewVolume {
         mode: EXT4,
         class: Class::default(),
         nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+        source: None,
     }
 }
 

@@ -57,6 +57,10 @@ async fn the_driver_says_what_it_can_do() {
         [
             "CREATE_DELETE_VOLUME",
             "LIST_VOLUMES",
+            "CREATE_DELETE_SNAPSHOT",
+            "LIST_SNAPSHOTS",
+            "GET_SNAPSHOT",
+            "CLONE_VOLUME",
             "GET_CAPACITY",
             "EXPAND_VOLUME",
             "GET_VOLUME",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use pliant::bytes::Bytes;
 use pliant::csi::parse::Defaults;
@@ -17,9 +17,10 @@ use pliant::in_flight::InFlight;
 use pliant::node::{NodeSettings, PoolPlan};
 use pliant::testing::FakeHost;
 use pliant::volume::{
-    Capacity, CapacityQuery, Fence, FsKind, Grown, Growth, Inspection, Listing, Mode, NewVolume,
-    NodeKey, Page, State, TOPOLOGY, Volume, VolumeCondition, VolumeError, VolumeId, VolumeKey,
-    VolumeStatus, Volumes,
+    Capacity, CapacityQuery, Fence, FsKind, Grown, Growth, Inspection, Listing, Mode, NewSnapshot,
+    NewVolume, NodeKey, Page, Snapshot, SnapshotId, SnapshotListing, SnapshotPage, Snapshots,
+    State, TOPOLOGY, Volume, VolumeCondition, VolumeError, VolumeId, VolumeKey, VolumeStatus,
+    Volumes,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
@@ -30,6 +31,7 @@ use tonic::{Code, Response, Status};
 #[derive(Default)]
 pub struct Shelf {
     pub volumes: Mutex<BTreeMap<VolumeId, VolumeStatus>>,
+    snapshots: Mutex<BTreeMap<SnapshotId, Snapshot>>,
     pub begun: Notify,
     pub let_go: Notify,
 }
@@ -51,6 +53,42 @@ impl Shelf {
         let status = VolumeStatus { volume, state, published, fence, limit, ailments };
         let mut volumes = self.volumes.lock().unwrap();
         volumes.entry(id).or_insert(status).volume.clone()
+    }
+}
+
+#[tonic::async_trait]
+impl Snapshots for Shelf {
+    async fn ensure_snapshot(&self, want: &NewSnapshot) -> Result<Snapshot, VolumeError> {
+        let source = self.volumes.lock().unwrap().get(&want.source).cloned();
+        let source = source.ok_or_else(|| VolumeError::NotFound { id: want.source.to_string() })?;
+        let Volume { node, pool, size, requested, mode, .. } = source.volume;
+        let (id, name) = (want.id(), want.name.clone());
+        let taken = UNIX_EPOCH + Duration::new(7, 8);
+        let snapshot = Snapshot {
+            id: id.clone(),
+            name,
+            node,
+            pool,
+            size,
+            restore_size: requested,
+            mode,
+            taken,
+            ready: true,
+        };
+        Ok(self.snapshots.lock().unwrap().entry(id).or_insert(snapshot).clone())
+    }
+
+    async fn remove_snapshot(&self, id: &SnapshotId) -> Result<(), VolumeError> {
+        self.snapshots.lock().unwrap().remove(id);
+        Ok(())
+    }
+
+    async fn find_snapshot(&self, id: &SnapshotId) -> Result<Option<Snapshot>, VolumeError> {
+        Ok(self.snapshots.lock().unwrap().get(id).cloned())
+    }
+
+    async fn list_snapshots(&self, page: &SnapshotPage) -> Result<SnapshotListing, VolumeError> {
+        Ok(page.cut(self.snapshots.lock().unwrap().values().cloned().collect()))
     }
 }
 

@@ -8,4 +8,5 @@ mod kubelet;
 mod log;
 mod refusals;
 mod secrets;
+mod snapshots;
 mod unreachable;

@@ -80,10 +80,11 @@ async fn bad_requests_have_their_codes() {
     }
     let unserved = pb::ControllerModifyVolumeRequest::default();
     assert_eq!(code(controller.controller_modify_volume(unserved).await), Code::Unimplemented);
-    let refused = controller.create_snapshot(pb::CreateSnapshotRequest::default()).await;
+    let unserved = pb::ControllerPublishVolumeRequest::default();
+    let refused = controller.controller_publish_volume(unserved).await;
     assert_eq!(
         refused.unwrap_err().message(),
-        "Controller/CreateSnapshot is not supported, and the driver declares no capability for it: \
+        "Controller/ControllerPublishVolume is not supported, and the driver declares no capability for it: \
          call only what it declares"
     );
 }

@@ -1,7 +1,7 @@
 //! The operations that are cut off, in each mode, and how a cut is tried.
 
 use pliant::testing::{FakeHost, MachineState, Side};
-use pliant::volume::{Fence, FsKind, Mode, NodeVolumes, Safety, Shrinks, Standing};
+use pliant::volume::{Fence, FsKind, Layout, Mode, NodeVolumes, Safety, Shrinks, Standing};
 use tokio::runtime::Builder;
 
 use crate::machine::{Disks, LARGE, LESS, MODES, Op, Setup, marks};
@@ -60,6 +60,8 @@ pub fn all() -> Vec<Case> {
     cases.push(growing_only_unmounted(Op::Create, Disks::Two));
     cases.push(growing_only_unmounted(Op::CreateThin, Disks::Thin));
     cases.extend(THIN_MODES.into_iter().flat_map(thin_cases_of));
+    cases.extend(COPIED_MODES.into_iter().flat_map(|mode| copies_of(mode, Layout::Linear)));
+    cases.extend(COPIED_MODES.into_iter().flat_map(|mode| copies_of(mode, Layout::Thin)));
     cases.push(Case {
         name: "make a pool at the start",
         mode: Mode::Block,
@@ -115,6 +117,42 @@ fn thin_cases_of(mode: Mode) -> Vec<Case> {
         cases.push(Case::new("shrink thin offline", mode, &unstaged, Op::Shrink(LESS)));
     }
     cases.into_iter().map(|case| case.on(Disks::Thin)).collect()
+}
+
+/// Of snapshots, clones and what is restored, what differs from others: the three ways to a uuid of its own.
+const COPIED_MODES: [Mode; 4] = [
+    Mode::Block,
+    Mode::Filesystem(FsKind::Ext4),
+    Mode::Filesystem(FsKind::Xfs),
+    Mode::Filesystem(FsKind::Btrfs),
+];
+
+fn copies_of(mode: Mode, layout: Layout) -> Vec<Case> {
+    use Op::{Clone, DeleteRestored, DeleteSnapshot, Restore, Snapshot, StageRestored};
+    let (disks, create) = match layout {
+        Layout::Linear => (Disks::Two, Op::Create(mode)),
+        Layout::Thin => (Disks::Thin, Op::CreateThin(mode)),
+    };
+    let used = [create, Op::Stage(mode), Op::Write];
+    let taken = [&used[..], &[Snapshot]].concat();
+    let restored = [&taken[..], &[Op::Unstage, Restore(mode, layout)]].concat();
+    let staged = [&restored[..], &[StageRestored(mode)]].concat();
+    let online = [Op::Stage(mode)];
+    let mut cases = vec![
+        Case::new("take a snapshot", mode, &used, Snapshot).after_boot(&online),
+        Case::new("take a snapshot of what is new", mode, &[create], Snapshot),
+        Case::new("delete a snapshot", mode, &taken, DeleteSnapshot).after_boot(&online),
+        Case::new("restore", mode, &taken, Restore(mode, layout)).after_boot(&online),
+        Case::new("clone", mode, &used, Clone(mode, layout)).after_boot(&online),
+        Case::new("stage what was restored", mode, &restored, StageRestored(mode)),
+        Case::new("delete what was restored", mode, &restored, DeleteRestored),
+        Case::new("stage again what was restored", mode, &staged, StageRestored(mode)),
+    ];
+    if layout == Layout::Linear {
+        // A thin one shares its bytes with its snapshot.
+        cases.push(Case::new("delete the volume of a snapshot", mode, &restored, Op::Delete));
+    }
+    cases.into_iter().map(|case| case.on(disks)).collect()
 }
 
 fn cases_of(mode: Mode) -> Vec<Case> {

@@ -9,12 +9,14 @@ use pliant::fs::superblock;
 use pliant::host::{Cmd, Host};
 use pliant::lvm::Lv;
 use pliant::node::lv_tags::{self, lv_name};
-use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
+use pliant::node::snapshot_tags;
+use pliant::node::storage::OperationKind;
+use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan, copied};
 use pliant::testing::FakeHost;
 use pliant::volume::{
-    Access, Class, Fence, FsKind, Growth, Layout, Mode, NewVolume, NodeKey, NodeVolumes, Page,
-    Publish, RequestedSize, Safety, Stage as Staging, State, ThinSettings, VolumeError, VolumeId,
-    VolumeKey, VolumeStatus, Volumes,
+    Access, Class, Fence, FsKind, Growth, Layout, Mode, NewSnapshot, NewVolume, NodeKey,
+    NodeVolumes, Page, Publish, RequestedSize, Safety, SnapshotId, Snapshots, Source,
+    Stage as Staging, State, ThinSettings, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
 };
 
 /// Block, and each file system.
@@ -30,6 +32,8 @@ pub const MODES: [Mode; 6] = [
 /// The volume that is worked on, and the one beside it that must not notice.
 pub const VOLUME: &str = "volume";
 pub const NEIGHBOUR: &str = "neighbour";
+/// A volume with the content of a snapshot or of another volume.
+pub const RESTORED: &str = "restored";
 
 /// The first size, and the one that it grows to.
 pub const SMALL: u64 = 320;
@@ -80,6 +84,16 @@ pub enum Op {
     Expand,
     /// The node's step of a growth whose first step never happened.
     ExpandTo(u64),
+    /// Take a snapshot of the volume, and wait until it is ready.
+    Snapshot,
+    DeleteSnapshot,
+    /// Make a volume from the snapshot, linear or thin.
+    Restore(Mode, Layout),
+    /// Make a volume with what the volume has now.
+    Clone(Mode, Layout),
+    /// Stage what was restored or cloned.
+    StageRestored(Mode),
+    DeleteRestored,
     /// Not a call: the workload writes and syncs.
     Write,
     /// Not a call: its ext becomes one that grows while it is not mounted, or not at all.
@@ -113,6 +127,20 @@ impl Op {
             Op::ExpandTo(mib) => {
                 node.expand(&id, Path::new(STAGING), Some(growth(mib))).await.map(text)
             }
+            Op::Snapshot => take(node).await,
+            Op::DeleteSnapshot => node.remove_snapshot(&snapshot_id()).await.map(text),
+            Op::Restore(mode, layout) => {
+                create_from(node, Source::Snapshot(snapshot_id()), mode, layout).await
+            }
+            Op::Clone(mode, layout) => create_from(node, Source::Volume(id), mode, layout).await,
+            Op::StageRestored(mode) => {
+                let staging = PathBuf::from("/var/lib/kubelet/staging/restored");
+                let id = id_of(RESTORED);
+                node.stage(&Staging { id, staging, ..crate::machine::staging(mode) })
+                    .await
+                    .map(text)
+            }
+            Op::DeleteRestored => node.remove(&id_of(RESTORED)).await.map(text),
             Op::Write => {
                 mark(host, VOLUME).await;
                 Ok(String::new())
@@ -126,6 +154,37 @@ impl Op {
     }
 }
 
+fn snapshot_id() -> SnapshotId {
+    new_snapshot().id()
+}
+
+fn new_snapshot() -> NewSnapshot {
+    NewSnapshot { name: "snapshot".to_owned(), source: id_of(VOLUME) }
+}
+
+/// Take the snapshot, and wait until it is ready. Of its time only the first call knows.
+async fn take(node: &Node) -> Result<String, VolumeError> {
+    let mut copies = copied(node);
+    loop {
+        let taken = node.ensure_snapshot(&new_snapshot()).await?;
+        if taken.ready {
+            return Ok(text((taken.id, taken.size, taken.restore_size)));
+        }
+        copies.changed().await.expect("the driver runs");
+    }
+}
+
+async fn create_from(
+    node: &Node,
+    source: Source,
+    mode: Mode,
+    layout: Layout,
+) -> Result<String, VolumeError> {
+    let mut want = want(RESTORED, mode, SMALL + 8);
+    (want.source, want.class.layout) = (Some(source), layout);
+    node.ensure(&want).await.map(text)
+}
+
 /// Make a volume, and wait until it is wiped behind the answer.
 async fn create(node: &Node, want: &NewVolume) -> Result<String, VolumeError> {
     let made = node.ensure(want).await.map(text);
@@ -133,13 +192,18 @@ async fn create(node: &Node, want: &NewVolume) -> Result<String, VolumeError> {
     made
 }
 
-/// Wait until no new volume is being wiped.
+/// Wait until no new volume is being wiped, and nothing is copied.
 pub async fn until_wiped(node: &Node) {
     let is_wiped = |volume: &VolumeStatus| volume.state == State::Creating;
-    while let Ok(listing) = node.list(&Page::default()).await
-        && listing.volumes.iter().any(is_wiped)
-    {
-        tokio::task::yield_now().await;
+    let copies = || node.storage().operations.iter().any(|one| one.r#type == OperationKind::Copy);
+    // One whose copy cannot go on stays so.
+    for _ in 0..20_000 {
+        match node.list(&Page::default()).await {
+            Ok(listing) if listing.volumes.iter().any(is_wiped) || copies() => {
+                tokio::task::yield_now().await;
+            }
+            _ => return,
+        }
     }
 }
 
@@ -154,6 +218,7 @@ pub fn want(name: &str, mode: Mode, mib: u64) -> NewVolume {
         mode,
         class: Class::default(),
         nodes: Vec::new(),
+        source: None,
     }
 }
 
@@ -345,6 +410,9 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
         None if marked => wrong.push(format!("{VOLUME} is lost")),
         _ => {}
     }
+    if marked {
+        wrong.extend(half_copied(host, &group).await);
+    }
     wrong.extend(beyond_their_ends(host, &group).await);
     for (lv, record) in lv_tags::volumes(&group) {
         // Each lies where a chunk begins.
@@ -353,8 +421,10 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
             wrong.push(format!("{} has a former tenant's bytes in the chunk at {at}", record.name));
         }
     }
-    let shown =
-        lv_tags::volumes(&group).filter(|(_, record)| record.life == lv_tags::StoredState::Shown);
+    let shown = lv_tags::volumes(&group).filter(|(_, record)| {
+        use lv_tags::StoredState::{Restored, Shown};
+        [Restored, Shown].contains(&record.life)
+    });
     for (lv, record) in shown.filter(|(_, record)| record.mode == Mode::Block) {
         let extents = secret_extents(&group, lv);
         for at in extents {
@@ -362,6 +432,21 @@ pub async fn wrongs(host: &FakeHost, marked: bool) -> Vec<String> {
                 wrong.push(format!("{} shows a former tenant's bytes at {at}", record.name));
             }
         }
+    }
+    wrong
+}
+
+/// What is missing in snapshots and in volumes that say that they are whole.
+async fn half_copied(host: &FakeHost, group: &pliant::lvm::Group) -> Vec<String> {
+    use lv_tags::StoredState::{Restored, Shown};
+    let snapshots = snapshot_tags::snapshots(group).filter(|(_, record)| record.is_ready());
+    let volumes = lv_tags::volumes(group)
+        .filter(|(_, record)| record.source.is_some() && [Restored, Shown].contains(&record.life));
+    let whole = snapshots.map(|(lv, _)| lv).chain(volumes.map(|(lv, _)| lv));
+    let mut wrong = Vec::new();
+    for lv in whole {
+        let lost = lost_marks(host, group, lv).await.into_iter();
+        wrong.extend(lost.map(|lost| format!("{}: {lost}", lv.name)));
     }
     wrong
 }

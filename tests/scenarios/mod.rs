@@ -14,12 +14,14 @@ mod growing;
 mod lives;
 mod shrinking;
 mod site;
+mod snapshots;
 mod thin;
 
 pub use edges::*;
 pub use growing::*;
 pub use lives::*;
 pub use shrinking::*;
+pub use snapshots::*;
 pub use thin::*;
 
 /// A machine that scenarios are played on.
@@ -84,6 +86,9 @@ macro_rules! play_on {
             thin_block_lives thin_ext4_lives thin_xfs_lives thin_btrfs_lives
             thin_and_linear_share_a_group a_thin_volume_shows_nothing_of_another
             a_thin_pool_grows_under_its_writers
+            block_is_restored ext4_is_restored xfs_is_restored btrfs_is_restored
+            thin_block_is_restored thin_ext4_is_restored thin_xfs_is_restored thin_btrfs_is_restored
+            a_volume_is_cloned_to_another_layout a_snapshot_without_room_is_refused
         }
     };
     (@ $place:expr, $attributes:tt $($scenario:ident)*) => {

@@ -9,11 +9,12 @@ use pliant::bytes::Bytes;
 use pliant::csi::status::of_volume;
 use pliant::host::Host;
 use pliant::node::lv_tags::lv_name;
-use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan};
+use pliant::node::{GroupSource, NewDisk, Node, NodeSettings, PoolPlan, copied};
 use pliant::volume::Terms;
 use pliant::volume::{
-    Access, CapacityQuery, Class, Growth, Layout, Mode, NewVolume, NodeKey, NodeVolumes, Page,
-    Publish, RequestedSize, Stage, State, ThinSettings, VolumeError, VolumeId, VolumeKey, Volumes,
+    Access, CapacityQuery, Class, Growth, Layout, Mode, NewSnapshot, NewVolume, NodeKey,
+    NodeVolumes, Page, Publish, RequestedSize, Snapshot, SnapshotId, SnapshotPage, Snapshots,
+    Source, Stage, State, ThinSettings, VolumeError, VolumeId, VolumeKey, Volumes,
 };
 use tonic::Code;
 
@@ -30,6 +31,11 @@ pub fn id(name: &str) -> VolumeId {
 
 pub fn lv(name: &str) -> String {
     lv_name(&VolumeKey::of(name))
+}
+
+/// The id of a snapshot of the volume `v`.
+fn snapshot_id(name: &str) -> SnapshotId {
+    NewSnapshot { name: name.to_owned(), source: id("v") }.id()
 }
 
 /// The code and the words that a caller would get.
@@ -101,6 +107,76 @@ impl<P: Place> Site<P> {
         Site { place, node, disks, host, plan, two_step, class }
     }
 
+    /// Take a snapshot of a volume, and wait until it is ready.
+    pub async fn snapshot(&self, name: &str, volume: &str) -> Snapshot {
+        let mut copies = copied(&self.node);
+        loop {
+            let taken = self.take(name, volume).await.expect("a snapshot");
+            if taken.ready {
+                return taken;
+            }
+            copies.changed().await.expect("the driver runs");
+        }
+    }
+
+    /// Take a snapshot of a volume, which may have to be copied.
+    pub async fn take(&self, name: &str, volume: &str) -> Result<Snapshot, VolumeError> {
+        let want = NewSnapshot { name: name.to_owned(), source: id(volume) };
+        self.node.ensure_snapshot(&want).await
+    }
+
+    pub async fn delete_snapshot(&self, name: &str) -> Result<(), VolumeError> {
+        self.node.remove_snapshot(&snapshot_id(name)).await
+    }
+
+    /// The names of all snapshots.
+    pub async fn snapshots(&self) -> Vec<String> {
+        let all = self.node.list_snapshots(&SnapshotPage::default()).await.expect("a list");
+        let mut names: Vec<String> = all.snapshots.into_iter().map(|one| one.name).collect();
+        names.sort();
+        names
+    }
+
+    /// A volume with the content of a snapshot of the volume `v`; its size in MiB.
+    pub async fn restore(
+        &self,
+        name: &str,
+        snapshot: &str,
+        mode: Mode,
+        mib: u64,
+    ) -> Result<u64, VolumeError> {
+        self.create_from(name, Source::Snapshot(snapshot_id(snapshot)), mode, mib).await
+    }
+
+    /// A volume with the content of another; its size in MiB.
+    pub async fn clone_of(
+        &self,
+        name: &str,
+        volume: &str,
+        mode: Mode,
+        mib: u64,
+    ) -> Result<u64, VolumeError> {
+        self.create_from(name, Source::Volume(id(volume)), mode, mib).await
+    }
+
+    async fn create_from(
+        &self,
+        name: &str,
+        source: Source,
+        mode: Mode,
+        mib: u64,
+    ) -> Result<u64, VolumeError> {
+        let size = RequestedSize { at_least: Bytes::mib(mib), at_most: None };
+        let (class, nodes, source) = (self.class.clone(), [].into(), Some(source));
+        let want = NewVolume { name: name.to_owned(), size, mode, class, nodes, source };
+        self.node.ensure(&want).await.map(|volume| volume.size.get() >> 20)
+    }
+
+    /// From now on volumes are thin.
+    pub fn thin_again(&mut self) {
+        self.class.layout = Layout::Thin;
+    }
+
     /// From now on volumes are linear.
     pub fn linear(&mut self) {
         self.class.layout = Layout::Linear;
@@ -127,7 +203,7 @@ impl<P: Place> Site<P> {
         let size =
             RequestedSize { at_least: Bytes::new(at_least), at_most: at_most.map(Bytes::new) };
         let (class, nodes) = (self.class.clone(), [].into());
-        let want = NewVolume { name: name.to_owned(), size, mode, class, nodes };
+        let want = NewVolume { name: name.to_owned(), size, mode, class, nodes, source: None };
         self.node.ensure(&want).await.map(|volume| volume.size.get())
     }
 

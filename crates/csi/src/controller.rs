@@ -8,10 +8,10 @@ use tonic::{Request, Response, Status, async_trait};
 use tracing::Instrument;
 
 use crate::in_flight::InFlight;
-use crate::parse::{self, Defaults, Enlargement, Validation};
+use crate::parse::{self, Defaults, Enlargement, Validation, WantedSnapshots};
 use crate::rpc::open;
 use crate::status::{of_operation, of_volume};
-use crate::volume::{VolumeError, VolumeId, VolumeStatus, Volumes};
+use crate::volume::{SnapshotListing, VolumeError, VolumeId, VolumeStatus, Volumes};
 use crate::{pb, reply};
 
 /// Time that an expansion waits for other operations on its volume: half of what its caller waits.
@@ -36,6 +36,17 @@ impl Controller {
         let volume = self.volumes.find(id).await?;
         volume.ok_or_else(|| VolumeError::NotFound { id: id.to_string() })
     }
+
+    async fn wanted(&self, wanted: WantedSnapshots) -> Result<SnapshotListing, VolumeError> {
+        match wanted {
+            WantedSnapshots::One(id) => {
+                let snapshots = self.volumes.find_snapshot(&id).await?.into_iter().collect();
+                Ok(SnapshotListing { snapshots, next: None })
+            }
+            WantedSnapshots::Page(page) => self.volumes.list_snapshots(&page).await,
+            WantedSnapshots::None => Ok(SnapshotListing::default()),
+        }
+    }
 }
 
 impl fmt::Debug for Controller {
@@ -53,9 +64,10 @@ impl pb::controller_server::Controller for Controller {
     ) -> Result<Response<pb::CreateVolumeResponse>, Status> {
         let want = parse::new_volume(&open(request), &self.defaults)?;
         let (key, volumes) = (want.key(), self.volumes.clone());
+        let source = want.source.clone();
         let work = async move { volumes.ensure(&want).await }.in_current_span();
         let volume = self.busy.run(key.as_str(), work).await.map_err(of_operation)?;
-        Ok(Response::new(reply::created(&volume)))
+        Ok(Response::new(reply::created(&volume, source.as_ref())))
     }
 
     /// Deletes the volume. Success if it does not exist, also for an id that is not of this driver.
@@ -142,6 +154,58 @@ impl pb::controller_server::Controller for Controller {
         let grown =
             self.busy.run_within(PATIENCE, key.as_str(), work).await.map_err(of_operation)?;
         Ok(Response::new(reply::grown(grown)))
+    }
+
+    /// Takes the snapshot. A repeated call returns the same snapshot, with the same time.
+    async fn create_snapshot(
+        &self,
+        request: Request<pb::CreateSnapshotRequest>,
+    ) -> Result<Response<pb::CreateSnapshotResponse>, Status> {
+        let want = parse::new_snapshot(&open(request))?;
+        let (key, volumes) = (want.source.key().clone(), self.volumes.clone());
+        let work = async move { volumes.ensure_snapshot(&want).await }.in_current_span();
+        let taken =
+            self.busy.run_within(PATIENCE, key.as_str(), work).await.map_err(of_operation)?;
+        let snapshot = Some(reply::snapshot(&taken));
+        Ok(Response::new(pb::CreateSnapshotResponse { snapshot }))
+    }
+
+    /// Deletes the snapshot. Success if it does not exist, also for an id that is not of this driver.
+    async fn delete_snapshot(
+        &self,
+        request: Request<pb::DeleteSnapshotRequest>,
+    ) -> Result<Response<pb::DeleteSnapshotResponse>, Status> {
+        let gone = Response::new(pb::DeleteSnapshotResponse {});
+        let Some(id) = parse::removed_snapshot(&open(request))? else {
+            return Ok(gone);
+        };
+        let (key, volumes) = (id.source().key().clone(), self.volumes.clone());
+        let work = async move { volumes.remove_snapshot(&id).await }.in_current_span();
+        self.busy.run_within(PATIENCE, key.as_str(), work).await.map_err(of_operation)?;
+        Ok(gone)
+    }
+
+    /// Lists the snapshots, in pages, in the order of their ids.
+    async fn list_snapshots(
+        &self,
+        request: Request<pb::ListSnapshotsRequest>,
+    ) -> Result<Response<pb::ListSnapshotsResponse>, Status> {
+        let wanted = parse::wanted_snapshots(request.get_ref())?;
+        let listing = self.wanted(wanted).await.map_err(of_volume)?;
+        Ok(Response::new(reply::listed_snapshots(&listing)))
+    }
+
+    /// Returns one snapshot.
+    async fn get_snapshot(
+        &self,
+        request: Request<pb::GetSnapshotRequest>,
+    ) -> Result<Response<pb::GetSnapshotResponse>, Status> {
+        let id = parse::held_snapshot(&open(request).snapshot_id)?;
+        let found = self.volumes.find_snapshot(&id).await.map_err(of_volume)?;
+        let missing = || VolumeError::SnapshotNotFound { id: id.to_string() };
+        let found = found.ok_or_else(missing).map_err(of_volume)?;
+        let snapshot = Some(reply::snapshot(&found));
+        Ok(Response::new(pb::GetSnapshotResponse { snapshot }))
     }
 
     /// Returns the capabilities of this service.

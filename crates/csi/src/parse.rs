@@ -14,11 +14,15 @@ mod capability;
 mod node;
 mod page;
 mod size;
+mod snapshot;
 mod volume;
 
 pub use capability::{Capability, RequestedAccess};
 pub use node::{Expansion, StatsArgs, Unpublish, Unstage, publish, stage};
 pub use page::{page_of_health, page_of_volumes};
+pub use snapshot::{
+    WantedSnapshots, held_snapshot, new_snapshot, removed_snapshot, wanted_snapshots,
+};
 pub use volume::{Enlargement, Validation, capacity_query, held, new_volume, removed};
 
 /// Longest name of a volume in characters, whatever their width in bytes.
@@ -75,6 +79,12 @@ pub enum ParseError {
     /// No volume of this driver can have the id.
     #[error("volume {id:?} does not exist: this is not a volume id of this driver")]
     Foreign {
+        /// Beginning of the id, as the caller wrote it.
+        id: String,
+    },
+    /// No snapshot of this driver can have the id.
+    #[error("snapshot {id:?} does not exist: this is not a snapshot id of this driver")]
+    ForeignSnapshot {
         /// Beginning of the id, as the caller wrote it.
         id: String,
     },

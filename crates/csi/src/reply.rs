@@ -1,6 +1,7 @@
 //! Turns outcomes into messages.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::UNIX_EPOCH;
 
 use crate::bytes::Bytes;
 use crate::parse::{RequestedAccess, Validation};
@@ -9,8 +10,8 @@ use crate::pb::controller_service_capability as controller;
 use crate::pb::node_service_capability as node;
 use crate::pb::plugin_capability::{self as plugin, service, volume_expansion};
 use crate::volume::{
-    Capacity, DRIVER, Grown, Listing, Mode, NodeInfo, PoolAilment, Severity, Stats, TOPOLOGY,
-    Volume, VolumeCondition, VolumeStatus,
+    Capacity, DRIVER, Grown, Listing, Mode, NodeInfo, PoolAilment, Severity, Snapshot,
+    SnapshotListing, Source, Stats, TOPOLOGY, Volume, VolumeCondition, VolumeStatus,
 };
 
 /// Name and version of the driver.
@@ -48,6 +49,10 @@ pub(super) fn controller_capabilities() -> pb::ControllerGetCapabilitiesResponse
     let all = [
         Type::CreateDeleteVolume,
         Type::ListVolumes,
+        Type::CreateDeleteSnapshot,
+        Type::ListSnapshots,
+        Type::GetSnapshot,
+        Type::CloneVolume,
         Type::GetCapacity,
         Type::ExpandVolume,
         Type::GetVolume,
@@ -80,9 +85,42 @@ pub(super) fn node_capabilities() -> pb::NodeGetCapabilitiesResponse {
     pb::NodeGetCapabilitiesResponse { capabilities: all.map(capability).to_vec() }
 }
 
-/// A volume that was made.
-pub(super) fn created(volume: &Volume) -> pb::CreateVolumeResponse {
-    pb::CreateVolumeResponse { volume: Some(described(volume)) }
+/// A volume that was made, from this source. A caller takes a volume without its source for another one.
+pub(super) fn created(volume: &Volume, source: Option<&Source>) -> pb::CreateVolumeResponse {
+    use pb::volume_content_source::{SnapshotSource, Type, VolumeSource};
+    let kind = source.map(|source| match source {
+        Source::Snapshot(id) => Type::Snapshot(SnapshotSource { snapshot_id: id.to_string() }),
+        Source::Volume(id) => Type::Volume(VolumeSource { volume_id: id.to_string() }),
+    });
+    let content_source = kind.map(|kind| pb::VolumeContentSource { r#type: Some(kind) });
+    pb::CreateVolumeResponse { volume: Some(pb::Volume { content_source, ..described(volume) }) }
+}
+
+/// A snapshot that was taken.
+pub(super) fn snapshot(snapshot: &Snapshot) -> pb::Snapshot {
+    let taken = snapshot.taken.duration_since(UNIX_EPOCH).unwrap_or_default();
+    pb::Snapshot {
+        size_bytes: snapshot.restore_size.to_i64(),
+        snapshot_id: snapshot.id.to_string(),
+        source_volume_id: snapshot.id.source().to_string(),
+        creation_time: Some(prost_types::Timestamp {
+            seconds: i64::try_from(taken.as_secs()).unwrap_or(i64::MAX),
+            nanos: i32::try_from(taken.subsec_nanos()).unwrap_or_default(),
+        }),
+        ready_to_use: snapshot.ready,
+        group_snapshot_id: String::new(),
+        ..pb::Snapshot::default()
+    }
+}
+
+/// Returns one page of snapshots, and the token of the next.
+pub(super) fn listed_snapshots(listing: &SnapshotListing) -> pb::ListSnapshotsResponse {
+    use pb::list_snapshots_response::Entry;
+    let entry = |one: &Snapshot| Entry { snapshot: Some(snapshot(one)) };
+    pb::ListSnapshotsResponse {
+        entries: listing.snapshots.iter().map(entry).collect(),
+        next_token: listing.next.as_ref().map(ToString::to_string).unwrap_or_default(),
+    }
 }
 
 /// A volume that was looked at.

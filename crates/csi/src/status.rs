@@ -35,7 +35,9 @@ fn code_of_reason(reason: Reason) -> Code {
 fn code_of_request(error: &ParseError) -> Code {
     match error {
         ParseError::Invalid { .. } => Code::InvalidArgument,
-        ParseError::Foreign { .. } | ParseError::Nowhere { .. } => Code::NotFound,
+        ParseError::Foreign { .. }
+        | ParseError::ForeignSnapshot { .. }
+        | ParseError::Nowhere { .. } => Code::NotFound,
         ParseError::Range { .. } => Code::OutOfRange,
         ParseError::Unstaged | ParseError::NotOfKubelet { .. } => Code::FailedPrecondition,
         ParseError::Token => Code::Aborted,
@@ -179,6 +181,7 @@ mod tests {
         for (error, code) in [
             (ParseError::Invalid { field: text(), reason: text() }, Code::InvalidArgument),
             (ParseError::Foreign { id: text() }, Code::NotFound),
+            (ParseError::ForeignSnapshot { id: text() }, Code::NotFound),
             (ParseError::Nowhere { reason: text() }, Code::NotFound),
             (ParseError::Range { reason: text() }, Code::OutOfRange),
             (ParseError::Unstaged, Code::FailedPrecondition),

@@ -130,6 +130,32 @@ impl World {
         Ok(bytes)
     }
 
+    /// The parts of a range that hold more than zeroes: where in the device, and their bytes. The rest is not read.
+    pub fn held_in(
+        &self,
+        device: &Path,
+        range: &Range<u64>,
+    ) -> Result<BTreeMap<u64, Vec<u8>>, HostError> {
+        let what = format!("read {}", device.display());
+        let known = if let Some(frozen) = self.frozen_of(device) {
+            frozen.known(range)
+        } else if let Some(known) = self.known_of_thin(device, range) {
+            known
+        } else {
+            let (mut known, mut next) = (Vec::new(), range.start);
+            for (disk, part) in self.places(device, range.clone(), &what)? {
+                let disk = &self.disks[&disk];
+                disk.may_read(&what)?;
+                let bytes = disk.content().known(&part).into_iter();
+                known.extend(bytes.map(|(at, bytes)| (at - part.start + next, bytes)));
+                next += part.end - part.start;
+            }
+            known
+        };
+        let holds = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0);
+        Ok(known.into_iter().filter(|(_, bytes)| holds(bytes)).collect())
+    }
+
     pub fn write(&mut self, device: &Path, offset: u64, mut bytes: &[u8]) -> Result<(), HostError> {
         let what = format!("write {}", device.display());
         if let Some(frozen) = self.frozen_of_mut(device) {

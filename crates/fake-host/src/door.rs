@@ -33,7 +33,8 @@ impl World {
         let Some((_, lv)) = self.volume_at(device) else {
             panic!("{call}: no logical volume");
         };
-        if is_new(&lv) || lv.tags.contains("pliant.state=deleting") {
+        let lost = ["copying", "deleting"].map(|state| format!("pliant.state={state}"));
+        if is_new(&lv) || lost.iter().any(|tag| lv.tags.contains(tag)) {
             let used = self.device_at(device).is_some_and(|found| self.used_count(found) > 0);
             assert!(!used, "{call}: {} is in use", lv.name);
             return;
@@ -44,6 +45,26 @@ impl World {
         };
         let behind = fs.covers.get() <= range.start;
         assert!(behind, "{call}: {range:?} of {} is in its file system", lv.name);
+    }
+
+    /// Panic unless the device is to be filled, and nobody counts on what it has.
+    pub fn may_copy_to(&self, device: &Path, call: &str) {
+        let Some((_, lv)) = self.volume_at(device) else {
+            panic!("{call}: no logical volume");
+        };
+        assert!(lv.tags.contains("pliant.state=copying"), "{call}: {} may hold data", lv.name);
+        let used = self.device_at(device).is_some_and(|found| self.used_count(found) > 0);
+        assert!(!used, "{call}: {} is in use", lv.name);
+    }
+
+    /// Panic unless the file system on the device is a copy that nobody has used.
+    pub fn may_rename(&self, device: &Path, command: &str) {
+        let Some((_, lv)) = self.volume_at(device) else {
+            panic!("`{command}`: no logical volume");
+        };
+        assert!(lv.tags.contains("pliant.state=restored"), "`{command}`: {} is in use", lv.name);
+        let mounted = self.device_at(device).is_some_and(|found| self.used_count(found) > 0);
+        assert!(!mounted, "`{command}`: {} is mounted", lv.name);
     }
 
     /// Panic if the file system of a volume counts on what is behind its first so many extents.

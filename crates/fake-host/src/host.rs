@@ -168,6 +168,37 @@ impl Host for FakeHost {
         Ok(content.await?.chunks(ZEROES.len()).all(|piece| *piece == ZEROES[..piece.len()]))
     }
 
+    async fn copy_range(
+        &self,
+        from: &Path,
+        to: &Path,
+        range: Range<u64>,
+        leave_zeroes: bool,
+    ) -> Result<(), HostError> {
+        let what = format!("copy {range:?} of {} to {}", from.display(), to.display());
+        let typed = what.clone();
+        let copy = |world: &mut World| {
+            world.may_copy_to(to, &typed);
+            let content = world.held_in(from, &range)?;
+            if !leave_zeroes {
+                world.zero(to, range.clone(), &typed)?;
+            }
+            content.into_iter().try_for_each(|(at, bytes)| world.write(to, at, &bytes))
+        };
+        self.change("device_copies", what, copy).await
+    }
+
+    async fn is_same(
+        &self,
+        one: &Path,
+        other: &Path,
+        range: Range<u64>,
+    ) -> Result<bool, HostError> {
+        let compare =
+            |world: &World| Ok(world.held_in(one, &range)? == world.held_in(other, &range)?);
+        self.look("device_reads", compare).await
+    }
+
     async fn write_zeroes(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
         let what = format!("BLKZEROOUT {} {range:?}", device.display());
         let zero = |world: &mut World| {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nix::libc::{EBUSY, EINVAL, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, EROFS};
+use nix::libc::{EBUSY, EEXIST, EINVAL, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, EROFS};
 use pliant_lvm::host::{DeviceNumber, HostError, Mount, NewMount, PathKind};
 use pliant_volume::bytes::Bytes;
 use pliant_volume::{FsKind, FsUsage};
@@ -115,6 +115,29 @@ impl World {
         Ok(())
     }
 
+    /// What the kernel says to a file system that has the uuid of another mounted one.
+    fn doubles(
+        &self,
+        fs: &FakeFs,
+        head: &[u8],
+        device: DeviceNumber,
+        options: &[String],
+    ) -> Option<i32> {
+        let errno = match fs.kind {
+            FsKind::Xfs if !options.iter().any(|option| option == "nouuid") => EINVAL,
+            FsKind::Btrfs => EEXIST,
+            _ => return None,
+        };
+        let others = self.mounts.iter().filter(|mount| mount.device != device);
+        let mut heads =
+            others.filter_map(|mount| self.read(Path::new(&mount.source), 0, HEAD).ok());
+        let same = |other: &[u8]| {
+            let other = FakeFs::read(other).map(|found| (found.kind, found.uuid(other)));
+            other == Some((fs.kind, fs.uuid(head)))
+        };
+        heads.any(|other| same(&other)).then_some(errno)
+    }
+
     pub fn mount(&mut self, new: &NewMount) -> Result<(), HostError> {
         let what = format!("mount {} at {}", new.device.display(), new.target.display());
         match self.path_kind(&new.target) {
@@ -134,6 +157,9 @@ impl World {
         let mut others = self.mounts.iter().filter(|mount| mount.device == device);
         if others.any(|other| other.super_options[0] != super_options[0]) {
             return Err(system(what, EBUSY));
+        }
+        if let Some(errno) = self.doubles(&fs, &head, device, &new.options) {
+            return Err(system(what, errno));
         }
         if !read_only {
             fs.mounted(&mut head);

@@ -49,6 +49,12 @@ impl FakeHost {
             ("e2fsck", ["-f", "-n" | "-p", _])
             | ("xfs_repair", ["-n", _])
             | ("btrfs", ["check", "--readonly", _]) => self.lock().check(&last, cmd.program),
+            ("tune2fs", ["-U", uuid, _]) | ("btrfstune", ["-f", "-M", uuid, _]) => {
+                self.set_uuid(&typed, &last, uuid).await
+            }
+            ("xfs_db", ["-x", "-c", uuid, _]) => {
+                self.set_uuid(&typed, &last, uuid.trim_start_matches("uuid ")).await
+            }
             ("resize2fs", [_]) => self.resize2fs(&typed, &last, None).await,
             ("resize2fs", [device, size]) => {
                 let size =
@@ -106,6 +112,18 @@ impl FakeHost {
         Ok(ended(0, ""))
     }
 
+    async fn set_uuid(&self, typed: &str, device: &Path, uuid: &str) -> Result<Output, HostError> {
+        let uuid = number_of(uuid).unwrap_or_else(|| panic!("the fake cannot read `{typed}`"));
+        let set = |world: &mut World| {
+            world.may_rename(device, typed);
+            let mut head = world.read(device, 0, HEAD)?;
+            let Some(fs) = FakeFs::read(&head) else { return Ok(failed(1, "no file system")) };
+            fs.set_uuid(&mut head, uuid);
+            world.write(device, 0, &head).map(|()| ended(0, ""))
+        };
+        self.effect(typed.to_owned(), set).await.or_else(program_error)
+    }
+
     async fn grow(&self, typed: &str, mounted: &Path, kind: FsKind) -> Result<Output, HostError> {
         let grow = |world: &mut World| world.grow_mounted(mounted, &[kind], None, typed);
         let grown = self.effect(typed.to_owned(), grow).await;
@@ -143,7 +161,12 @@ impl World {
 /// The uuid that a file system is to have, where the command says which.
 fn uuid_in(typed: &str) -> Option<u128> {
     let value = typed.split_once(" -U ").or_else(|| typed.split_once(" -m uuid="))?.1;
-    let hex: String = value.split(' ').next()?.chars().filter(|letter| *letter != '-').collect();
+    number_of(value.split(' ').next()?)
+}
+
+/// A uuid in the usual notation.
+fn number_of(uuid: &str) -> Option<u128> {
+    let hex: String = uuid.chars().filter(|letter| *letter != '-').collect();
     u128::from_str_radix(&hex, 16).ok()
 }
 

@@ -100,6 +100,25 @@ impl FakeFs {
         }
     }
 
+    /// Its uuid.
+    pub fn uuid(self, head: &[u8]) -> u128 {
+        let at = self.place_of_uuid();
+        u128::from_be_bytes(head[at..at + 16].try_into().expect("16 bytes"))
+    }
+
+    /// Give it another uuid.
+    pub fn set_uuid(self, head: &mut [u8], uuid: u128) {
+        put(head, self.place_of_uuid(), &uuid.to_be_bytes());
+    }
+
+    fn place_of_uuid(self) -> usize {
+        match self.kind {
+            FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => EXT + 0x68,
+            FsKind::Xfs => 32,
+            FsKind::Btrfs => BTRFS + 0x20,
+        }
+    }
+
     /// Leave the trace of a mount for writing.
     pub fn mounted(self, head: &mut [u8]) {
         match self.kind {

@@ -82,6 +82,18 @@ impl World {
         Ok(Some(bytes))
     }
 
+    /// What was ever written in a range of a thin volume: where in it, and the bytes; `None` for another device.
+    pub fn known_of_thin(&self, device: &Path, range: &Range<u64>) -> Option<Vec<(u64, Vec<u8>)>> {
+        let mut known = Vec::new();
+        for part in self.thin_parts(device, range)? {
+            let Some((disk, place)) = self.place_of(&part) else { continue };
+            let start = part.chunk * self.thin_pools[&part.pool].chunk + part.within.start;
+            let bytes = self.disks[&disk].content().known(&place).into_iter();
+            known.extend(bytes.map(|(at, bytes)| (at - place.start + start, bytes)));
+        }
+        Some(known)
+    }
+
     /// Where a range of a thin volume is written, after its pool has given what it lacks; `None` for another device.
     pub fn give_thin(
         &mut self,

@@ -66,7 +66,7 @@ pub use node_storage::ready_condition;
 pub use node_storage::{
     DiskState, DiskStatus, GroupStatus, Health, INVENTORY_COMPLETE, LayoutRoom, NodeStorage,
     NodeStorageSpec, NodeStorageStatus, OperationStatus, OperationType, PoolStatus as PoolOnNode,
-    UsageBefore, VolumeHealthStatus, VolumeOnNode, VolumeState, VolumeUsage,
+    SnapshotOnNode, UsageBefore, VolumeHealthStatus, VolumeOnNode, VolumeState, VolumeUsage,
 };
 pub use ownership::Rival;
 pub use percent_or_bytes::{Share, ShareError};
@@ -90,8 +90,9 @@ pub use unknown::is_understood;
 pub use usage_status::UsageStatus;
 pub use volume_populator::{SourceKind, VolumePopulator};
 pub use volume_request::{
-    Create, Delete, Expand, Failure, Inspect, InspectionStatus, Operation, Phase, ShrinkTo, Unpin,
-    VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
+    ContentSource, Create, Delete, DeleteSnapshot, Expand, Failure, Inspect, InspectionStatus,
+    Operation, Phase, ShrinkTo, TakeSnapshot, Unpin, VolumeRequest, VolumeRequestSpec,
+    VolumeRequestStatus,
 };
 pub use workload::{PodSelector, PodsOf, Workload};
 

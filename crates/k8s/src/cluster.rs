@@ -16,8 +16,9 @@ use crate::bytes::Bytes;
 use crate::cluster::capacities::Capacities;
 use crate::cluster::writes::CONTROLLER;
 use crate::volume::{
-    Capacity, CapacityQuery, Fence, Grown, Growth, Inspection, Listing, NewVolume, NodeKey, Page,
-    Reason, Volume, VolumeError, VolumeId, VolumeStatus, Volumes,
+    Capacity, CapacityQuery, Fence, Grown, Growth, Inspection, Listing, NewSnapshot, NewVolume,
+    NodeKey, Page, Reason, Snapshot, SnapshotId, SnapshotListing, SnapshotPage, Snapshots, Volume,
+    VolumeError, VolumeId, VolumeStatus, Volumes,
 };
 
 pub mod audit;
@@ -45,6 +46,7 @@ mod pv;
 mod record;
 mod requests;
 mod seen;
+mod snapshots;
 mod summary;
 mod timers;
 pub mod topology;
@@ -67,7 +69,7 @@ pub use claim::{
 };
 pub use clock::{Clock, ClockSkew};
 pub use concurrency::Works;
-pub use convert::{inspection_status, new_volume, usage_status, volume_on_node};
+pub use convert::{inspection_status, new_volume, snapshot_on_node, usage_status, volume_on_node};
 pub use debounce::Debounce;
 pub use decode::{
     Guarded, Listed, NAMESPACE_TOO_LARGE, OBJECT_UNREADABLE, PAGE, Unreadable, guarded, list,
@@ -194,6 +196,13 @@ impl Cluster {
         })
     }
 
+    /// A snapshot of the same name of another volume.
+    fn other_snapshot(&self, id: &SnapshotId) -> Option<SnapshotId> {
+        let all = snapshots::snapshots(&self.nodes).unwrap_or_default();
+        let mut ids = all.into_iter().map(|one| one.id);
+        ids.find(|other| other.key() == id.key() && other != id)
+    }
+
     /// The work under way.
     pub fn requests(&self) -> &Requests {
         &self.requests
@@ -225,6 +234,45 @@ fn untrue_size(node: &str, made: &Volume, want: &NewVolume) -> VolumeError {
             made.size.get(),
             want.size
         ),
+    }
+}
+
+#[async_trait]
+impl Snapshots for Cluster {
+    async fn ensure_snapshot(&self, want: &NewSnapshot) -> Result<Snapshot, VolumeError> {
+        let (id, node) = (want.id(), self.nodes.of(&want.source)?);
+        // Asked again and again while it is copied: from memory.
+        if let Ok(Some(taken)) = snapshots::find_snapshot(&self.nodes, &id) {
+            return Ok(taken);
+        }
+        if let Some(other) = self.other_snapshot(&id) {
+            return Err(VolumeError::AlreadyExists {
+                name: want.name.clone(),
+                difference: format!("it is a snapshot of volume {}", other.source()),
+            });
+        }
+        self.requests.carry_out(&node, &want.source, convert::snapshot(want)).await?;
+        in_time(
+            "taking a snapshot of",
+            &want.source,
+            snapshots::until_snapshot_told(&self.nodes, &id),
+        )
+        .await?
+    }
+
+    async fn remove_snapshot(&self, id: &SnapshotId) -> Result<(), VolumeError> {
+        let node = self.nodes.of(id.source())?;
+        self.requests.carry_out(&node, id.source(), convert::delete_snapshot(id)).await?;
+        let gone = snapshots::until_snapshot_gone(&self.nodes, id);
+        in_time("deleting a snapshot of", id.source(), gone).await
+    }
+
+    async fn find_snapshot(&self, id: &SnapshotId) -> Result<Option<Snapshot>, VolumeError> {
+        snapshots::find_snapshot(&self.nodes, id)
+    }
+
+    async fn list_snapshots(&self, page: &SnapshotPage) -> Result<SnapshotListing, VolumeError> {
+        Ok(page.cut(snapshots::snapshots(&self.nodes)?))
     }
 }
 

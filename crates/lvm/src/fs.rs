@@ -8,6 +8,7 @@
 mod check;
 mod error;
 mod grow;
+mod identity;
 mod kernel;
 mod make;
 mod probe;
@@ -21,6 +22,7 @@ mod tools;
 pub use check::{Check, check};
 pub use error::FsError;
 pub use grow::{Grew, fills, grow_mounted, grow_unmounted, leave};
+pub use identity::give_uuid;
 pub use kernel::{Switch, made_without, refusal, switches};
 pub use make::{Tried, known_of, make, taken_without, tried};
 pub use probe::{Probe, probe};

@@ -222,6 +222,20 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// Discards (`BLKDISCARD`): the content is undefined afterwards unless the disk promises zeroes.
     async fn discard(&self, device: &Path, range: Range<u64>) -> Result<(), HostError>;
 
+    /// Copies a range of whole blocks from one block device to the same place on another, past the page cache; with
+    /// `leave_zeroes` blocks of zeroes are not written, for a target that has zeroes there.
+    async fn copy_range(
+        &self,
+        from: &Path,
+        to: &Path,
+        range: Range<u64>,
+        leave_zeroes: bool,
+    ) -> Result<(), HostError>;
+
+    /// Returns whether two block devices have the same bytes in a range of whole blocks, read past the page cache.
+    async fn is_same(&self, one: &Path, other: &Path, range: Range<u64>)
+    -> Result<bool, HostError>;
+
     /// Opens a block device and holds it open, if its node is that of the device with this number.
     /// Others can open and mount it all the same. A program that is then [run](Host::run) on it
     /// holds it open too, to its end.

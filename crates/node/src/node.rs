@@ -4,7 +4,10 @@
 //! elsewhere. So each call reads, acts and reads again, and an interrupted call is finished by the
 //! next.
 
+mod allocate;
+mod copies;
 mod create;
+mod cuts;
 mod decommission;
 mod disks;
 mod error;
@@ -27,9 +30,12 @@ mod refused_disks;
 mod remove;
 mod report;
 mod resize_offline;
+mod restore;
 mod settings;
 mod setup;
 mod shrink;
+pub mod snapshot_tags;
+mod snapshots;
 mod stage;
 mod standby;
 mod stats;
@@ -46,4 +52,5 @@ mod wipe_tasks;
 pub use disks::{NewDisk, SetupError};
 pub use pool_plan::{GroupSource, PoolPlan};
 pub use settings::NodeSettings;
+pub use snapshots::{copied, remembered_snapshots};
 pub use this_node::Node;

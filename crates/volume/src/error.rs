@@ -19,6 +19,12 @@ pub enum VolumeError {
         /// The id as the caller wrote it.
         id: String,
     },
+    /// There is no such snapshot, and its pools were all looked at.
+    #[error("snapshot {id} does not exist on this node")]
+    SnapshotNotFound {
+        /// The id as the caller wrote it.
+        id: String,
+    },
     /// A volume of that name exists and is not what was asked for.
     #[error("volume {name:?} already exists and differs: {difference}")]
     AlreadyExists {
@@ -125,7 +131,7 @@ impl VolumeError {
     /// Returns the reason: the variant, or that of the other node.
     pub fn reason(&self) -> Reason {
         match self {
-            VolumeError::NotFound { .. } => Reason::NotFound,
+            VolumeError::NotFound { .. } | VolumeError::SnapshotNotFound { .. } => Reason::NotFound,
             VolumeError::AlreadyExists { .. } => Reason::AlreadyExists,
             VolumeError::InvalidArgument { .. } => Reason::InvalidArgument,
             VolumeError::SizeOutOfRange { .. } => Reason::SizeOutOfRange,

@@ -44,7 +44,7 @@ impl NodeKey {
     }
 }
 
-/// The hash of a `CreateVolume` name: 26 base32 letters (130 bits) of its SHA-256.
+/// The hash of the name of a volume or a snapshot: 26 base32 letters (130 bits) of its SHA-256.
 ///
 /// The same name always gives the same key, which makes creating idempotent; names of any length
 /// and script fit the limits of logical volume names.
@@ -58,6 +58,11 @@ impl VolumeKey {
     /// Derives the key from the name that the caller gave.
     pub fn of(name: &str) -> Self {
         VolumeKey(digest(name, Self::LETTERS))
+    }
+
+    /// Parses the letters.
+    pub(crate) fn parse(text: &str) -> Result<Self, ForeignId> {
+        is_base32(text, Self::LETTERS).then(|| VolumeKey(text.to_owned())).ok_or(ForeignId)
     }
 
     /// The letters.
@@ -120,10 +125,10 @@ impl FromStr for VolumeId {
 
     fn from_str(text: &str) -> Result<Self, ForeignId> {
         let (node, key) = text.split_once('-').ok_or(ForeignId)?;
-        if !is_base32(node, NodeKey::LETTERS) || !is_base32(key, VolumeKey::LETTERS) {
+        if !is_base32(node, NodeKey::LETTERS) {
             return Err(ForeignId);
         }
-        Ok(VolumeId { node: NodeKey(node.to_owned()), key: VolumeKey(key.to_owned()) })
+        Ok(VolumeId { node: NodeKey(node.to_owned()), key: VolumeKey::parse(key)? })
     }
 }
 

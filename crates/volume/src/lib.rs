@@ -21,6 +21,7 @@ mod messages;
 mod mkfs;
 mod mount_options;
 pub mod panics;
+mod snapshot;
 mod store;
 mod thin;
 mod workload;
@@ -33,6 +34,9 @@ pub use kind::{FsKind, Layout, Mode, Shrinks};
 pub use messages::{either, few, nearest};
 pub use mkfs::MkfsOptions;
 pub use mount_options::parse_mount_options;
+pub use snapshot::{
+    NewSnapshot, Snapshot, SnapshotId, SnapshotListing, SnapshotPage, Snapshots, Source,
+};
 pub use store::{
     Capacity, CapacityQuery, Grown, Growth, Listing, Page, PoolAilment, PoolSummary, Volumes,
 };
@@ -84,6 +88,8 @@ pub struct NewVolume {
     pub class: Class,
     /// The nodes that it may be made on, the preferred ones first; empty: any.
     pub nodes: Vec<String>,
+    /// What it begins with; `None`: it is empty.
+    pub source: Option<Source>,
 }
 
 impl NewVolume {

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use crate::bytes::Bytes;
 use crate::{
-    Class, ClassError, Fence, FsKind, Inspection, Mode, NewVolume, PoolName, RequestedSize, Volume,
-    VolumeCondition, VolumeError, VolumeId, VolumeStatus,
+    Class, ClassError, Fence, FsKind, Inspection, Mode, NewVolume, PoolName, RequestedSize,
+    Snapshots, Volume, VolumeCondition, VolumeError, VolumeId, VolumeStatus,
 };
 
 /// A growth that is asked for.
@@ -144,7 +144,7 @@ pub struct PoolAilment {
 /// # Errors
 /// [`VolumeError`]; its variants define what a caller can do.
 #[async_trait]
-pub trait Volumes: Send + Sync + 'static {
+pub trait Volumes: Snapshots {
     /// Creates the volume with at least the wanted size, wiped and ready; a repeated call changes nothing
     /// and returns the same volume.
     async fn ensure(&self, want: &NewVolume) -> Result<Volume, VolumeError>;

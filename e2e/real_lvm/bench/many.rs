@@ -106,6 +106,7 @@ fn volume(number: usize) -> String {
         mode: Mode::Filesystem(FsKind::Ext4),
         class: Class::default(),
         nodes: [].into(),
+        source: None,
     };
     let record =
         VolumeTags { life: StoredState::Shown, ..VolumeTags::new(&NodeKey::of("n1"), &want) };

@@ -17,6 +17,7 @@ fn block(name: &str, size: Bytes) -> NewVolume {
         mode: Mode::Block,
         class: Class::default(),
         nodes: Vec::new(),
+        source: None,
     }
 }
 

@@ -15,13 +15,18 @@ pub fn page_of_health(request: &pb::ControllerListVolumeHealthRequest) -> Result
     Ok(Page { only_ailing: true, ..page })
 }
 
-fn page(most: i32, token: &str) -> Result<Page, ParseError> {
+/// Parses the most entries of a page; 0: any number.
+pub(super) fn most_of(most: i32) -> Result<Option<usize>, ParseError> {
     let most = usize::try_from(most)
         .map_err(|_| ParseError::invalid("max_entries", format!("{most} is negative")))?;
+    Ok(Some(most).filter(|most| *most > 0))
+}
+
+fn page(most: i32, token: &str) -> Result<Page, ParseError> {
     let after = Some(token).filter(|token| !token.is_empty());
     Ok(Page {
         after: after.map(|token| token.parse().map_err(|_| ParseError::Token)).transpose()?,
-        most: Some(most).filter(|most| *most > 0),
+        most: most_of(most)?,
         only_ailing: false,
     })
 }

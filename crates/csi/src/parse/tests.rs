@@ -96,6 +96,7 @@ fn a_volume_is_parsed_whole() {
         mode: Mode::Filesystem(FsKind::Xfs),
         class: Class { fs: Some(FsKind::Xfs), ..Class::default() },
         nodes: ["beta", "alpha"].map(str::to_owned).into(),
+        source: None,
     };
     assert_eq!(new_volume(&request, &Defaults::default()), Ok(expected));
 }

@@ -1,6 +1,7 @@
 //! Requests of the Controller service.
 
 use crate::parse::capability::{Capability, RequestedAccess};
+use crate::parse::snapshot::source;
 use crate::parse::{Defaults, ParseError, bounded, id, name, node_of, size};
 use crate::pb;
 use crate::volume::{Access, CapacityQuery, Class, Growth, MkfsOptions, Mode, NewVolume, VolumeId};
@@ -8,7 +9,7 @@ use crate::volume::{Access, CapacityQuery, Class, Growth, MkfsOptions, Mode, New
 /// Parses the volume that `CreateVolume` asks for.
 ///
 /// # Errors
-/// [`ParseError`]. Sources of content and mutable parameters are refused: not there yet.
+/// [`ParseError`]. Mutable parameters are refused: not there yet.
 ///
 /// # Source
 /// CSI 1.13, `CreateVolume`.
@@ -20,11 +21,7 @@ pub fn new_volume(
     let workload = RequestedAccess::of_all(&request.volume_capabilities)?;
     let parameters = bounded("parameters", &request.parameters)?;
     let mut class = Class::parse(parameters, workload.fs(), or.fs)?;
-    if request.volume_content_source.is_some() {
-        let reason = "not supported: volumes are created empty; snapshots and clones are not \
-                      implemented yet";
-        return Err(ParseError::invalid("volume_content_source", reason));
-    }
+    let source = source(request.volume_content_source.as_ref())?;
     if !request.mutable_parameters.is_empty() {
         let reason = "not supported: no parameter can be changed yet; remove the \
                       VolumeAttributesClass";
@@ -43,6 +40,7 @@ pub fn new_volume(
         mode,
         class,
         nodes: nodes(request.accessibility_requirements.as_ref())?,
+        source,
     })
 }
 

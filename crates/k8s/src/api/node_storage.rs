@@ -146,6 +146,14 @@ pub struct NodeStorageStatus {
         extend("x-kubernetes-list-type" = "atomic")
     )]
     pub unlisted_volumes: Vec<String>,
+    /// Number of snapshots on the node, including those that `snapshots` does not list.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub snapshot_count: i32,
+    /// Snapshots of the node in the order of their handles, at most 4096; fewer if the object would become too large.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = MOST_VOLUMES), extend("x-kubernetes-list-type" = "atomic"))]
+    pub snapshots: Vec<SnapshotOnNode>,
     /// Long operations that are running, such as erasing a deleted volume.
     #[serde(default)]
     #[schemars(length(max = MOST_VOLUMES), extend("x-kubernetes-list-type" = "atomic"))]
@@ -454,6 +462,34 @@ impl VolumeOnNode {
     }
 }
 
+/// A snapshot on this node.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SnapshotOnNode {
+    /// CSI handle of the snapshot, which begins with that of its volume.
+    #[schemars(length(max = 62))]
+    pub snapshot_handle: String,
+    /// Name that the external snapshotter gave.
+    #[schemars(length(max = 128))]
+    pub name: String,
+    /// Name of the pool that has the snapshot.
+    #[schemars(length(max = LONGEST_POOL))]
+    pub pool: String,
+    /// Size of the volume when the snapshot was taken, in whole extents.
+    pub size: Quantity,
+    /// Smallest size of a volume that is restored from the snapshot.
+    pub restore_size: Quantity,
+    /// How a workload sees a volume that is restored from the snapshot: `Filesystem` or `Block`.
+    pub volume_mode: VolumeMode,
+    /// File system of the snapshot: `ext2`, `ext3`, `ext4`, `xfs` or `btrfs`. Absent for `Block`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fs_type: Option<FsType>,
+    /// Time when the snapshot was taken.
+    pub creation_time: Time,
+    /// True once a volume can be restored from the snapshot.
+    pub ready_to_use: bool,
+}
+
 /// State of a volume.
 #[derive(Serialize, Deserialize, Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
 pub enum VolumeState {
@@ -536,7 +572,8 @@ pub struct OperationStatus {
     /// CSI volume handle of the volume that is being changed.
     #[schemars(length(max = 35))]
     pub volume_handle: String,
-    /// Type of the operation. `Wipe`: the node erases a deleted volume.
+    /// Type of the operation. `Wipe`: the node erases a deleted volume. `Copy`: the node copies the content of a snapshot or of
+    /// another volume to the volume, or the content of the volume to its snapshot.
     pub r#type: OperationType,
     /// Progress of the operation, such as `62 % (124 GiB of 200 GiB), 180 MiB/s, 7 min left`.
     #[schemars(length(max = 256))]
@@ -548,6 +585,8 @@ pub struct OperationStatus {
 pub enum OperationType {
     /// The node erases a deleted volume.
     Wipe,
+    /// The node copies content to the volume, or to its snapshot.
+    Copy,
     /// A value of another version, which this one does not know. It is never written.
     #[serde(other, rename = "(unknown)")]
     #[schemars(skip)]
@@ -559,6 +598,7 @@ impl OperationType {
     pub const fn words(self) -> &'static str {
         match self {
             OperationType::Wipe => "wiping",
+            OperationType::Copy => "copying",
             OperationType::Unknown => "an operation that this version does not know, on",
         }
     }

@@ -98,6 +98,10 @@ pub enum Operation {
     Fence(FenceStatus),
     /// Inspects the volume: its size, its fence, its mounts and its usage.
     Inspect(Inspect),
+    /// Takes a snapshot of the volume.
+    Snapshot(TakeSnapshot),
+    /// Deletes a snapshot of the volume, which may be deleted itself.
+    DeleteSnapshot(DeleteSnapshot),
     /// An operation of another version, which this one does not know. It is never written.
     #[schemars(skip)]
     Unknown,
@@ -130,6 +134,8 @@ impl<'de> Visitor<'de> for OneField {
             "delete" => Operation::Delete(fields.next_value()?),
             "fence" => Operation::Fence(fields.next_value()?),
             "inspect" => Operation::Inspect(fields.next_value()?),
+            "snapshot" => Operation::Snapshot(fields.next_value()?),
+            "deleteSnapshot" => Operation::DeleteSnapshot(fields.next_value()?),
             _ => fields.next_value::<IgnoredAny>().map(|_| Operation::Unknown)?,
         };
         match fields.next_key::<String>()? {
@@ -141,8 +147,17 @@ impl<'de> Visitor<'de> for OneField {
 
 impl Operation {
     /// Names of all operations.
-    pub const KINDS: [&str; 7] =
-        ["create", "expand", "shrink", "unpin", "delete", "fence", "inspect"];
+    pub const KINDS: [&str; 9] = [
+        "create",
+        "expand",
+        "shrink",
+        "unpin",
+        "delete",
+        "fence",
+        "inspect",
+        "snapshot",
+        "deleteSnapshot",
+    ];
 
     /// Returns the name of the field that is set.
     pub const fn kind(&self) -> &'static str {
@@ -154,6 +169,8 @@ impl Operation {
             Operation::Delete(_) => "delete",
             Operation::Fence(_) => "fence",
             Operation::Inspect(_) => "inspect",
+            Operation::Snapshot(_) => "snapshot",
+            Operation::DeleteSnapshot(_) => "deleteSnapshot",
             Operation::Unknown => "unknown",
         }
     }
@@ -187,6 +204,44 @@ pub struct Create {
         "additionalProperties" = {"type": "string", "maxLength": 1024}
     ))]
     pub parameters: std::collections::BTreeMap<String, String>,
+    /// Snapshot or volume whose content the volume begins with, on the same node. Absent for an empty volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<ContentSource>,
+}
+
+/// Source of the content of a new volume: exactly one of the fields is set.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new(
+    "has(self.snapshotHandle) != has(self.volumeHandle)"
+).message("exactly one of snapshotHandle and volumeHandle is set"))]
+pub struct ContentSource {
+    /// CSI handle of the snapshot to restore.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[a-z2-7]{8}-[a-z2-7]{26}\.[a-z2-7]{26}$"), length(max = 62))]
+    pub snapshot_handle: Option<String>,
+    /// CSI volume handle of the volume to clone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[a-z2-7]{8}-[a-z2-7]{26}$"), length(max = 35))]
+    pub volume_handle: Option<String>,
+}
+
+/// A snapshot to take of a volume.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TakeSnapshot {
+    /// Name that the external snapshotter gave, 1 to 128 characters. The handle of the snapshot contains its hash.
+    #[schemars(length(min = 1, max = 128))]
+    pub name: String,
+}
+
+/// A snapshot to delete.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeleteSnapshot {
+    /// CSI handle of the snapshot: the handle of its volume, a full stop, and the hash of the snapshot's name.
+    #[schemars(regex(pattern = r"^[a-z2-7]{8}-[a-z2-7]{26}\.[a-z2-7]{26}$"), length(max = 62))]
+    pub snapshot_handle: String,
 }
 
 /// Expansion of a volume.

@@ -159,7 +159,9 @@ fn changes(request: &VolumeRequest) -> Option<&str> {
         | Operation::Shrink(_)
         | Operation::Unpin(_)
         | Operation::Fence(_)
-        | Operation::Inspect(_) => None,
+        | Operation::Inspect(_)
+        | Operation::Snapshot(_)
+        | Operation::DeleteSnapshot(_) => None,
     }
 }
 

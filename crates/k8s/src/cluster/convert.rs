@@ -1,14 +1,19 @@
 //! Conversions between the types of volumes and those of the API.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
 use crate::api::{
-    Create, Delete, Expand, Failure, FenceState, FenceStatus, FsType, Inspect, InspectionStatus,
-    Operation, Quantity, ShrinkTo, Unpin, UsageStatus, VolumeHealthStatus, VolumeMode,
-    VolumeOnNode, VolumeRequestStatus, VolumeState,
+    ContentSource, Create, Delete, DeleteSnapshot, Expand, Failure, FenceState, FenceStatus,
+    FsType, Inspect, InspectionStatus, Operation, Quantity, ShrinkTo, SnapshotOnNode, TakeSnapshot,
+    Unpin, UsageStatus, VolumeHealthStatus, VolumeMode, VolumeOnNode, VolumeRequestStatus,
+    VolumeState,
 };
 use crate::bytes::Bytes;
 use crate::volume::{
-    Class, Fence, FsKind, FsUsage, Grown, Growth, Inspection, Mode, NewVolume, Reason,
-    RequestedSize, Severity, Standing, State, Volume, VolumeCondition, VolumeError, VolumeStatus,
+    Class, Fence, ForeignId, FsKind, FsUsage, Grown, Growth, Inspection, Mode, NewSnapshot,
+    NewVolume, Reason, RequestedSize, Severity, Snapshot, SnapshotId, Source, Standing, State,
+    Volume, VolumeCondition, VolumeError, VolumeStatus,
 };
 
 pub(super) fn create(want: &NewVolume) -> Operation {
@@ -20,6 +25,78 @@ pub(super) fn create(want: &NewVolume) -> Operation {
         volume_mode,
         fs_type,
         parameters: want.class.parameters(),
+        source: want.source.as_ref().map(content_source),
+    })
+}
+
+fn content_source(source: &Source) -> ContentSource {
+    let (snapshot_handle, volume_handle) = match source {
+        Source::Snapshot(id) => (Some(id.to_string()), None),
+        Source::Volume(id) => (None, Some(id.to_string())),
+    };
+    ContentSource { snapshot_handle, volume_handle }
+}
+
+/// Converts the source of a new volume.
+///
+/// # Errors
+/// Reason why it is not the source of one.
+fn source_of(told: &ContentSource) -> Result<Source, String> {
+    let foreign = |error: ForeignId| error.to_string();
+    match (&told.snapshot_handle, &told.volume_handle) {
+        (Some(id), None) => id.parse().map(Source::Snapshot).map_err(foreign),
+        (None, Some(id)) => id.parse().map(Source::Volume).map_err(foreign),
+        _ => Err("exactly one of snapshotHandle and volumeHandle is to be set".to_owned()),
+    }
+}
+
+pub(super) fn snapshot(want: &NewSnapshot) -> Operation {
+    Operation::Snapshot(TakeSnapshot { name: want.name.clone() })
+}
+
+pub(super) fn delete_snapshot(id: &SnapshotId) -> Operation {
+    Operation::DeleteSnapshot(DeleteSnapshot { snapshot_handle: id.to_string() })
+}
+
+/// Converts a snapshot for the NodeStorage of its node.
+pub fn snapshot_on_node(snapshot: &Snapshot) -> SnapshotOnNode {
+    let (volume_mode, fs_type) = fields_of(snapshot.mode);
+    SnapshotOnNode {
+        snapshot_handle: snapshot.id.to_string(),
+        name: snapshot.name.clone(),
+        pool: snapshot.pool.to_string(),
+        size: Quantity(snapshot.size),
+        restore_size: Quantity(snapshot.restore_size),
+        volume_mode,
+        fs_type,
+        creation_time: Time(Timestamp::try_from(snapshot.taken).unwrap_or_default()),
+        ready_to_use: snapshot.ready,
+    }
+}
+
+/// Converts a snapshot from the NodeStorage of its node.
+///
+/// # Errors
+/// [`VolumeError::Unavailable`] for an entry that this version does not understand.
+pub(super) fn snapshot_told(node: &str, told: &SnapshotOnNode) -> Result<Snapshot, VolumeError> {
+    let parsed = || -> Result<Snapshot, String> {
+        Ok(Snapshot {
+            id: told.snapshot_handle.parse().map_err(|error: ForeignId| error.to_string())?,
+            name: told.name.clone(),
+            node: node.to_owned(),
+            pool: told.pool.parse()?,
+            size: told.size.0,
+            restore_size: told.restore_size.0,
+            mode: mode_of(told.volume_mode, told.fs_type)?,
+            taken: told.creation_time.0.into(),
+            ready: told.ready_to_use,
+        })
+    };
+    parsed().map_err(|reason| VolumeError::Unavailable {
+        reason: format!(
+            "the NodeStorage of node {node} has snapshot {} with {reason}",
+            told.snapshot_handle
+        ),
     })
 }
 
@@ -96,12 +173,14 @@ pub fn new_volume(node: &str, create: &Create) -> Result<NewVolume, VolumeError>
         Mode::Block => FsKind::Ext4, // Whatever: a block volume has no options for making one.
     };
     let class = Class::parse(&create.parameters, Some(fs), fs);
+    let source = create.source.as_ref().map(source_of);
     Ok(NewVolume {
         name: create.name.clone(),
         size: wanted(create.min_size, create.max_size),
         mode,
         class: class.map_err(|error| invalid("parameters", error.to_string()))?,
         nodes: vec![node.to_owned()],
+        source: source.transpose().map_err(|reason| invalid("source", reason))?,
     })
 }
 

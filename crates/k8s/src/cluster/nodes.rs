@@ -12,8 +12,8 @@ use crate::bytes::Bytes;
 use crate::cluster::placement::{NodeCandidate, place};
 use crate::cluster::{Watched, convert, every};
 use crate::volume::{
-    Capacity, CapacityQuery, Class, Fence, Layout, Mode, NewVolume, NodeKey, Page, Reason, Use,
-    Volume, VolumeError, VolumeId, VolumeStatus, few,
+    Capacity, CapacityQuery, Class, Fence, Layout, Mode, NewVolume, NodeKey, Page, Reason,
+    SnapshotId, Source, Use, Volume, VolumeError, VolumeId, VolumeStatus, few,
 };
 
 /// The numbers that fences of volumes have: one a swap.
@@ -89,6 +89,9 @@ impl Nodes {
         want: &NewVolume,
         made_on: Option<&str>,
     ) -> Result<String, VolumeError> {
+        if let Some(source) = &want.source {
+            return self.beside_source(want, source);
+        }
         let all = self.all();
         let may_hide_it =
             |node: &&str| self.may_leave_unnamed(&VolumeId::new(NodeKey::of(node), want.key()));
@@ -109,6 +112,23 @@ impl Nodes {
             .collect();
         let chosen = place(&candidates, &want.nodes, want.size.at_least).map(str::to_owned);
         chosen.ok_or_else(|| nowhere(want, &known, &candidates))
+    }
+
+    /// The node of the source of a volume, which has its content.
+    ///
+    /// # Errors
+    /// [`Reason::TopologyMismatch`] if the volume may not be there: its pod has to go elsewhere.
+    fn beside_source(&self, want: &NewVolume, source: &Source) -> Result<String, VolumeError> {
+        let node = self.of(source.volume())?;
+        if want.nodes.is_empty() || want.nodes.contains(&node) {
+            return Ok(node);
+        }
+        let message = format!(
+            "{source} is on node {node}, and the volume may be on {} only; a volume is restored or cloned on the node of \
+             its source",
+            few(&want.nodes)
+        );
+        Err(VolumeError::Reported { reason: Reason::TopologyMismatch, message })
     }
 
     /// Returns true if a node may have a volume that its NodeStorage neither lists nor names as unlisted.
@@ -324,6 +344,12 @@ pub fn believe(record: &mut NodeStorage) {
     for one in &mut status.volumes {
         one.fence.take_if(|fence| !FENCES.contains(&fence.generation));
     }
+    let told = status.snapshots.len();
+    let is_snapshot =
+        |id: &str| id.parse::<SnapshotId>().is_ok_and(|id| *id.source().node() == node);
+    status.snapshots.retain(|one| is_snapshot(&one.snapshot_handle));
+    let foreign = i32::try_from(told - status.snapshots.len()).unwrap_or(i32::MAX);
+    status.snapshot_count = status.snapshot_count.saturating_sub(foreign);
     status.usage.retain(|one| is_own(&one.volume_handle));
     status.operations.retain(|one| is_own(&one.volume_handle));
 }
@@ -387,7 +413,7 @@ fn why_short(node: &NodeStorage, only_ailing: bool) -> Option<String> {
     })
 }
 
-fn name(node: &NodeStorage) -> &str {
+pub(super) fn name(node: &NodeStorage) -> &str {
     node.metadata.name.as_deref().unwrap_or_default()
 }
 

@@ -510,6 +510,9 @@ fn name_of(work: &Operation, id: &VolumeId) -> String {
         Operation::Delete(_) => format!("delete-{id}"),
         Operation::Fence(_) => format!("fence-{id}"),
         Operation::Inspect(_) => format!("inspect-{id}"),
+        // A name is that of one snapshot, whichever its volume.
+        Operation::Snapshot(take) => format!("snapshot-{}", VolumeKey::of(&take.name).as_str()),
+        Operation::DeleteSnapshot(delete) => format!("delete-snapshot-{}", delete.snapshot_handle),
         Operation::Unknown => format!("unknown-{id}"), // It is never asked for.
     }
 }
@@ -523,6 +526,8 @@ fn verb(work: &Operation) -> &'static str {
         Operation::Delete(_) => "deleting",
         Operation::Fence(_) => "fencing",
         Operation::Inspect(_) => "inspecting",
+        Operation::Snapshot(_) => "taking a snapshot of",
+        Operation::DeleteSnapshot(_) => "deleting a snapshot of",
         Operation::Unknown => "working on",
     }
 }
@@ -574,6 +579,7 @@ mod tests {
             mode: crate::volume::Mode::Block,
             class: crate::volume::Class::default(),
             nodes: Vec::new(),
+            source: None,
         })
     }
 

@@ -115,12 +115,24 @@ pub(super) async fn mount_privately(
     kind: FsKind,
     dir: &Path,
 ) -> Result<(), HostError> {
+    mount_privately_with(host, device, kind, dir, &[]).await
+}
+
+/// As [`mount_privately`], with more options.
+pub(super) async fn mount_privately_with(
+    host: &dyn Host,
+    device: &Path,
+    kind: FsKind,
+    dir: &Path,
+    more: &[&str],
+) -> Result<(), HostError> {
     host.make_dir(dir).await?;
+    let options = ["nodev", "nosuid", "noexec"].iter().chain(more);
     host.mount(&NewMount {
         device: device.to_owned(),
         target: dir.to_owned(),
         kind: tools::driver(kind),
-        options: ["nodev", "nosuid", "noexec"].map(str::to_owned).to_vec(),
+        options: options.map(|option| (*option).to_owned()).collect(),
     })
     .await
 }

@@ -116,6 +116,18 @@ pub(super) fn repair_by_hand(kind: FsKind, device: &Path) -> String {
     }
 }
 
+/// The command that gives an unmounted file system another uuid. That of xfs reports success also where it did nothing.
+pub(super) fn set_uuid(kind: FsKind, uuid: &str, device: &Path) -> Cmd {
+    let cmd = match kind {
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => Cmd::new("tune2fs").args(["-U", uuid]),
+        // What `xfs_admin -U` runs, which is a script.
+        FsKind::Xfs => Cmd::new("xfs_db").args(["-x", "-c", &format!("uuid {uuid}")]),
+        // Of the two ways this one rewrites the superblocks alone.
+        FsKind::Btrfs => Cmd::new("btrfstune").args(["-f", "-M", uuid]),
+    };
+    cmd.arg(device).limit(CHECK_LIMIT)
+}
+
 /// The command that grows an unmounted file system of the ext family to its device.
 pub(super) fn resize_ext(device: &Path) -> Cmd {
     Cmd::new("resize2fs").arg(device).limit(CHECK_LIMIT)

@@ -49,6 +49,68 @@ pub(super) fn is_zero(device: &Path, range: &Range<u64>) -> io::Result<bool> {
     })
 }
 
+/// How much is copied or compared at a time.
+const COPIED: usize = 1 << 20;
+
+/// Copies a range, past the page cache on both sides. Blocks of zeroes may be left as they are.
+pub(super) fn copy(
+    from: &Path,
+    to: &Path,
+    range: &Range<u64>,
+    leave_zeroes: bool,
+) -> io::Result<()> {
+    let direct = |options: &mut OpenOptions, path| options.custom_flags(libc::O_DIRECT).open(path);
+    let from = direct(OpenOptions::new().read(true), from)?;
+    let to = direct(OpenOptions::new().write(true), to)?;
+    let mut memory = Vec::new();
+    for_pieces(range, |at, length| {
+        let piece = read_aligned(&from, at, length, &mut memory)?;
+        if piece.len() < length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let is_zero = piece.iter().all(|byte| *byte == 0);
+        if is_zero && leave_zeroes {
+            return Ok(true);
+        }
+        // Less to write, where the disk can take it back.
+        if is_zero && ioctl::zero_out(&to, at, length as u64).is_ok() {
+            return Ok(true);
+        }
+        to.write_all_at(piece, at).map(|()| true)
+    })
+    .map(drop)
+}
+
+/// Returns whether two devices have the same bytes in a range, read past the page cache.
+pub(super) fn is_same(one: &Path, other: &Path, range: &Range<u64>) -> io::Result<bool> {
+    past_the_cache(one, |one| {
+        past_the_cache(other, |other| {
+            let (mut left, mut right) = (Vec::new(), Vec::new());
+            for_pieces(range, |at, length| {
+                let left = read_aligned(one, at, length, &mut left)?;
+                let right = read_aligned(other, at, length, &mut right)?;
+                Ok(left.len() == length && left == right)
+            })
+        })
+    })
+}
+
+/// Calls for the pieces of a range, with the offset and the length of each, until one says `false`.
+fn for_pieces(
+    range: &Range<u64>,
+    mut call: impl FnMut(u64, usize) -> io::Result<bool>,
+) -> io::Result<bool> {
+    let mut at = range.start;
+    while at < range.end {
+        let length = usize::try_from(range.end - at).map_or(COPIED, |left| left.min(COPIED));
+        if !call(at, length)? {
+            return Ok(false);
+        }
+        at += length as u64;
+    }
+    Ok(true)
+}
+
 /// Reads with `O_DIRECT`, and where a device does not know it, without.
 fn past_the_cache<T>(device: &Path, read: impl Fn(&File) -> io::Result<T>) -> io::Result<T> {
     let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(device);

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Every kind of call that is counted.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "binds",
     "device_reads",
+    "device_copies",
     "discards",
     "disk_lists",
     "dm_changes",

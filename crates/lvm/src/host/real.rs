@@ -208,6 +208,29 @@ impl Host for RealHost {
         self.call("device_reads", "compare with zeroes", device, SMALL, look).await
     }
 
+    async fn copy_range(
+        &self,
+        from: &Path,
+        to: &Path,
+        range: Range<u64>,
+        leave_zeroes: bool,
+    ) -> Result<(), HostError> {
+        let from = from.to_owned();
+        let copy = move |to: &Path| block::copy(&from, to, &range, leave_zeroes);
+        self.call("device_copies", "copy to", to, LARGE, copy).await
+    }
+
+    async fn is_same(
+        &self,
+        one: &Path,
+        other: &Path,
+        range: Range<u64>,
+    ) -> Result<bool, HostError> {
+        let one = one.to_owned();
+        let compare = move |other: &Path| block::is_same(&one, other, &range);
+        self.call("device_reads", "compare with", other, LARGE, compare).await
+    }
+
     async fn write_zeroes(&self, device: &Path, range: Range<u64>) -> Result<(), HostError> {
         let write = move |device: &Path| block::write_zeroes(device, &range);
         self.call("zero_writes", "BLKZEROOUT", device, LARGE, write).await

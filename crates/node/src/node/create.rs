@@ -1,19 +1,15 @@
 //! Make a volume, and finish one whose making was interrupted.
 
-use std::sync::Arc;
-
 use crate::bytes::Bytes;
-use crate::lvm::{NewLv, layout};
 use crate::node::Node;
+use crate::node::allocate::make_somewhere;
 use crate::node::find::search;
 use crate::node::found::FoundVolume;
-use crate::node::free_space::place;
-use crate::node::lv_tags::{StoredState, VolumeTags};
-use crate::node::pools::{self, Pool, by_room};
-use crate::node::standby::add_standby_disks;
-use crate::node::thin_pool::ensure_thin_pool;
+use crate::node::lv_tags::StoredState;
+use crate::node::pools::Pool;
+use crate::node::restore::{complete, make_restored};
 use crate::node::wipe_tasks::start_first_wipe;
-use crate::volume::{Layout, Mode, NewVolume, RequestedSize, VolumeError};
+use crate::volume::{Mode, NewVolume, Source, VolumeError};
 
 /// Creates the volume, durably. It is new: its extents are wiped after this call, and before it is published.
 pub(super) async fn ensure_volume(
@@ -26,7 +22,7 @@ pub(super) async fn ensure_volume(
     let pool = node.pool_of(&want.class).ok();
     let may_hold_it = |other: &Pool| pool.as_ref().is_none_or(|pool| pool.name == other.name);
     let found = match search(node, &want.key(), may_hold_it).await? {
-        (Some(found), _) => found.reachable()?,
+        (Some(found), _) => complete(node, found.reachable()?, want).await?,
         (None, _) => make_volume(node, want).await?,
     };
     same_as_wanted(&found, want, &node.settings.name)?;
@@ -55,77 +51,10 @@ async fn make_volume(node: &Node, want: &NewVolume) -> Result<FoundVolume, Volum
         let options = &want.class.mkfs_options;
         node.formats.refuse_bad(node.host.as_ref(), kind, options, size).await?;
     }
-    if let Some(made) = make_where_it_fits(node, &pool, want, size).await? {
-        return Ok(made);
+    match &want.source {
+        Some(source) => make_restored(node, want, source, &pool, size).await,
+        None => make_somewhere(node, &pool, want, size, StoredState::New).await,
     }
-    let seen = pool.see().await;
-    let mut not_taken = Vec::new();
-    for (group, read) in by_room(&seen) {
-        let turn = group.turn().await?;
-        let reserve = pool.terms.reserve.div_ceil(read.extent_size);
-        let extents = size.div_ceil(read.extent_size) + reserve;
-        let left = add_standby_disks(node, &pool, &turn, want.class.layout, extents).await?;
-        drop(turn);
-        if let Some(made) = make_where_it_fits(node, &pool, want, size).await? {
-            return Ok(made);
-        }
-        not_taken.extend(left.reasons);
-        if !left.elsewhere {
-            break;
-        }
-    }
-    let seen = pool.see().await;
-    // Not enough space is said only by a group that could tell: its caller then takes the pod
-    // to another node. Where none can, asking again is what helps.
-    if !seen.changeable() {
-        let trouble = seen.trouble().or_else(|| pools::listed(pool.refused.iter().cloned()));
-        let trouble = trouble.unwrap_or_else(|| "it has no volume group yet".to_owned());
-        return Err(VolumeError::Unavailable { reason: format!("pool {}: {trouble}", pool.name) });
-    }
-    let no_thin = (want.class.layout == Layout::Thin && pool.terms.thin.is_none())
-        .then(|| "it makes no thin volumes: set `thin` of the pool".to_owned());
-    Err(VolumeError::InsufficientCapacity {
-        pool: pool.name.clone(),
-        asked: size,
-        free: seen.free(Bytes::ZERO),
-        largest: seen.largest(want.class.layout, Bytes::ZERO),
-        hindrance: pools::listed(no_thin.into_iter().chain(seen.hindrance()).chain(not_taken)),
-    })
-}
-
-async fn make_where_it_fits(
-    node: &Node,
-    pool: &Arc<Pool>,
-    want: &NewVolume,
-    size: Bytes,
-) -> Result<Option<FoundVolume>, VolumeError> {
-    let seen = pool.see().await;
-    let Some(index) = place(&seen.candidates(want.class.layout), size) else {
-        return Ok(None);
-    };
-    let (group, _) = &seen.groups[index];
-    let turn = group.turn().await?;
-    if !node.pools().iter().any(|pool| pool.takes_into(group)) {
-        // No one would look for the volume there.
-        return Err(VolumeError::Unavailable {
-            reason: format!("pool {} has just changed; retry", pool.name),
-        });
-    }
-    let read = turn.read().await?;
-    let extents = size.div_ceil(read.extent_size);
-    if layout::largest_new(&read, want.class.layout, &pool.terms) < extents {
-        return Ok(None); // Another volume took the room while we waited for our turn.
-    }
-    keeps_limit(read.size_of(extents), want.size)?;
-    let record = VolumeTags::new(&node.settings.key, want);
-    let new =
-        NewLv { name: record.lv_name(), layout: want.class.layout, extents, tags: record.tags() };
-    if let (Layout::Thin, Some(thin)) = (new.layout, &pool.terms.thin) {
-        ensure_thin_pool(node, &turn, pool, thin).await?;
-    }
-    let lv = turn.create(&new).await?;
-    let seen = turn.seen().await?;
-    Ok(Some(FoundVolume { pool: pool.clone(), group: group.clone(), seen, lv, record }))
 }
 
 /// The size to make: what was asked for, or what its file system needs if that is more and allowed.
@@ -144,21 +73,6 @@ fn wanted_size(want: &NewVolume) -> Result<Bytes, VolumeError> {
             ),
         }),
         _ => Ok(want.size.at_least.max(smallest)),
-    }
-}
-
-/// # Errors
-/// [`VolumeError::SizeOutOfRange`] if a real size is above the limit of the request.
-pub(super) fn keeps_limit(size: Bytes, wanted: RequestedSize) -> Result<(), VolumeError> {
-    match wanted.at_most {
-        Some(limit) if size > limit => Err(VolumeError::SizeOutOfRange {
-            reason: format!(
-                "in whole extents the volume would have {} bytes, above the limit of {} bytes",
-                size.get(),
-                limit.get()
-            ),
-        }),
-        _ => Ok(()),
     }
 }
 
@@ -182,12 +96,15 @@ fn class_difference(found: &FoundVolume, want: &NewVolume) -> Option<String> {
     let differs = |what: &str, has: &str, asked: &str| {
         (has != asked).then(|| format!("its {what} is {has}, {asked} was requested"))
     };
+    let text =
+        |source: &Option<Source>| source.as_ref().map_or("none".to_owned(), Source::to_string);
     let pool = class.pool.as_ref().unwrap_or(&found.pool.name);
     (record.name != want.name)
         .then(|| format!("its name is {:?}", record.name))
         .or_else(|| differs("volume mode", &record.mode.to_string(), &want.mode.to_string()))
         .or_else(|| differs("pool", found.pool.name.as_str(), pool.as_str()))
         .or_else(|| differs("layout", found.lv.layout().as_str(), class.layout.as_str()))
+        .or_else(|| differs("source", &text(&record.source), &text(&want.source)))
         .or_else(|| differs("wipe", record.wipe.as_str(), class.wipe.as_str()))
         .or_else(|| differs("resizeSnapshot", record.safety.as_str(), class.safety.as_str()))
 }

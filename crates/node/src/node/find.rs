@@ -7,7 +7,7 @@ use crate::host::DmInfo;
 use crate::lvm::{Group, VolumeGroup};
 use crate::node::Node;
 use crate::node::found::FoundVolume;
-use crate::node::lv_tags::{self, VolumeTags};
+use crate::node::lv_tags::{self, StoredState, VolumeTags};
 use crate::node::pools::{self, Pool, served};
 use crate::node::recover::heal_what_died;
 use crate::volume::{VolumeError, VolumeId, VolumeKey};
@@ -94,8 +94,8 @@ pub(super) async fn must_find(node: &Node, id: &VolumeId) -> Result<FoundVolume,
 pub(super) async fn usable(node: &Node, id: &VolumeId) -> Result<FoundVolume, VolumeError> {
     let found = must_find(node, id).await?.reachable()?;
     match found.record.life {
-        lv_tags::StoredState::New | lv_tags::StoredState::Shown => Ok(found),
-        lv_tags::StoredState::Deleting => Err(VolumeError::InProgress {
+        StoredState::New | StoredState::Restored | StoredState::Shown => Ok(found),
+        StoredState::Copying | StoredState::Deleting => Err(VolumeError::InProgress {
             what: format!("volume {id}"),
             progress: format!("it is {}", node.state(&found)),
         }),

@@ -14,17 +14,26 @@ use crate::node::lv_tags::{self, VolumeTags};
 use crate::node::pools::Pool;
 use crate::volume::VolumeError;
 
-/// A volume that was found, as its group had it then.
+/// A logical volume that was found, as its group had it then, with what its tags describe.
 #[derive(Debug, Clone)]
-pub(super) struct FoundVolume {
+pub(super) struct Found<Record> {
     pub pool: Arc<Pool>,
     pub group: Arc<VolumeGroup>,
     pub seen: Arc<Group>,
     pub lv: Lv,
-    pub record: VolumeTags,
+    pub record: Record,
 }
 
-impl FoundVolume {
+/// A volume that was found.
+pub(super) type FoundVolume = Found<VolumeTags>;
+
+impl<Record> Found<Record> {
+    /// The same logical volume, whatever its tags describe.
+    pub fn bare(&self) -> Found<()> {
+        let (pool, group) = (self.pool.clone(), self.group.clone());
+        Found { pool, group, seen: self.seen.clone(), lv: self.lv.clone(), record: () }
+    }
+
     /// The real size.
     pub fn size(&self) -> Bytes {
         self.seen.size_of(self.lv.extents())
@@ -34,7 +43,7 @@ impl FoundVolume {
     ///
     /// # Errors
     /// [`VolumeError::Unavailable`] with the reason.
-    pub fn reachable(self) -> Result<FoundVolume, VolumeError> {
+    pub fn reachable(self) -> Result<Self, VolumeError> {
         match self.group.trouble() {
             None => Ok(self),
             Some(reason) => Err(VolumeError::Unavailable { reason }),
@@ -58,7 +67,10 @@ impl FoundVolume {
     /// Makes its device live, complete and not suspended. A repeated call changes nothing.
     pub async fn activate(&self, host: &dyn Host) -> Result<(PathBuf, DmInfo), VolumeError> {
         let turn = self.group.turn().await?;
-        turn.heal(&self.lv).await?;
+        // The table of a copy-on-write snapshot is none of its own metadata: the repair of its origin makes it.
+        if !self.seen.is_snapshot(&self.lv) {
+            turn.heal(&self.lv).await?;
+        }
         if let Some(live) = self.live_device(host).await? {
             return Ok(live);
         }
@@ -73,6 +85,24 @@ impl FoundVolume {
         })
     }
 
+    /// Deactivates it unless it is open. A repeated call changes nothing.
+    pub async fn deactivate_if_idle(&self, host: &dyn Host) -> Result<(), VolumeError> {
+        match self.live_device(host).await? {
+            Some((_, info)) if info.open_count == 0 => {
+                let turn = self.group.turn().await?;
+                turn.deactivate(&self.lv.name).await.map_err(VolumeError::from)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Its name as LVM's commands take it.
+    pub fn path(&self) -> String {
+        format!("{}/{}", self.group.name(), self.lv.name)
+    }
+}
+
+impl FoundVolume {
     /// The uuid of the file system that is made on it, and on no other logical volume.
     pub fn file_system_uuid(&self) -> String {
         let digest = Sha256::digest(self.dm_uuid());

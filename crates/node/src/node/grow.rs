@@ -6,7 +6,8 @@ use crate::fs;
 use crate::host::Mount;
 use crate::lvm::{ExtentRun, NewLv, layout};
 use crate::mount::MountTable;
-use crate::node::create::keeps_limit;
+use crate::node::allocate::keeps_limit;
+use crate::node::cuts::refuse_while_copied;
 use crate::node::error::{failed, fs_failed};
 use crate::node::find::{live_device, usable};
 use crate::node::found::FoundVolume;
@@ -58,7 +59,7 @@ pub(super) async fn grow_volume(
     let node_expansion_required = match found.record.mode {
         Mode::Block => false,
         // It is made as large as its device when it is first used.
-        Mode::Filesystem(_) if found.record.is_new() => false,
+        Mode::Filesystem(_) if !found.record.was_shown() => false,
         // Of a volume that shrank the kubelet remembers that it was larger, and makes no second step.
         Mode::Filesystem(_) if node.settings.two_step && found.record.limit.is_none() => true,
         Mode::Filesystem(kind) => !grow_file_system_here(node, &found, kind).await,
@@ -76,6 +77,9 @@ pub(super) async fn grow_device(
     let wanted = growth.size.at_least.div_ceil(found.seen.extent_size);
     let now = found.lv.extents();
     keeps_below_limit(&found, growth.size.at_least)?;
+    if wanted > now {
+        refuse_while_copied(node, &found)?;
+    }
     keeps_limit(found.seen.size_of(wanted.max(now)), growth.size)?;
     if wanted <= now {
         // A growth that was asked for before and aborted may have left its helper.

@@ -6,7 +6,7 @@ use crate::bytes::Bytes;
 use crate::lvm::{Group, Lv, tags};
 use crate::node::settings::NodeSettings;
 use crate::volume::{
-    Class, Fence, MkfsOptions, Mode, NewVolume, NodeKey, Safety, VolumeId, VolumeKey, Wipe,
+    Class, Fence, MkfsOptions, Mode, NewVolume, NodeKey, Safety, Source, VolumeId, VolumeKey, Wipe,
 };
 
 /// Begins the names of our logical volumes.
@@ -14,7 +14,15 @@ const PREFIX: &str = "pliant-";
 
 /// Key of the tag with the node of a volume group.
 pub const NODE: &str = "node";
-const STATE: &str = "state";
+/// Key of the tag with the state.
+pub(super) const STATE: &str = "state";
+const SOURCE: &str = "source";
+/// Key of the tag with the id of a snapshot.
+pub(super) const SNAPSHOT: &str = "snapshot";
+/// Key of the tag of a snapshot that has no content.
+pub(super) const EMPTY: &str = "empty";
+/// Key of the tag with the time of a snapshot.
+pub(super) const TAKEN: &str = "taken-nanoseconds";
 const FENCE: &str = "fence";
 const LIMIT: &str = "max-size";
 /// Key of the tag with the progress of a volume's last wipe.
@@ -26,6 +34,10 @@ pub enum StoredState {
     /// Never shown to a workload, so that whatever its extents hold is worth nothing. It is wiped, and formatted,
     /// before it is.
     New,
+    /// Being filled with the content of its source. What it has of it is worth nothing before all of it is there.
+    Copying,
+    /// Filled with the content of its source. It never was shown, and its file system still has the uuid of the source's.
+    Restored,
     /// Shown to a workload at least once, or about to be: it may hold data. A file system was made on it, durably.
     Shown,
     /// To be wiped and removed.
@@ -33,11 +45,19 @@ pub enum StoredState {
 }
 
 impl StoredState {
-    const ALL: [StoredState; 3] = [StoredState::New, StoredState::Shown, StoredState::Deleting];
+    pub(super) const ALL: [StoredState; 5] = [
+        StoredState::New,
+        StoredState::Copying,
+        StoredState::Restored,
+        StoredState::Shown,
+        StoredState::Deleting,
+    ];
 
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             StoredState::New => "new",
+            StoredState::Copying => "copying",
+            StoredState::Restored => "restored",
             StoredState::Shown => "shown",
             StoredState::Deleting => "deleting",
         }
@@ -70,11 +90,29 @@ pub struct VolumeTags {
     pub fence: Fence,
     /// The size beyond which it does not grow: that to which it is, or was, shrunk.
     pub limit: Option<Bytes>,
+    /// What it was filled with when it was made.
+    pub source: Option<Source>,
 }
 
 /// The name of the logical volume of a key.
 pub fn lv_name(key: &VolumeKey) -> String {
     format!("{PREFIX}{}", key.as_str())
+}
+
+/// The name of the snapshot of a key.
+pub fn snapshot_name(key: &VolumeKey) -> String {
+    format!("{PREFIX}{}.snap", key.as_str())
+}
+
+/// The name of the copy-on-write snapshot that the logical volume of this name is copied from.
+pub fn cut_name(lv: &str) -> String {
+    format!("{lv}.cut")
+}
+
+/// The name of the logical volume that a copy-on-write snapshot of this name is copied to; `None` for another one.
+pub fn target_of_cut(name: &str) -> Option<&str> {
+    name.strip_prefix(PREFIX)?;
+    name.strip_suffix(".cut")
 }
 
 /// The name of the safety snapshot of a volume.
@@ -103,6 +141,7 @@ impl VolumeTags {
             wiped: Some(Bytes::ZERO),
             fence: Fence::default(),
             limit: None,
+            source: want.source.clone(),
         }
     }
 
@@ -138,22 +177,22 @@ impl VolumeTags {
             None if tags::find(&lv.tags, "resize-snapshot").is_some() => Safety::Required,
             None => Safety::BestEffort,
         };
-        let wiped = match tags::find(&lv.tags, WIPED) {
-            Some(_) => bytes(value(WIPED)),
-            None => Some(Bytes::ZERO),
+        let source = match tags::find(&lv.tags, SOURCE) {
+            Some(_) => Some(value(SOURCE)?.parse().ok()?),
+            None => None,
         };
         Some(VolumeTags {
             name: value("name")?,
             mode,
             life: StoredState::ALL[word(STATE, &StoredState::ALL.map(StoredState::as_str))?],
             requested: bytes(value("requested-bytes")),
-            wipe: word("wipe", &Wipe::ALL.map(Wipe::tag_value))
-                .map_or(Wipe::Zero, |at| Wipe::ALL[at]),
+            wipe: wipe_of(lv),
             safety,
             mkfs,
-            wiped,
+            wiped: wiped_of(lv),
             fence,
             limit,
+            source,
             id,
         })
     }
@@ -176,6 +215,7 @@ impl VolumeTags {
         if self.safety != Safety::BestEffort {
             tags.push(tags::tag("resize-snapshot", self.safety.tag_value()));
         }
+        tags.extend(self.source.as_ref().map(|source| tags::tag(SOURCE, &source.to_string())));
         if !self.mkfs.words().is_empty() {
             tags.push(tags::tag("mkfs", &self.mkfs.words().join(" ")));
         }
@@ -187,7 +227,12 @@ impl VolumeTags {
         lv_name(self.id.key())
     }
 
-    /// Returns whether it was never published to a workload.
+    /// Returns whether a workload has, or may have, changed it.
+    pub fn was_shown(&self) -> bool {
+        matches!(self.life, StoredState::Shown | StoredState::Deleting)
+    }
+
+    /// Returns whether it was never published to a workload, and has no content.
     pub fn is_new(&self) -> bool {
         self.life == StoredState::New
     }
@@ -223,6 +268,21 @@ pub fn find_limit_tag(lv: &Lv) -> Option<&str> {
 /// Returns the tag with the progress of a wipe.
 pub fn wiped_tag(wiped: Bytes) -> String {
     tags::tag(WIPED, &wiped.get().to_string())
+}
+
+/// The progress of its wipe; `None` if it cannot be read.
+pub(super) fn wiped_of(lv: &Lv) -> Option<Bytes> {
+    match tags::find(&lv.tags, WIPED) {
+        Some(_) => bytes(tags::value(&lv.tags, WIPED)),
+        None => Some(Bytes::ZERO),
+    }
+}
+
+/// How a logical volume is wiped at its end; with zeroes if its tag cannot be read.
+pub(super) fn wipe_of(lv: &Lv) -> Wipe {
+    let word = tags::value(&lv.tags, "wipe");
+    let known = Wipe::ALL.into_iter().find(|wipe| word.as_deref() == Some(wipe.tag_value()));
+    known.unwrap_or(Wipe::Zero)
 }
 
 /// A number of bytes; one that cannot be read is none, and not 0.
@@ -331,6 +391,7 @@ mod tests {
             mode: Mode::Filesystem(FsKind::Xfs),
             class: Class { wipe: Wipe::Discard, safety: Safety::Required, ..Class::default() },
             nodes: Vec::new(),
+            source: None,
         };
         let record = VolumeTags::new(&NodeKey::of("alpha"), &want);
         let written = |record: &VolumeTags| Lv {

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use crate::lvm::{Group, LvmError, VgGuard, VolumeGroup};
+use crate::node::cuts::{find_cut, remove_half_cut};
 use crate::node::found::FoundVolume;
 use crate::node::lv_tags::StoredState;
 use crate::node::pools::{Pool, served};
+use crate::node::snapshot_tags::snapshots;
 use crate::node::thin_pool::complete_thin_pool;
 use crate::node::wipe_tasks::{last_wipe, start_first_wipe};
 use crate::node::{Node, lv_tags};
@@ -42,6 +44,7 @@ pub(super) async fn recover(
             turn.remove(&more).await?;
         }
     }
+    tidy_copies(node, &turn, &seen).await?;
     drop(turn);
     remove_private_mount_points(node, &seen).await;
     for (lv, record) in lv_tags::volumes(&seen).filter(|(_, record)| ours(record)) {
@@ -49,7 +52,8 @@ pub(super) async fn recover(
         let found = FoundVolume { pool, group, seen, lv: lv.clone(), record };
         match found.record.life {
             StoredState::New => start_first_wipe(node, &found),
-            StoredState::Shown => {}
+            // Copies go on when all groups are known.
+            StoredState::Copying | StoredState::Restored | StoredState::Shown => {}
             StoredState::Deleting => match last_wipe(&found).await {
                 Ok(task) => node.wipes.start(task),
                 Err(error) => {
@@ -57,6 +61,30 @@ pub(super) async fn recover(
                     tracing::warn!(lv = found.lv.name, error, "wipe deferred");
                 }
             },
+        }
+    }
+    Ok(())
+}
+
+/// Removes what was not yet a snapshot when its making was cut off, which no answer has named, and deactivates what a copy
+/// has left active.
+async fn tidy_copies(node: &Node, turn: &VgGuard, seen: &Group) -> Result<(), LvmError> {
+    for name in seen.lvs.keys() {
+        if let Some(target) = lv_tags::target_of_cut(name) {
+            remove_half_cut(turn, target).await?;
+        }
+    }
+    for (lv, record) in snapshots(seen) {
+        if record.life == StoredState::Copying && find_cut(seen, &lv.name).is_none() {
+            turn.remove(&lv.name).await?;
+        }
+    }
+    let filled = lv_tags::volumes(seen).filter(|(_, record)| record.life == StoredState::Restored);
+    let ready = snapshots(seen).filter(|(_, record)| record.is_ready());
+    for lv in filled.map(|(lv, _)| lv).chain(ready.map(|(lv, _)| lv)) {
+        let live = node.host.dm_info(&seen.dm_uuid(lv)).await.ok().flatten();
+        if live.is_some_and(|info| info.open_count == 0) {
+            turn.deactivate(&lv.name).await?;
         }
     }
     Ok(())

@@ -2,11 +2,13 @@
 //! freed.
 
 use crate::node::Node;
+use crate::node::cuts::refuse_while_copied;
 use crate::node::find::find_key;
 use crate::node::found::FoundVolume;
 use crate::node::held::{refuse_if_held, refuse_if_stacked_on};
 use crate::node::lv_tags::{self, StoredState};
 use crate::node::resize_offline::leave_private_mount;
+use crate::node::restore::give_up_copy;
 use crate::node::wipe_tasks::{last_wipe, loses_its_bytes_first};
 use crate::volume::{VolumeError, VolumeId};
 
@@ -18,6 +20,7 @@ pub(super) async fn remove_volume(node: &Node, id: &VolumeId) -> Result<(), Volu
         // An earlier call may have removed it and died before its flush.
         return node.flush_all().await;
     };
+    refuse_while_copied(node, &found)?;
     refuse_if_copied(&found)?;
     match found.record.life {
         StoredState::Deleting => {} // Our own wipe may hold it; no one else can any more.
@@ -25,7 +28,8 @@ pub(super) async fn remove_volume(node: &Node, id: &VolumeId) -> Result<(), Volu
             node.wipes.stop(key).await?;
             refuse_if_held(node, &found, None).await?;
         }
-        StoredState::Shown => {
+        StoredState::Copying => give_up_copy(node, &found).await?,
+        StoredState::Restored | StoredState::Shown => {
             leave_private_mount(node, &found).await?;
             // That of a growth that was aborted, or of a shrink, which holds the device open.
             node.wipes.settle(key).await?;

@@ -35,6 +35,9 @@ impl Node {
                 OperationReport { volume, r#type: OperationKind::Wipe, progress }
             })
             .collect();
+        operations.extend(self.copies.under_way().into_iter().map(|(volume, progress)| {
+            OperationReport { volume, r#type: OperationKind::Copy, progress }
+        }));
         operations.sort_by(|a, b| a.volume.cmp(&b.volume));
         Storage {
             size: statuses.iter().map(|pool| pool.size).sum(),

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use crate::host::{Host, HostError};
 use crate::lvm::{LvmError, VolumeGroup};
 use crate::mount::MountTable;
+use crate::node::copies::Copies;
 use crate::node::decommission::{decommission, keep_what_holds_volumes};
 use crate::node::lv_tags::{self};
 use crate::node::outcomes::Outcomes;
@@ -15,6 +16,7 @@ use crate::node::pool_setup::set_up;
 use crate::node::pools::{Pool, served};
 use crate::node::recover::recover;
 use crate::node::refused_disks::RefusedDisks;
+use crate::node::restore::resume_copies;
 use crate::node::survey::Survey;
 use crate::node::thin_growth::keep_thin_pools;
 use crate::node::{Node, NodeSettings, wipe};
@@ -35,6 +37,7 @@ impl Node {
         plans: Vec<PoolPlan>,
     ) -> Result<Arc<Node>, HostError> {
         let wipes = wipe::Wipes::new(host.clone(), settings.wipe_rate, settings.wipe_patience);
+        let copies = Copies::new(host.clone(), settings.wipe_patience);
         let (pools, setting) = (RwLock::new(Vec::new().into()), tokio::sync::Mutex::default());
         let (growths, outcomes) = (Mutex::default(), Outcomes::default());
         let node = Arc::new(Node {
@@ -43,6 +46,7 @@ impl Node {
             pools,
             setting,
             wipes,
+            copies,
             formats: super::formats::Formats::default(),
             growths,
             outcomes,
@@ -108,6 +112,7 @@ impl Node {
             }
         }
         self.replace_pools(pools);
+        resume_copies(self).await;
         self.thin_news.send_replace(());
         Ok(())
     }

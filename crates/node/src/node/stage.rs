@@ -7,6 +7,7 @@ use crate::fs::{self};
 use crate::host::{DmInfo, NewMount};
 use crate::lvm::tags;
 use crate::mount::{self, MountTable};
+use crate::node::cuts::is_copied;
 use crate::node::error::{failed, fs_failed, mount_failed};
 use crate::node::find::{activate, live_device, must_find, usable};
 use crate::node::found::FoundVolume;
@@ -16,7 +17,7 @@ use crate::node::lv_tags::StoredState;
 use crate::node::publish::unmount;
 use crate::node::resize_offline::{
     conclude_cut_resize, grow_unmounted, hold_for_programs, leave_private_mount, misses_snapshot,
-    read_superblock, was_in_use,
+    private_mount_point, read_superblock, was_in_use,
 };
 use crate::node::this_node::LastGrowth;
 use crate::node::wipe::Task;
@@ -36,6 +37,8 @@ pub(super) async fn stage_volume(node: &Node, stage: &Stage) -> Result<(), Volum
         (Access::Block, Mode::Block) => {
             if found.record.is_new() {
                 node.wipes.wipe(Task::before_first_use(&found)).await?;
+                note_shown(&found).await?;
+            } else if !found.record.was_shown() {
                 note_shown(&found).await?;
             }
             activate(node, &found).await.map(|_| ())
@@ -156,6 +159,9 @@ async fn prepare(
             ),
         });
     };
+    if !found.record.was_shown() {
+        take_identity(node, found, kind, device).await?;
+    }
     if read_only {
         return Ok(());
     }
@@ -259,15 +265,32 @@ async fn format(
     note_shown(found).await
 }
 
+/// Gives a restored file system a uuid of its own, before any mount that a workload sees: it can be mounted beside the one
+/// that it comes from.
+async fn take_identity(
+    node: &Node,
+    found: &FoundVolume,
+    kind: FsKind,
+    device: &Path,
+) -> Result<(), VolumeError> {
+    refuse_if_held(node, found, None).await?; // By a program that no one waits for any more.
+    let held = hold_for_programs(node, found, device).await?;
+    let (dir, uuid) = (private_mount_point(node, found), found.file_system_uuid());
+    let given = fs::give_uuid(node.host.as_ref(), device, kind, &uuid, &dir).await;
+    given.map_err(fs_failed(format!("failed to give the restored {kind} a uuid of its own")))?;
+    drop(held);
+    note_shown(found).await
+}
+
 /// Notes, durably, that a volume may hold data from now on.
 async fn note_shown(found: &FoundVolume) -> Result<(), VolumeError> {
-    let new = StoredState::New.tag();
+    let before = found.record.life.tag();
     let turn = found.group.turn().await?;
     let seen = turn.read().await?;
     // Else its last wipe would pass over what was wiped now.
     let now = seen.lvs.get(&found.lv.name).into_iter();
     let wiped = now.flat_map(|lv| tags::find_all(&lv.tags, lv_tags::WIPED));
-    let gone: Vec<&str> = std::iter::once(new.as_str()).chain(wiped).collect();
+    let gone: Vec<&str> = std::iter::once(before.as_str()).chain(wiped).collect();
     turn.retag(&found.lv.name, &gone, &[StoredState::Shown.tag()]).await?;
     drop(turn);
     found.group.flush().await.map_err(VolumeError::from)
@@ -300,6 +323,9 @@ pub(super) async fn unstage_volume(
     refuse_if_held(node, &found, Some(staging)).await?;
     unmount(node, id, Some(info.number), staging).await?;
     refuse_if_held(node, &found, None).await?; // A mount that is not seen from here holds it too.
+    if is_copied(&found) {
+        return Ok(()); // The cut is on its device.
+    }
     let turn = found.group.turn().await?;
     turn.heal(&found.lv).await?;
     turn.deactivate(&found.lv.name).await.map_err(VolumeError::from)

@@ -150,4 +150,6 @@ pub struct OperationReport {
 pub enum OperationKind {
     /// The extents of a deleted volume are erased.
     Wipe,
+    /// The volume gets the content of its source, or its snapshot that of the volume.
+    Copy,
 }

@@ -102,7 +102,7 @@ async fn grow_if_needed(
         }
         let (usage, events) = found.ok_or_else(|| VolumeError::Unavailable {
             reason: format!(
-                "device-mapper does not say how full thin pool {}/{THIN_POOL} is; see `dmsetup status`",
+                "device-mapper does not report how full thin pool {}/{THIN_POOL} is; see `dmsetup status`",
                 group.name()
             ),
         })?;

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use crate::host::{DeviceNumber, Host, Mount};
 use crate::lvm::NamedDisks;
 use crate::mount::MountTable;
+use crate::node::copies::Copies;
 use crate::node::found::FoundVolume;
 use crate::node::lv_tags::StoredState;
 use crate::node::outcomes::Outcomes;
@@ -26,6 +27,7 @@ pub struct Node {
     /// Taken while they are changed.
     pub(super) setting: tokio::sync::Mutex<()>,
     pub(super) wipes: wipe::Wipes,
+    pub(super) copies: Copies,
     pub(super) formats: formats::Formats,
     /// How the growths of file systems ended since the start, by volume.
     pub(super) growths: Mutex<HashMap<VolumeKey, LastGrowth>>,
@@ -53,10 +55,11 @@ impl fmt::Debug for Node {
 }
 
 impl Node {
-    /// Ends all waits for a wipe, since the process is about to exit: the callers get the progress
+    /// Ends all waits for a wipe or a copy, since the process is about to exit: the callers get the progress
     /// so far.
     pub fn leave(&self) {
         self.wipes.leave();
+        self.copies.leave();
     }
 
     /// The pools as they are set up now.
@@ -141,6 +144,7 @@ impl Node {
         let key = found.record.id.key();
         match found.record.life {
             StoredState::New if self.wipes.runs(key) => State::Creating,
+            StoredState::Copying => State::Creating,
             StoredState::Deleting => State::Deleting {
                 wiped: self
                     .wipes
@@ -150,10 +154,12 @@ impl Node {
             },
             StoredState::Shown if self.wipes.runs(key) => State::Resizing,
             _ if found.has_snapshot() || found.is_shrinking() => State::Resizing,
-            StoredState::New | StoredState::Shown => match self.growths().get(key) {
-                Some(LastGrowth::Done) => State::Resized,
-                Some(LastGrowth::Waits(_)) | None => State::Ready,
-            },
+            StoredState::New | StoredState::Restored | StoredState::Shown => {
+                match self.growths().get(key) {
+                    Some(LastGrowth::Done) => State::Resized,
+                    Some(LastGrowth::Waits(_)) | None => State::Ready,
+                }
+            }
         }
     }
 }

@@ -15,14 +15,18 @@ use crate::node::inspect::inspect_volume;
 use crate::node::publish::{expand_volume, publish_volume, unpublish_volume};
 use crate::node::remove::remove_volume;
 use crate::node::shrink::{release_volume, shrink_volume};
+use crate::node::snapshots::{
+    ensure_snapshot, find_snapshot, list_snapshots, remove_snapshot, snapshot,
+};
 use crate::node::stage::{stage_volume, unstage_volume};
 use crate::node::stats::{
     describe, health_of, health_of_pools, list_volumes, look, stats_of, volume,
 };
 use crate::volume::{
-    Capacity, CapacityQuery, Fence, Grown, Growth, Inspection, Listing, NewVolume, NodeInfo,
-    NodeVolumes, Page, PoolAilment, Publish, Stage, Stats, Volume, VolumeCondition, VolumeError,
-    VolumeId, VolumeStatus, Volumes,
+    Capacity, CapacityQuery, Fence, Grown, Growth, Inspection, Listing, NewSnapshot, NewVolume,
+    NodeInfo, NodeVolumes, Page, PoolAilment, Publish, Snapshot, SnapshotId, SnapshotListing,
+    SnapshotPage, Snapshots, Stage, Stats, Volume, VolumeCondition, VolumeError, VolumeId,
+    VolumeStatus, Volumes,
 };
 
 #[async_trait]
@@ -71,6 +75,25 @@ impl Volumes for Node {
 
     async fn capacity(&self, query: &CapacityQuery) -> Result<Capacity, VolumeError> {
         capacity_of(self, query).await
+    }
+}
+
+#[async_trait]
+impl Snapshots for Node {
+    async fn ensure_snapshot(&self, want: &NewSnapshot) -> Result<Snapshot, VolumeError> {
+        Ok(snapshot(self, &ensure_snapshot(self, want).await?))
+    }
+
+    async fn remove_snapshot(&self, id: &SnapshotId) -> Result<(), VolumeError> {
+        remove_snapshot(self, id).await
+    }
+
+    async fn find_snapshot(&self, id: &SnapshotId) -> Result<Option<Snapshot>, VolumeError> {
+        Ok(find_snapshot(self, id).await?.map(|found| snapshot(self, &found)))
+    }
+
+    async fn list_snapshots(&self, page: &SnapshotPage) -> Result<SnapshotListing, VolumeError> {
+        Ok(page.cut(list_snapshots(self).await?))
     }
 }
 

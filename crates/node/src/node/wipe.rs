@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::bytes::{Bytes, Pace};
 use crate::host::{DeviceNumber, HeldDevice, HeldFor, Host, HostError};
 use crate::lvm::tags;
-use crate::node::found::{FoundVolume, device_node};
+use crate::node::found::{Found, FoundVolume, device_node};
 use crate::node::lv_tags;
 use crate::panics::caught;
 use crate::volume::{FsKind, Layout, Mode, VolumeError, VolumeKey, Wipe, error_chain};
@@ -61,8 +61,10 @@ pub(super) fn ends(range: Range<u64>) -> Vec<Range<u64>> {
 /// A wipe to be done.
 #[derive(Debug, Clone)]
 pub(super) struct Task {
-    /// The volume, or what is to join it.
-    pub found: FoundVolume,
+    /// The logical volume.
+    pub found: Found<()>,
+    /// The key of the volume, or of the one that it is to join.
+    pub key: VolumeKey,
     /// Device of the volume; `None` if it has to be activated first.
     pub device: Option<PathBuf>,
     /// Ranges to wipe, in this order.
@@ -78,20 +80,19 @@ pub(super) struct Task {
 impl Task {
     /// Zeroes over these ranges of a volume's device.
     pub fn new(found: &FoundVolume, ranges: Vec<Range<u64>>) -> Task {
-        let (found, how) = (found.clone(), Wipe::Zero);
-        Task { found, device: None, ranges, before: 0, how, is_written_down: false }
+        Task::of(found.record.id.key(), found.bare(), ranges)
+    }
+
+    /// Zeroes over these ranges of a logical volume that belongs to what has this key.
+    pub fn of(key: &VolumeKey, found: Found<()>, ranges: Vec<Range<u64>>) -> Task {
+        let (key, how) = (key.clone(), Wipe::Zero);
+        Task { found, key, device: None, ranges, before: 0, how, is_written_down: false }
     }
 
     /// Zeroes over all of a volume, from where an earlier wipe of it stopped. Over nothing of a thin one: its pool zeroes
     /// what it gives, and would first have to give all of it.
     pub fn whole(found: &FoundVolume) -> Task {
-        if found.lv.layout() == Layout::Thin {
-            return Task::new(found, Vec::new());
-        }
-        let size = found.size().get();
-        // From its beginning, if it cannot be read how far it was.
-        let before = found.record.wiped.unwrap_or_default().get().min(size);
-        Task { before, is_written_down: true, ..Task::new(found, vec![whole(before..size)]) }
+        whole_lv(found.record.id.key(), &found.bare())
     }
 
     /// Zeroes wherever a new volume is to have them before it is shown to a workload.
@@ -105,13 +106,21 @@ impl Task {
         }
     }
 
-    fn key(&self) -> &VolumeKey {
-        self.found.record.id.key()
-    }
-
     fn end(&self) -> u64 {
         self.ranges.iter().map(|range| range.end).max().unwrap_or_default()
     }
+}
+
+/// Zeroes over all of a logical volume that belongs to what has this key, from where an earlier wipe of it stopped.
+pub(super) fn whole_lv(key: &VolumeKey, found: &Found<()>) -> Task {
+    if found.lv.layout() == Layout::Thin {
+        return Task::of(key, found.clone(), Vec::new());
+    }
+    let size = found.size().get();
+    // From its beginning, if it cannot be read how far it was.
+    let before = lv_tags::wiped_of(&found.lv).unwrap_or_default().get().min(size);
+    let task = Task::of(key, found.clone(), vec![whole(before..size)]);
+    Task { before, is_written_down: true, ..task }
 }
 
 /// The wipes under way.
@@ -238,7 +247,7 @@ impl Wipes {
     /// [`VolumeError::InProgress`] with the progress when the patience is over; the wipe goes on.
     /// [`VolumeError::Unavailable`] if the disk fails.
     pub async fn wipe(&self, task: Task) -> Result<(), VolumeError> {
-        let key = task.key().clone();
+        let key = task.key.clone();
         if self.job(&key).is_some_and(|job| !job.does(&task)) {
             self.settle(&key).await?;
         }
@@ -295,7 +304,7 @@ impl Wipes {
 
     fn join(&self, task: Task) -> WipeJob {
         let mut jobs = self.jobs();
-        let its = jobs.get(task.key()).filter(|job| job.is_running() || job.has_done(&task));
+        let its = jobs.get(&task.key).filter(|job| job.is_running() || job.has_done(&task));
         if let Some(job) = its {
             return job.clone();
         }
@@ -311,7 +320,7 @@ impl Wipes {
             stop: CancellationToken::new(),
             wanted: Arc::default(),
         };
-        jobs.insert(task.key().clone(), job.clone());
+        jobs.insert(task.key.clone(), job.clone());
         let (host, rate, its) = (self.host.clone(), self.rate, job.clone());
         let (wiped, places) = (self.wiped.clone(), self.places(task.found.group.name()));
         tokio::spawn(async move {
@@ -330,7 +339,7 @@ impl Wipes {
     }
 }
 
-fn progress_text(done: u64, total: u64) -> String {
+pub(super) fn progress_text(done: u64, total: u64) -> String {
     let percent = done.saturating_mul(100).checked_div(total).unwrap_or(100);
     format!("{percent} % ({} of {})", Bytes::new(done), Bytes::new(total))
 }

@@ -27,6 +27,8 @@ const OF_DISKS: usize = 192 << 10;
 const OF_OPERATIONS: usize = 64 << 10;
 /// As [`OF_POOLS`], of how full the volumes are.
 const OF_USAGES: usize = 192 << 10;
+/// As [`OF_POOLS`], of the snapshots.
+const OF_SNAPSHOTS: usize = 256 << 10;
 /// Left for what is said of volumes that are left out.
 const OF_WORDS: usize = 8 << 10;
 
@@ -43,6 +45,11 @@ impl NodeStorageStatus {
     /// is known of them, and least that they are not there.
     pub fn left_out(&self) -> usize {
         usize::try_from(self.volume_count).unwrap_or_default().saturating_sub(self.volumes.len())
+    }
+
+    /// Whether the node has snapshots that the record does not list, because it would be too large with them.
+    pub fn leaves_out_snapshots(&self) -> bool {
+        usize::try_from(self.snapshot_count).unwrap_or_default() > self.snapshots.len()
     }
 
     /// Whether no volume is left out that ails: those are left out last.
@@ -131,6 +138,7 @@ impl NodeStorageStatus {
         );
         keep_within(&mut self.operations, OF_OPERATIONS, |_| true, |_| {});
         keep_within(&mut self.usage, OF_USAGES, |_| true, |_| {});
+        keep_within(&mut self.snapshots, OF_SNAPSHOTS, |_| true, |_| {});
         let mut volumes = std::mem::take(&mut self.volumes);
         let left = MOST_BYTES.saturating_sub(bytes_of(self) + OF_WORDS + of_names);
         keep_within(&mut volumes, left, matters, |volume| {
@@ -150,6 +158,7 @@ impl NodeStorageStatus {
         }
         retain(&mut self.volumes, listed);
         self.operations.truncate(MOST_VOLUMES);
+        self.snapshots.truncate(MOST_VOLUMES);
         self.usage.truncate(MOST_USAGES);
         self.pools.truncate(MOST_GROUPS);
         self.volume_groups.truncate(MOST_GROUPS);

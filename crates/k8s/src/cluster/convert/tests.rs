@@ -10,6 +10,7 @@ fn a_volume_that_was_written_is_read_again() {
         mode: Mode::Filesystem(FsKind::Xfs),
         class: Class { pool: Some("fast".parse().unwrap()), ..Class::default() },
         nodes: vec!["alpha".to_owned()],
+        source: None,
     };
     let Operation::Create(record) = create(&want) else { panic!("no creation") };
     assert_eq!(new_volume("alpha", &record).unwrap(), want);

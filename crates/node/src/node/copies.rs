@@ -1,0 +1,298 @@
+//! Copies one logical volume to another, behind the answer of a call: joined by whoever asks again.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::bytes::{Bytes, Pace};
+use crate::host::{HeldDevice, HeldFor, Host};
+use crate::node::error::failed;
+use crate::node::found::Found;
+use crate::node::lv_tags::StoredState;
+use crate::node::wipe::{hold, progress_text};
+use crate::panics::caught;
+use crate::volume::{Layout, VolumeError, VolumeId};
+
+/// How much one call to the kernel copies, or compares.
+const PIECE: u64 = 64 << 20;
+
+/// A copy to be made.
+#[derive(Debug, Clone)]
+pub(super) struct LvCopy {
+    /// The volume that is filled, or whose snapshot is.
+    pub of: VolumeId,
+    /// What is copied. It does not change any more.
+    pub from: Found<()>,
+    /// Size of the content. A copy-on-write snapshot has another size than what it shows.
+    pub size: Bytes,
+    /// What gets the content; it is tagged as `copying`.
+    pub to: Found<()>,
+    /// Ranges of the target behind the content that are to have zeroes.
+    pub zeroes: Vec<Range<u64>>,
+    /// The tags that say of the target that it is whole.
+    pub whole: Vec<String>,
+    /// True if `from` was only taken for this copy: it is removed at the end.
+    pub ends_source: bool,
+}
+
+/// The copies under way.
+#[derive(Debug)]
+pub(super) struct Copies {
+    jobs: Mutex<HashMap<String, CopyJob>>,
+    host: Arc<dyn Host>,
+    /// How long a caller waits before it is asked to retry.
+    patience: Duration,
+    /// Told at the end of each copy.
+    news: watch::Sender<()>,
+    /// Cancelled when the process is to end: then no one waits any more.
+    leaving: CancellationToken,
+}
+
+#[derive(Debug, Clone)]
+struct CopyJob {
+    of: VolumeId,
+    began: Instant,
+    /// Bytes copied and bytes compared.
+    done: Arc<AtomicU64>,
+    total: u64,
+    ended: watch::Receiver<Option<Result<(), String>>>,
+    stop: CancellationToken,
+}
+
+impl CopyJob {
+    fn progress(&self) -> String {
+        let done = self.done.load(Ordering::Relaxed);
+        let pace = Pace::of(done, self.total.saturating_sub(done), self.began.elapsed());
+        format!("{}{pace}", progress_text(done, self.total))
+    }
+
+    fn is_running(&self) -> bool {
+        self.ended.borrow().is_none()
+    }
+}
+
+impl Copies {
+    pub fn new(host: Arc<dyn Host>, patience: Duration) -> Self {
+        let (news, leaving) = (watch::Sender::new(()), CancellationToken::new());
+        Copies { jobs: Mutex::default(), host, patience, news, leaving }
+    }
+
+    /// Ends all waits for a copy: the next start of the driver makes what is not whole again.
+    pub fn leave(&self) {
+        self.leaving.cancel();
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, HashMap<String, CopyJob>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the progress of the copy to this logical volume in words; `None` if none is under way.
+    pub fn progress(&self, target: &str) -> Option<String> {
+        self.jobs().get(target).filter(|job| job.is_running()).map(CopyJob::progress)
+    }
+
+    /// The copies under way, each with its progress in words.
+    pub fn under_way(&self) -> Vec<(VolumeId, String)> {
+        let jobs = self.jobs();
+        let running = jobs.values().filter(|job| job.is_running());
+        running.map(|job| (job.of.clone(), job.progress())).collect()
+    }
+
+    /// As [`Copies::progress`], by the name of the logical volume alone.
+    pub fn progress_to(&self, lv: &str) -> Option<String> {
+        let jobs = self.jobs();
+        let mut its = jobs.iter().filter(|(path, _)| path.rsplit('/').next() == Some(lv));
+        its.find(|(_, job)| job.is_running()).map(|(_, job)| job.progress())
+    }
+
+    /// Copies, or joins the copy to the same logical volume, and waits for its end; the target is whole, durably, then.
+    ///
+    /// # Errors
+    /// [`VolumeError::InProgress`] when the patience is over; the copy goes on. [`VolumeError::Unavailable`] if it failed.
+    pub async fn finish(&self, copy: LvCopy) -> Result<(), VolumeError> {
+        let target = copy.to.path();
+        self.join(copy);
+        self.settle(&target).await
+    }
+
+    /// Waits for the copy to a logical volume, if one is under way.
+    ///
+    /// # Errors
+    /// As [`Copies::finish`].
+    pub async fn settle(&self, target: &str) -> Result<(), VolumeError> {
+        let Some(job) = self.jobs().get(target).cloned() else { return Ok(()) };
+        let mut ended = job.ended.clone();
+        let ended = tokio::time::timeout(self.patience, ended.wait_for(Option::is_some));
+        let outcome = match self.leaving.run_until_cancelled(ended).await {
+            Some(Ok(Ok(outcome))) => outcome.clone(),
+            Some(Ok(Err(_))) => Some(Err("the copy stopped".to_owned())),
+            Some(Err(_)) | None => None,
+        };
+        let Some(outcome) = outcome else {
+            let what = format!("copying to {target}");
+            return Err(VolumeError::InProgress { what, progress: job.progress() });
+        };
+        self.jobs().remove(target);
+        outcome.map_err(|reason| VolumeError::Unavailable { reason })
+    }
+
+    /// Hears of the end of each copy.
+    pub fn ends(&self) -> watch::Receiver<()> {
+        self.news.subscribe()
+    }
+
+    /// Stops the copy to a logical volume, and waits until it has.
+    pub async fn stop(&self, target: &str) {
+        let job = self.jobs().remove(target);
+        if let Some(mut job) = job {
+            job.stop.cancel();
+            let _ = job.ended.wait_for(Option::is_some).await;
+        }
+    }
+
+    /// Starts a copy without waiting for it; one that is under way to its target goes on.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unavailable`] if it was started before and has failed, once: then it may be started anew.
+    pub fn start(&self, copy: LvCopy) -> Result<(), VolumeError> {
+        let target = copy.to.path();
+        let ended = self.jobs().get(&target).and_then(|job| job.ended.borrow().clone());
+        if let Some(Err(reason)) = ended {
+            self.jobs().remove(&target);
+            return Err(VolumeError::Unavailable { reason });
+        }
+        self.join(copy);
+        Ok(())
+    }
+
+    fn join(&self, copy: LvCopy) -> CopyJob {
+        let mut jobs = self.jobs();
+        let target = copy.to.path();
+        if let Some(job) = jobs.get(&target).filter(|job| job.is_running()) {
+            return job.clone();
+        }
+        let (tell, ended) = watch::channel(None);
+        let job = CopyJob {
+            of: copy.of.clone(),
+            began: Instant::now(),
+            done: Arc::default(),
+            total: 2 * copy.size.get(),
+            ended,
+            stop: CancellationToken::new(),
+        };
+        jobs.insert(target, job.clone());
+        let (host, its, news) = (self.host.clone(), job.clone(), self.news.clone());
+        tokio::spawn(async move {
+            let made = caught("copies", make(host.as_ref(), &copy, &its)).await;
+            let made = made
+                .unwrap_or_else(|panicked| Err(VolumeError::Failed { what: panicked.to_string() }));
+            if let Err(error) = &made {
+                tracing::warn!(target = copy.to.path(), %error, "a copy ended early");
+            }
+            let _ = tell.send(Some(made.map_err(|error| error.to_string())));
+            news.send_replace(());
+        });
+        job
+    }
+}
+
+/// Makes the copy, compares it, and notes that it is whole.
+async fn make(host: &dyn Host, copy: &LvCopy, job: &CopyJob) -> Result<(), VolumeError> {
+    copy_content(host, copy, job).await?;
+    let turn = copy.to.group.turn().await?;
+    let copying = StoredState::Copying.tag();
+    turn.retag(&copy.to.lv.name, &[&copying], &copy.whole).await?;
+    turn.deactivate(&copy.to.lv.name).await?;
+    drop(turn);
+    copy.to.group.flush().await?;
+    let turn = copy.from.group.turn().await?;
+    let source = &copy.from.lv.name;
+    if copy.ends_source {
+        turn.remove(source).await?;
+        return Ok(());
+    }
+    drop(turn);
+    copy.from.deactivate_if_idle(host).await
+}
+
+/// Activates a logical volume, and holds it open: another copy that came to its end may deactivate it in between.
+async fn activate_and_hold(
+    host: &dyn Host,
+    found: &Found<()>,
+    held_for: HeldFor,
+) -> Result<(PathBuf, Box<dyn HeldDevice>), VolumeError> {
+    let mut tries = 0..2;
+    loop {
+        let (device, _) = found.activate(host).await?;
+        match hold(host, &found.dm_uuid(), &device, held_for).await {
+            Ok(held) => return Ok((device, held)),
+            Err(_) if tries.next().is_some() => {}
+            Err(error) => return Err(failed(format!("failed to open {}", found.path()))(error)),
+        }
+    }
+}
+
+async fn copy_content(host: &dyn Host, copy: &LvCopy, job: &CopyJob) -> Result<(), VolumeError> {
+    let io = |what: &str| failed(format!("failed to {what} {}", copy.to.path()));
+    let (from, _source) = activate_and_hold(host, &copy.from, HeldFor::Programs).await?;
+    let (to, target) = activate_and_hold(host, &copy.to, HeldFor::Writing).await?;
+    // A new chunk of a thin pool has zeroes already.
+    let leave_zeroes = copy.to.lv.layout() == Layout::Thin;
+    for piece in pieces(copy.size.get()) {
+        goes_on(job)?;
+        let copied = host.copy_range(&from, &to, piece.clone(), leave_zeroes).await;
+        copied.map_err(io("copy to"))?;
+        job.done.fetch_add(piece.end - piece.start, Ordering::Relaxed);
+    }
+    for range in &copy.zeroes {
+        target.write_zeroes(range.clone()).await.map_err(io("write zeroes to"))?;
+    }
+    target.flush().await.map_err(io("flush"))?;
+    for piece in pieces(copy.size.get()) {
+        goes_on(job)?;
+        if !host.is_same(&from, &to, piece.clone()).await.map_err(io("compare"))? {
+            return Err(VolumeError::Unavailable {
+                reason: format!(
+                    "{} differs from {} after the copy, between bytes {} and {}; see the kernel log for errors of \
+                     its disks",
+                    copy.to.path(),
+                    copy.from.path(),
+                    piece.start,
+                    piece.end
+                ),
+            });
+        }
+        job.done.fetch_add(piece.end - piece.start, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+fn goes_on(job: &CopyJob) -> Result<(), VolumeError> {
+    match job.stop.is_cancelled() {
+        false => Ok(()),
+        true => Err(VolumeError::Unavailable { reason: "the copy was stopped".to_owned() }),
+    }
+}
+
+fn pieces(size: u64) -> impl Iterator<Item = Range<u64>> {
+    (0..size.div_ceil(PIECE)).map(move |at| at * PIECE..size.min((at + 1) * PIECE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_all_and_nothing_more() {
+        let all: Vec<Range<u64>> = pieces(2 * PIECE + 4096).collect();
+        assert_eq!(all, [0..PIECE, PIECE..2 * PIECE, 2 * PIECE..2 * PIECE + 4096]);
+        assert_eq!(pieces(0).count(), 0);
+    }
+}

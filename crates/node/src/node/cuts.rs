@@ -1,0 +1,98 @@
+//! The cut of a volume: a snapshot of LVM that keeps its content of one instant while that is copied.
+
+use crate::bytes::Bytes;
+use crate::lvm::{Group, Lv, LvmError, NewLv, VgGuard, layout};
+use crate::node::Node;
+use crate::node::found::{Found, FoundVolume};
+use crate::node::lv_tags::{self, StoredState};
+use crate::volume::{Layout, VolumeError};
+
+/// Cuts a volume, whose content is then kept for the logical volume of this name.
+pub(super) async fn make_cut(
+    turn: &VgGuard,
+    source: &FoundVolume,
+    target: &str,
+) -> Result<Lv, VolumeError> {
+    let layout = source.lv.layout();
+    let extents = extents_of_cut(source);
+    let (name, tags) = (lv_tags::cut_name(target), vec![StoredState::Shown.tag()]);
+    let new = NewLv { name, layout, extents, tags };
+    turn.snapshot(&source.lv.name, &new).await.map_err(VolumeError::from)
+}
+
+/// The cut for the logical volume of this name. What a killed command left, which is no snapshot yet, is none.
+pub(super) fn find_cut<'a>(group: &'a Group, target: &str) -> Option<&'a Lv> {
+    let found = group.lvs.get(&lv_tags::cut_name(target));
+    found.filter(|cut| cut.layout() == Layout::Thin || group.is_snapshot(cut))
+}
+
+/// Removes what a killed command left of a cut, and what takes the room of the next one.
+pub(super) async fn remove_half_cut(turn: &VgGuard, target: &str) -> Result<(), LvmError> {
+    let (seen, name) = (turn.seen().await?, lv_tags::cut_name(target));
+    if seen.lvs.contains_key(&name) && find_cut(&seen, target).is_none() {
+        turn.remove(&name).await?;
+    }
+    Ok(())
+}
+
+/// Removes the cut that a logical volume was to be copied from, if there is one.
+pub(super) async fn remove_cut(found: &Found<()>) -> Result<(), VolumeError> {
+    let cut = lv_tags::cut_name(&found.lv.name);
+    let turn = found.group.turn().await?;
+    if turn.seen().await?.lvs.contains_key(&cut) {
+        turn.remove(&cut).await?;
+    }
+    Ok(())
+}
+
+/// Returns whether it has a cut that is being copied: LVM neither resizes nor deactivates it meanwhile.
+pub(super) fn is_copied(found: &FoundVolume) -> bool {
+    cut_on(found).is_some()
+}
+
+fn cut_on(found: &FoundVolume) -> Option<&String> {
+    found.seen.snapshots_of(&found.lv).find(|name| lv_tags::target_of_cut(name).is_some())
+}
+
+/// # Errors
+/// [`VolumeError::InProgress`] while the volume has a cut that is being copied.
+pub(super) fn refuse_while_copied(node: &Node, found: &FoundVolume) -> Result<(), VolumeError> {
+    let Some(cut) = cut_on(found) else { return Ok(()) };
+    let target = lv_tags::target_of_cut(cut).unwrap_or_default();
+    let progress = node.copies.progress_to(target);
+    Err(VolumeError::InProgress {
+        what: format!("copying volume {} for a snapshot or a clone", found.record.id),
+        progress: progress.unwrap_or_else(|| "it is about to end".to_owned()),
+    })
+}
+
+/// Returns whether the group of a volume has room for a cut of it.
+pub(super) fn room_of_cut(group: &Group, source: &FoundVolume) -> bool {
+    layout::largest_new(group, source.lv.layout(), &source.pool.terms) >= extents_of_cut(source)
+}
+
+fn extents_of_cut(source: &FoundVolume) -> u64 {
+    match source.lv.layout() {
+        Layout::Thin => source.lv.extents(),
+        Layout::Linear => cut_extents(source.lv.extents(), source.seen.extent_size),
+    }
+}
+
+/// The room of a whole copy-on-write snapshot, which cannot overflow: all of its origin, and what it notes of each part.
+pub(super) fn cut_extents(origin: u64, extent_size: Bytes) -> u64 {
+    // 16 bytes for each chunk of 4 KiB, in chunks, and a header.
+    let chunks = origin.saturating_mul(extent_size.get() / 4096);
+    let notes = chunks.div_ceil(256) + 2;
+    origin.saturating_add((notes * 4096).div_ceil(extent_size.get()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_has_room_for_all_of_its_origin() {
+        assert_eq!(cut_extents(32, Bytes::mib(4)), 33);
+        assert_eq!(cut_extents(256_000, Bytes::mib(4)), 257_001);
+    }
+}
