@@ -32,7 +32,7 @@ async fn a_snapshot_is_taken_told_restored_and_deleted() {
     let taken = ready(&cluster, &of("pvc-1", "snapshot-1")).await;
     assert_eq!(cluster.ensure_snapshot(&of("pvc-1", "snapshot-1")).await.unwrap(), taken);
     let listed = cluster.list_snapshots(&SnapshotPage::default()).await.unwrap().snapshots;
-    assert_eq!(listed, [taken.clone()]);
+    assert_eq!(listed, std::slice::from_ref(&taken));
 
     cluster.ensure(&NewVolume { mode: Mode::Block, ..want("pvc-2", 100, &[]) }).await.unwrap();
     let same_name = cluster.ensure_snapshot(&of("pvc-2", "snapshot-1")).await.unwrap_err();

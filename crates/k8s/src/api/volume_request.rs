@@ -206,7 +206,7 @@ pub struct Create {
     pub parameters: std::collections::BTreeMap<String, String>,
     /// Snapshot or volume whose content the volume begins with, on the same node. Absent for an empty volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<ContentSource>,
+    pub source: Option<Box<ContentSource>>,
 }
 
 /// Source of the content of a new volume: exactly one of the fields is set.

@@ -25,7 +25,7 @@ pub(super) fn create(want: &NewVolume) -> Operation {
         volume_mode,
         fs_type,
         parameters: want.class.parameters(),
-        source: want.source.as_ref().map(content_source),
+        source: want.source.as_ref().map(|source| Box::new(content_source(source))),
     })
 }
 
@@ -173,7 +173,7 @@ pub fn new_volume(node: &str, create: &Create) -> Result<NewVolume, VolumeError>
         Mode::Block => FsKind::Ext4, // Whatever: a block volume has no options for making one.
     };
     let class = Class::parse(&create.parameters, Some(fs), fs);
-    let source = create.source.as_ref().map(source_of);
+    let source = create.source.as_deref().map(source_of);
     Ok(NewVolume {
         name: create.name.clone(),
         size: wanted(create.min_size, create.max_size),

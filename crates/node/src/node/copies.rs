@@ -275,10 +275,10 @@ async fn copy_content(host: &dyn Host, copy: &LvCopy, job: &CopyJob) -> Result<(
 }
 
 fn goes_on(job: &CopyJob) -> Result<(), VolumeError> {
-    match job.stop.is_cancelled() {
-        false => Ok(()),
-        true => Err(VolumeError::Unavailable { reason: "the copy was stopped".to_owned() }),
+    if job.stop.is_cancelled() {
+        return Err(VolumeError::Unavailable { reason: "the copy was stopped".to_owned() });
     }
+    Ok(())
 }
 
 fn pieces(size: u64) -> impl Iterator<Item = Range<u64>> {

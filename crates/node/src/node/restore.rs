@@ -293,15 +293,14 @@ async fn cut_of(live: &FoundVolume, target: &FoundVolume) -> Result<Found<()>, V
     turn.read().await?;
     remove_half_cut(&turn, &target.lv.name).await?;
     let read = turn.seen().await?;
-    let lv = match find_cut(&read, &target.lv.name) {
-        Some(cut) => cut.clone(),
-        None => {
-            if !room_of_cut(&read, live) {
-                drop(turn);
-                return Err(no_room(&live.pool, live.lv.layout(), live.size(), Vec::new()).await);
-            }
-            make_cut(&turn, live, &target.lv.name).await?
+    let lv = if let Some(cut) = find_cut(&read, &target.lv.name) {
+        cut.clone()
+    } else {
+        if !room_of_cut(&read, live) {
+            drop(turn);
+            return Err(no_room(&live.pool, live.lv.layout(), live.size(), Vec::new()).await);
         }
+        make_cut(&turn, live, &target.lv.name).await?
     };
     let seen = turn.seen().await?;
     drop(turn);

@@ -147,7 +147,7 @@ mod tests {
         let lives = [StoredState::Copying, StoredState::Shown, StoredState::Deleting];
         for (life, wipe) in lives.into_iter().zip(Wipe::ALL) {
             let empty = life == StoredState::Shown;
-            let record = SnapshotTags { life, wipe, empty, ..record.clone() };
+            let record = SnapshotTags { life, empty, wipe, ..record.clone() };
             assert_eq!(SnapshotTags::read(&written(&record)), Some(record));
         }
         let lv = written(&record);
