@@ -194,16 +194,13 @@ async fn create(node: &Node, want: &NewVolume) -> Result<String, VolumeError> {
 
 /// Wait until no new volume is being wiped, and nothing is copied.
 pub async fn until_wiped(node: &Node) {
-    let is_wiped = |volume: &VolumeStatus| volume.state == State::Creating;
+    let works_on = |id: &VolumeId| node.storage().operations.iter().any(|one| one.volume == *id);
+    let is_wiped = |one: &VolumeStatus| one.state == State::Creating && works_on(&one.volume.id);
     let copies = || node.storage().operations.iter().any(|one| one.r#type == OperationKind::Copy);
-    // One whose copy cannot go on stays so.
-    for _ in 0..20_000 {
-        match node.list(&Page::default()).await {
-            Ok(listing) if listing.volumes.iter().any(is_wiped) || copies() => {
-                tokio::task::yield_now().await;
-            }
-            _ => return,
-        }
+    while let Ok(listing) = node.list(&Page::default()).await
+        && (copies() || listing.volumes.iter().any(is_wiped))
+    {
+        tokio::task::yield_now().await;
     }
 }
 

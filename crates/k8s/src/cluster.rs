@@ -196,13 +196,6 @@ impl Cluster {
         })
     }
 
-    /// A snapshot of the same name of another volume.
-    fn other_snapshot(&self, id: &SnapshotId) -> Option<SnapshotId> {
-        let all = snapshots::snapshots(&self.nodes).unwrap_or_default();
-        let mut ids = all.into_iter().map(|one| one.id);
-        ids.find(|other| other.key() == id.key() && other != id)
-    }
-
     /// The work under way.
     pub fn requests(&self) -> &Requests {
         &self.requests
@@ -244,12 +237,6 @@ impl Snapshots for Cluster {
         // Asked again and again while it is copied: from memory.
         if let Ok(Some(taken)) = snapshots::find_snapshot(&self.nodes, &id) {
             return Ok(taken);
-        }
-        if let Some(other) = self.other_snapshot(&id) {
-            return Err(VolumeError::AlreadyExists {
-                name: want.name.clone(),
-                difference: format!("it is a snapshot of volume {}", other.source()),
-            });
         }
         self.requests.carry_out(&node, &want.source, convert::snapshot(want)).await?;
         in_time(

@@ -27,7 +27,7 @@ pub async fn give_uuid(
 ) -> Result<(), FsError> {
     leave(host, private_mount_dir).await?;
     if known(host, device, kind).await?.uuid == uuid {
-        return Ok(());
+        return Ok(host.flush(device).await?); // An earlier call may have been cut off before its own.
     }
     match kind {
         // Its checksums begin with the uuid, so the program wants them checked.

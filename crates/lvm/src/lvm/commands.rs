@@ -111,7 +111,9 @@ impl VgGuard {
             .args(new.tags.iter().flat_map(|tag| ["--addtag", tag]))
             .arg(self.path(origin));
         let said = self.command(cmd).await?;
-        self.expect(&new.name, said, |_| true).await
+        // One of that name which was there before has other tags.
+        let as_asked = |lv: &Lv| new.tags.iter().all(|tag| lv.tags.contains(tag));
+        self.expect(&new.name, said, as_asked).await
     }
 
     /// Grows a logical volume to `extents` extents in all, onto `pieces` if any are named.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bytes::{Bytes, Pace};
 use crate::host::{HeldDevice, HeldFor, Host};
+use crate::lvm::{Group, Lv};
 use crate::node::error::failed;
 use crate::node::found::Found;
 use crate::node::lv_tags::StoredState;
@@ -58,6 +59,8 @@ pub(super) struct Copies {
 #[derive(Debug, Clone)]
 struct CopyJob {
     of: VolumeId,
+    /// The logical volume that is copied.
+    from: String,
     began: Instant,
     /// Bytes copied and bytes compared.
     done: Arc<AtomicU64>,
@@ -110,6 +113,13 @@ impl Copies {
         let jobs = self.jobs();
         let mut its = jobs.iter().filter(|(path, _)| path.rsplit('/').next() == Some(lv));
         its.find(|(_, job)| job.is_running()).map(|(_, job)| job.progress())
+    }
+
+    /// Returns the progress of a copy that reads this logical volume; `None` if none does.
+    pub fn reader_of(&self, source: &str) -> Option<String> {
+        let jobs = self.jobs();
+        let mut readers = jobs.values().filter(|job| job.from == source && job.is_running());
+        readers.next().map(CopyJob::progress)
     }
 
     /// Copies, or joins the copy to the same logical volume, and waits for its end; the target is whole, durably, then.
@@ -181,6 +191,7 @@ impl Copies {
         let (tell, ended) = watch::channel(None);
         let job = CopyJob {
             of: copy.of.clone(),
+            from: copy.from.path(),
             began: Instant::now(),
             done: Arc::default(),
             total: 2 * copy.size.get(),
@@ -207,6 +218,8 @@ impl Copies {
 async fn make(host: &dyn Host, copy: &LvCopy, job: &CopyJob) -> Result<(), VolumeError> {
     copy_content(host, copy, job).await?;
     let turn = copy.to.group.turn().await?;
+    turn.read().await?;
+    refuse_unless_wanted(copy).await?;
     let copying = StoredState::Copying.tag();
     turn.retag(&copy.to.lv.name, &[&copying], &copy.whole).await?;
     turn.deactivate(&copy.to.lv.name).await?;
@@ -220,6 +233,25 @@ async fn make(host: &dyn Host, copy: &LvCopy, job: &CopyJob) -> Result<(), Volum
     }
     drop(turn);
     copy.from.deactivate_if_idle(host).await
+}
+
+/// # Errors
+/// [`VolumeError::Unavailable`] if the target does not wait for content any more, or its source is being deleted: who
+/// began the copy may have looked before another one came to its end.
+async fn refuse_unless_wanted(copy: &LvCopy) -> Result<(), VolumeError> {
+    let (copying, deleting) = (StoredState::Copying.tag(), StoredState::Deleting.tag());
+    let now =
+        |seen: &Group, lv: &Lv| seen.lvs.get(&lv.name).filter(|now| now.uuid == lv.uuid).cloned();
+    let to = now(&*copy.to.group.read().await?, &copy.to.lv);
+    let from = now(&*copy.from.group.read().await?, &copy.from.lv);
+    let is_wanted = to.is_some_and(|lv| lv.tags.contains(&copying));
+    let is_there = from.is_some_and(|lv| !lv.tags.contains(&deleting));
+    if is_wanted && is_there {
+        return Ok(());
+    }
+    let (to, from) = (copy.to.path(), copy.from.path());
+    let reason = format!("the copy from {from} to {to} is not wanted any more; retry");
+    Err(VolumeError::Unavailable { reason })
 }
 
 /// Activates a logical volume, and holds it open: another copy that came to its end may deactivate it in between.
@@ -243,6 +275,7 @@ async fn copy_content(host: &dyn Host, copy: &LvCopy, job: &CopyJob) -> Result<(
     let io = |what: &str| failed(format!("failed to {what} {}", copy.to.path()));
     let (from, _source) = activate_and_hold(host, &copy.from, HeldFor::Programs).await?;
     let (to, target) = activate_and_hold(host, &copy.to, HeldFor::Writing).await?;
+    refuse_unless_wanted(copy).await?;
     // A new chunk of a thin pool has zeroes already.
     let leave_zeroes = copy.to.lv.layout() == Layout::Thin;
     for piece in pieces(copy.size.get()) {

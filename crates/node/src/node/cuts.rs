@@ -2,10 +2,12 @@
 
 use crate::bytes::Bytes;
 use crate::lvm::{Group, Lv, LvmError, NewLv, VgGuard, layout};
+use crate::mount::MountTable;
 use crate::node::Node;
+use crate::node::error::failed;
 use crate::node::found::{Found, FoundVolume};
 use crate::node::lv_tags::{self, StoredState};
-use crate::volume::{Layout, VolumeError};
+use crate::volume::{Layout, Mode, VolumeError};
 
 /// Cuts a volume, whose content is then kept for the logical volume of this name.
 pub(super) async fn make_cut(
@@ -24,6 +26,39 @@ pub(super) async fn make_cut(
 pub(super) fn find_cut<'a>(group: &'a Group, target: &str) -> Option<&'a Lv> {
     let found = group.lvs.get(&lv_tags::cut_name(target));
     found.filter(|cut| cut.layout() == Layout::Thin || group.is_snapshot(cut))
+}
+
+/// The size of what a cut shows: a copy-on-write snapshot has another one than its origin.
+pub(super) fn size_of_cut(group: &Group, cut: &Lv) -> Bytes {
+    let is_origin = |lv: &&Lv| group.snapshots_of(lv).any(|name| *name == cut.name);
+    let shown = group.lvs.values().find(is_origin).unwrap_or(cut);
+    group.size_of(shown.extents())
+}
+
+/// # Errors
+/// [`VolumeError::InProgress`] if the volume is not as it was found, or a program works on its file system: its content
+/// would be half of one and half of another. [`VolumeError::Failed`] if the kernel does not report its mounts.
+pub(super) async fn refuse_unless_quiet(
+    node: &Node,
+    now: &Group,
+    source: &FoundVolume,
+) -> Result<(), VolumeError> {
+    let busy = |progress: &str| VolumeError::InProgress {
+        what: format!("volume {}", source.record.id),
+        progress: progress.to_owned(),
+    };
+    let safety = lv_tags::safety_name(source.record.id.key());
+    if now.lvs.get(&source.lv.name) != Some(&source.lv) || now.lvs.contains_key(&safety) {
+        return Err(busy("it is being changed"));
+    }
+    let Some((_, info)) = source.live_device(node.host.as_ref()).await? else { return Ok(()) };
+    let table = MountTable::read(node.host.as_ref()).await;
+    let table = table.map_err(failed("failed to read the mount table"))?;
+    let is_mounted = table.of(info.number).next().is_some();
+    if source.record.mode != Mode::Block && info.open_count > 0 && !is_mounted {
+        return Err(busy("a program checks or changes its file system"));
+    }
+    Ok(())
 }
 
 /// Removes what a killed command left of a cut, and what takes the room of the next one.

@@ -44,7 +44,10 @@ pub(super) async fn recover(
             turn.remove(&more).await?;
         }
     }
-    tidy_copies(node, &turn, &seen).await?;
+    if let Err(error) = tidy_copies(node, &turn, &seen).await {
+        let error = error_chain::in_full(&error);
+        tracing::warn!(group = group.name(), error, "failed to clean up after a copy");
+    }
     drop(turn);
     remove_private_mount_points(node, &seen).await;
     for (lv, record) in lv_tags::volumes(&seen).filter(|(_, record)| ours(record)) {

@@ -20,15 +20,23 @@ pub(super) async fn remove_volume(node: &Node, id: &VolumeId) -> Result<(), Volu
         // An earlier call may have removed it and died before its flush.
         return node.flush_all().await;
     };
+    let found = if found.record.life == StoredState::Copying {
+        give_up_copy(node, &found).await?;
+        // Its copy may have come to its end meanwhile.
+        let now = find_key(node, key).await?;
+        now.ok_or_else(|| VolumeError::NotFound { id: id.to_string() })?
+    } else {
+        found
+    };
     refuse_while_copied(node, &found)?;
     refuse_if_copied(&found)?;
     match found.record.life {
-        StoredState::Deleting => {} // Our own wipe may hold it; no one else can any more.
+        // Our own wipe may hold it; no one else can any more. No one has used what is not whole.
+        StoredState::Deleting | StoredState::Copying => {}
         StoredState::New => {
             node.wipes.stop(key).await?;
             refuse_if_held(node, &found, None).await?;
         }
-        StoredState::Copying => give_up_copy(node, &found).await?,
         StoredState::Restored | StoredState::Shown => {
             leave_private_mount(node, &found).await?;
             // That of a growth that was aborted, or of a shrink, which holds the device open.

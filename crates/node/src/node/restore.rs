@@ -6,18 +6,20 @@
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
-use crate::lvm::{Lv, NewLv, layout};
+use crate::lvm::{Group, Lv, NewLv, VolumeGroup, layout};
 use crate::node::Node;
 use crate::node::allocate::{keeps_limit, make_somewhere, no_room};
 use crate::node::copies::LvCopy;
-use crate::node::cuts::{find_cut, make_cut, remove_cut, remove_half_cut, room_of_cut};
-use crate::node::find::{search, usable};
+use crate::node::cuts::{
+    find_cut, make_cut, refuse_unless_quiet, remove_cut, remove_half_cut, room_of_cut, size_of_cut,
+};
+use crate::node::find::{hidden, search, usable};
 use crate::node::found::{Found, FoundVolume};
 use crate::node::lv_tags::{self, StoredState, VolumeTags};
 use crate::node::pools::{Pool, served};
 use crate::node::snapshots::{find_snapshot, refuse_unless_whole, resume_snapshots, tidy_up};
 use crate::node::wipe::ends;
-use crate::volume::{Layout, Mode, NewVolume, Source, VolumeError, error_chain};
+use crate::volume::{Layout, Mode, NewVolume, Reason, Source, VolumeError, error_chain};
 
 /// What a new volume gets.
 struct SourceContent {
@@ -54,23 +56,12 @@ pub(super) async fn make_restored(
     if content.empty {
         return make_somewhere(node, pool, want, size, StoredState::New).await;
     }
-    let shares = content.has.lv.layout() == Layout::Thin
-        && want.class.layout == Layout::Thin
-        && content.has.pool.name == pool.name;
-    if shares {
+    if content.shares_with(want.class.layout, pool) {
         return share(node, want, &content, size).await;
     }
     let made = make_somewhere(node, pool, want, size, StoredState::Copying).await?;
-    match fill(node, made.clone(), &content).await {
-        Err(error @ VolumeError::InsufficientCapacity { .. }) => {
-            // Who asks takes that for nothing made.
-            give_up_copy(node, &made).await?;
-            made.group.turn().await?.remove(&made.lv.name).await?;
-            made.group.flush().await?;
-            Err(error)
-        }
-        filled => filled,
-    }
+    let filled = fill(node, made.clone(), source).await;
+    give_up_if_final(node, &made, filled).await
 }
 
 /// Goes on with a volume that does not have all of its content or of its size yet.
@@ -85,8 +76,8 @@ pub(super) async fn complete(
     };
     match found.record.life {
         StoredState::Copying => {
-            let content = content_of(node, &source).await?;
-            fill(node, found, &content).await
+            let filled = go_on(node, &found, want, &source).await;
+            give_up_if_final(node, &found, filled).await
         }
         StoredState::Restored => {
             node.copies.settle(&found.path()).await?;
@@ -94,6 +85,66 @@ pub(super) async fn complete(
             enlarge(found, want.size.at_least).await
         }
         StoredState::New | StoredState::Shown | StoredState::Deleting => Ok(found),
+    }
+}
+
+async fn go_on(
+    node: &Node,
+    found: &FoundVolume,
+    want: &NewVolume,
+    source: &Source,
+) -> Result<FoundVolume, VolumeError> {
+    if cut_for(node, found).is_some() || node.copies.progress(&found.path()).is_some() {
+        return fill(node, found.clone(), source).await;
+    }
+    let content = content_of(node, source).await?;
+    if !content.shares_with(found.lv.layout(), &found.pool) {
+        return fill(node, found.clone(), source).await;
+    }
+    // A killed command left it, perhaps before the kernel has shared anything.
+    found.group.turn().await?.remove(&found.lv.name).await?;
+    let size = want.size.at_least.max(content.has.size());
+    share(node, want, &content, size).await
+}
+
+/// Removes a volume that gets no content, if that is the last word: who asks takes a final error for nothing made.
+async fn give_up_if_final(
+    node: &Node,
+    made: &FoundVolume,
+    filled: Result<FoundVolume, VolumeError>,
+) -> Result<FoundVolume, VolumeError> {
+    let Err(error) = filled else { return filled };
+    if !matches!(error.reason(), Reason::InProgress | Reason::Unavailable) {
+        give_up_copy(node, made).await?;
+        made.group.turn().await?.remove(&made.lv.name).await?;
+        made.group.flush().await?;
+    }
+    Err(error)
+}
+
+impl SourceContent {
+    /// # Errors
+    /// [`VolumeError::InProgress`] if it is not as it was found.
+    async fn refuse_unless_quiet(&self, node: &Node, now: &Group) -> Result<(), VolumeError> {
+        if let Some(live) = &self.live {
+            return refuse_unless_quiet(node, now, live).await;
+        }
+        let name = &self.has.lv.name;
+        let deleting = StoredState::Deleting.tag();
+        match now.lvs.get(name).filter(|lv| !lv.tags.contains(&deleting)) {
+            Some(_) => Ok(()),
+            None => Err(VolumeError::InProgress {
+                what: format!("snapshot {}", self.has.path()),
+                progress: "it is being deleted".to_owned(),
+            }),
+        }
+    }
+
+    /// Returns whether a volume of this layout in this pool shares the chunks of it, at once.
+    fn shares_with(&self, layout: Layout, pool: &Pool) -> bool {
+        layout == Layout::Thin
+            && self.has.lv.layout() == Layout::Thin
+            && self.has.pool.name == pool.name
     }
 }
 
@@ -154,6 +205,10 @@ pub(super) async fn resume_copies(node: &Node) {
 /// Removes the cuts whose targets are whole, or gone.
 async fn remove_done_cuts(node: &Node) {
     let pools = node.pools();
+    let is_unread = |group: &VolumeGroup| group.remembered().is_none() || group.trouble().is_some();
+    if hidden(node, &|_| true).is_some() || served(&pools).any(|(_, group)| is_unread(group)) {
+        return; // A target that is not seen is not gone.
+    }
     let is_copying = |target: &str| {
         served(&pools).filter_map(|(_, group)| group.remembered()).any(|seen| {
             let copying = StoredState::Copying.tag();
@@ -183,9 +238,26 @@ fn path(group: &str, lv: &Lv) -> String {
 async fn resume(node: &Node, record: &VolumeTags) -> Result<(), VolumeError> {
     let Some(source) = &record.source else { return Ok(()) };
     let (Some(found), _) = search(node, record.id.key(), |_| true).await? else { return Ok(()) };
-    let content = content_of(node, source).await?;
-    let copy = copy_of(&found, &content).await?;
+    if found.record.life != StoredState::Copying {
+        return Ok(()); // Its copy has come to its end meanwhile.
+    }
+    if cut_for(node, &found).is_none() {
+        let content = content_of(node, source).await?;
+        if content.live.is_some() || content.shares_with(found.lv.layout(), &found.pool) {
+            return Ok(()); // Whoever asks for it again has it cut.
+        }
+    }
+    let copy = copy_of(node, &found, source).await?;
     node.copies.start(copy)
+}
+
+/// The cut that an earlier call has made for this volume.
+fn cut_for(node: &Node, target: &FoundVolume) -> Option<Found<()>> {
+    served(&node.pools()).find_map(|(pool, group)| {
+        let seen = group.remembered()?;
+        let lv = find_cut(&seen, &target.lv.name)?.clone();
+        Some(Found { pool: pool.clone(), group: group.clone(), seen, lv, record: () })
+    })
 }
 
 async fn content_of(node: &Node, source: &Source) -> Result<SourceContent, VolumeError> {
@@ -226,26 +298,30 @@ async fn share(
     let Found { pool, group, .. } = &content.has;
     let turn = group.turn().await?;
     let read = turn.read().await?;
-    if layout::largest_new(&read, Layout::Thin, &pool.terms) < size.div_ceil(read.extent_size) {
+    content.refuse_unless_quiet(node, &read).await?;
+    let (all, extents) = (size.div_ceil(read.extent_size), content.has.lv.extents());
+    keeps_limit(read.size_of(all.max(extents)), want.size)?;
+    if layout::largest_new(&read, Layout::Thin, &pool.terms) < all {
         drop(turn);
         return Err(no_room(pool, Layout::Thin, size, Vec::new()).await);
     }
-    let life = StoredState::Restored;
-    let record = VolumeTags { life, ..VolumeTags::new(&node.settings.key, want) };
-    let extents = content.has.lv.extents();
+    // It says that it has its content after the kernel has given it that, and not with the commit before.
+    let record =
+        VolumeTags { life: StoredState::Copying, ..VolumeTags::new(&node.settings.key, want) };
     let (name, tags) = (record.lv_name(), record.tags());
     let new = NewLv { name, layout: Layout::Thin, extents, tags };
     let lv = turn.snapshot(&content.has.lv.name, &new).await?;
+    let record = VolumeTags { life: StoredState::Restored, ..record };
+    let lv = turn.retag(&lv.name, &[&StoredState::Copying.tag()], &[record.life.tag()]).await?;
     let seen = turn.seen().await?;
     drop(turn);
     enlarge(Found { pool: pool.clone(), group: group.clone(), seen, lv, record }, size).await
 }
 
-/// Expands a thin volume that shares the chunks of a smaller one to the size that is asked for. Its file system grows when
-/// it is first mounted.
+/// Expands a volume that is not as large as it is to be. Its file system grows when it is first mounted.
 async fn enlarge(found: FoundVolume, size: Bytes) -> Result<FoundVolume, VolumeError> {
     let extents = size.div_ceil(found.seen.extent_size);
-    if found.lv.extents() >= extents || found.lv.layout() != Layout::Thin {
+    if found.lv.extents() >= extents {
         return Ok(found);
     }
     let turn = found.group.turn().await?;
@@ -258,21 +334,37 @@ async fn enlarge(found: FoundVolume, size: Bytes) -> Result<FoundVolume, VolumeE
 async fn fill(
     node: &Node,
     found: FoundVolume,
-    content: &SourceContent,
+    source: &Source,
 ) -> Result<FoundVolume, VolumeError> {
     found.group.flush().await?;
-    let copy = copy_of(&found, content).await?;
-    node.copies.finish(copy).await?;
+    if node.copies.progress(&found.path()).is_some() {
+        node.copies.settle(&found.path()).await?;
+    } else {
+        let copy = copy_of(node, &found, source).await?;
+        node.copies.finish(copy).await?;
+    }
     let whole = search(node, found.record.id.key(), |_| true).await?.0;
     whole.ok_or_else(|| VolumeError::NotFound { id: found.record.id.to_string() })?.reachable()
 }
 
-async fn copy_of(found: &FoundVolume, content: &SourceContent) -> Result<LvCopy, VolumeError> {
-    let from = match &content.live {
-        Some(live) => cut_of(live, found).await?,
-        None => content.has.clone(),
+/// The copy that fills a volume. If there is a cut for it, that is all that is needed: its source may have changed, or be
+/// gone.
+async fn copy_of(node: &Node, found: &FoundVolume, source: &Source) -> Result<LvCopy, VolumeError> {
+    let (from, size, ends_source) = if let Some(cut) = cut_for(node, found) {
+        let size = size_of_cut(&cut.seen, &cut.lv);
+        (cut, size, true)
+    } else {
+        let content = content_of(node, source).await?;
+        if let Some(live) = &content.live {
+            let cut = cut_of(node, live, found).await?;
+            let size = size_of_cut(&cut.seen, &cut.lv);
+            (cut, size, true)
+        } else {
+            let size = content.has.size();
+            (content.has, size, false)
+        }
     };
-    let size = content.has.size();
+    let found = enlarge(found.clone(), size).await?;
     let behind = size.get()..found.size().get();
     let zeroes = match (found.lv.layout(), found.record.mode) {
         _ if behind.is_empty() => Vec::new(),
@@ -282,26 +374,26 @@ async fn copy_of(found: &FoundVolume, content: &SourceContent) -> Result<LvCopy,
         (Layout::Linear, Mode::Filesystem(_)) => ends(behind),
     };
     let whole = vec![StoredState::Restored.tag()];
-    let ends_source = content.live.is_some();
     let of = found.record.id.clone();
     Ok(LvCopy { of, from, size, to: found.bare(), zeroes, whole, ends_source })
 }
 
-/// The cut of a volume for a new one: made now, unless an earlier call has made it.
-async fn cut_of(live: &FoundVolume, target: &FoundVolume) -> Result<Found<()>, VolumeError> {
+/// Cuts a volume for a new one.
+async fn cut_of(
+    node: &Node,
+    live: &FoundVolume,
+    target: &FoundVolume,
+) -> Result<Found<()>, VolumeError> {
     let turn = live.group.turn().await?;
     turn.read().await?;
     remove_half_cut(&turn, &target.lv.name).await?;
     let read = turn.seen().await?;
-    let lv = if let Some(cut) = find_cut(&read, &target.lv.name) {
-        cut.clone()
-    } else {
-        if !room_of_cut(&read, live) {
-            drop(turn);
-            return Err(no_room(&live.pool, live.lv.layout(), live.size(), Vec::new()).await);
-        }
-        make_cut(&turn, live, &target.lv.name).await?
-    };
+    refuse_unless_quiet(node, &read, live).await?;
+    if !room_of_cut(&read, live) {
+        drop(turn);
+        return Err(no_room(&live.pool, live.lv.layout(), live.size(), Vec::new()).await);
+    }
+    let lv = make_cut(&turn, live, &target.lv.name).await?;
     let seen = turn.seen().await?;
     drop(turn);
     // Before a byte of it is copied: a later cut has other bytes, and those of this one would stay between them.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use crate::bytes::Bytes;
 use crate::fs;
 use crate::mount::MountTable;
+use crate::node::cuts::refuse_while_copied;
 use crate::node::error::{failed, fs_failed};
 use crate::node::find::{activate, live_device, usable};
 use crate::node::found::FoundVolume;
@@ -51,6 +52,7 @@ pub(super) async fn shrink_volume(
         // So small already, and kept so, whatever is in it.
         set_limit(node, found, Some(size)).await?
     } else {
+        refuse_while_copied(node, &found)?;
         let kind = shrinkable(&found)?;
         if size < kind.smallest() {
             return Err(too_small(&found, kind, size));

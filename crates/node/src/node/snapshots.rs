@@ -5,20 +5,19 @@
 //! a logical volume of its own, and goes when the copy is whole.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use tokio::sync::watch;
 
-use crate::lvm::{Group, Lv, LvmError, NewLv, VolumeGroup, layout, tags};
+use crate::lvm::{Group, Lv, LvmError, NewLv, VolumeGroup, layout};
 use crate::node::Node;
 use crate::node::copies::LvCopy;
-use crate::node::cuts::{cut_extents, find_cut, make_cut, remove_cut, remove_half_cut};
+use crate::node::cuts::{cut_extents, find_cut, make_cut, refuse_unless_quiet, remove_cut};
 use crate::node::find::{hidden, usable};
 use crate::node::found::{Found, FoundVolume};
-use crate::node::lv_tags::{self, StoredState, TAKEN};
+use crate::node::lv_tags::{self, StoredState};
 use crate::node::pools::{Pool, served};
 use crate::node::recover::heal_what_died;
-use crate::node::snapshot_tags::{FoundSnapshot, SnapshotTags, snapshots, taken_tag};
+use crate::node::snapshot_tags::{FoundSnapshot, SnapshotTags, snapshots};
 use crate::node::wipe::{Task, whole_lv};
 use crate::volume::{
     Layout, NewSnapshot, Snapshot, SnapshotId, Standing, VolumeError, VolumeKey, Wipe,
@@ -45,7 +44,16 @@ pub(super) async fn ensure_snapshot(
             what: format!("deleting the earlier snapshot {:?}", want.name),
             progress: "its bytes are being wiped".to_owned(),
         }),
-        StoredState::Copying => complete(node, found, want).await,
+        StoredState::Copying if found.is_taken() => {
+            found.group.flush().await?;
+            copy_behind(node, &found)?;
+            Ok(found)
+        }
+        StoredState::Copying => {
+            // A killed command left it.
+            found.group.turn().await?.remove(&found.lv.name).await?;
+            take(node, want).await
+        }
         StoredState::New | StoredState::Restored | StoredState::Shown => {
             tidy_up(node, &found).await?;
             found.group.flush().await?;
@@ -77,16 +85,24 @@ pub(super) async fn remove_snapshot(node: &Node, id: &SnapshotId) -> Result<(), 
     };
     let found = found.reachable()?;
     node.copies.stop(&found.path()).await;
-    refuse_if_open(node, &found).await?;
     remove_cut(&found.bare()).await?;
-    let whole = found.record.life != StoredState::Copying && !found.record.empty;
-    if whole && (found.record.wipe != Wipe::None || found.lv.layout() == Layout::Thin) {
+    // Its copy may have come to its end meanwhile.
+    let Some(found) = find_snapshot(node, id).await? else { return node.flush_all().await };
+    if found.record.life != StoredState::Deleting {
+        refuse_if_open(node, &found).await?;
         let turn = found.group.turn().await?;
         let (gone, new) = (found.record.life.tag(), StoredState::Deleting.tag());
         turn.retag(&found.lv.name, &[&gone], &[new]).await?;
         drop(turn);
         // Before the first byte goes: after a power cut it would be there, and half empty.
         found.group.flush().await?;
+    }
+    // From now on no copy begins to read it.
+    if let Some(progress) = node.copies.reader_of(&found.path()) {
+        return Err(VolumeError::InProgress { what: format!("restoring snapshot {id}"), progress });
+    }
+    let has_bytes = !found.record.empty;
+    if has_bytes && (found.record.wipe != Wipe::None || found.lv.layout() == Layout::Thin) {
         let task = whole_lv(id.key(), &found.bare());
         node.wipes.wipe(Task { how: found.record.wipe, ..task }).await?;
     }
@@ -120,7 +136,11 @@ pub(super) async fn list_snapshots(node: &Node) -> Result<Vec<Snapshot>, VolumeE
     let mut all = Vec::new();
     for (pool, group) in served(&node.pools()) {
         let seen = last_reading(group).await?;
-        all.extend(snapshots_in(node, pool, group, &seen));
+        let its = snapshots_in(node, pool, group, &seen);
+        if !its.is_empty() {
+            group.flush().await?; // Who reads the list takes each for durable.
+        }
+        all.extend(its);
     }
     Ok(all)
 }
@@ -151,7 +171,7 @@ fn snapshots_in(
         let (pool, group, seen) = (pool.clone(), group.clone(), seen.clone());
         Found { pool, group, seen, lv: lv.clone(), record }
     };
-    let taken = snapshots(seen).map(found).filter(FoundSnapshot::is_taken);
+    let taken = snapshots(seen).map(found).filter(FoundSnapshot::is_listed);
     taken.map(|found| snapshot(node, &found)).collect()
 }
 
@@ -175,6 +195,11 @@ impl FoundSnapshot {
     /// Returns whether there was a cut: before it there is only the place for a copy.
     fn is_taken(&self) -> bool {
         self.record.life != StoredState::Copying || self.cut().is_some()
+    }
+
+    /// Returns whether callers know it: it was taken, and is not about to go.
+    fn is_listed(&self) -> bool {
+        self.is_taken() && self.record.life != StoredState::Deleting
     }
 
     /// The cut that it is copied from.
@@ -223,8 +248,8 @@ async fn take(node: &Node, want: &NewSnapshot) -> Result<FoundSnapshot, VolumeEr
     refuse_unless_whole(&source)?;
     let record = SnapshotTags::new(want, &source);
     match source.lv.layout() {
-        Layout::Thin => take_thin(&source, record).await,
-        Layout::Linear => take_copy(node, &source, record, want).await,
+        Layout::Thin => take_thin(node, &source, record).await,
+        Layout::Linear => take_copy(node, &source, record).await,
     }
 }
 
@@ -265,14 +290,21 @@ pub(super) fn refuse_unless_whole(source: &FoundVolume) -> Result<(), VolumeErro
     Ok(())
 }
 
+/// It says that it is there after the kernel has made it, and not with the commit before that.
 async fn take_thin(
+    node: &Node,
     source: &FoundVolume,
     record: SnapshotTags,
 ) -> Result<FoundSnapshot, VolumeError> {
     let turn = source.group.turn().await?;
+    let read = turn.read().await?;
+    refuse_unless_quiet(node, &read, source).await?;
+    let record = SnapshotTags { life: StoredState::Copying, ..record };
     let new = new_lv(&record, Layout::Thin, source.lv.extents());
-    refuse_without_room(&*turn.read().await?, &source.pool, Layout::Thin, new.extents)?;
+    refuse_without_room(&read, &source.pool, Layout::Thin, new.extents)?;
     let lv = turn.snapshot(&source.lv.name, &new).await?;
+    let record = SnapshotTags { life: StoredState::Shown, ..record };
+    let lv = turn.retag(&lv.name, &[&StoredState::Copying.tag()], &[record.life.tag()]).await?;
     let seen = turn.seen().await?;
     drop(turn);
     source.group.flush().await?;
@@ -285,35 +317,31 @@ async fn take_copy(
     node: &Node,
     source: &FoundVolume,
     record: SnapshotTags,
-    want: &NewSnapshot,
 ) -> Result<FoundSnapshot, VolumeError> {
     let extents = source.lv.extents();
     let turn = source.group.turn().await?;
     let read = turn.read().await?;
+    refuse_unless_quiet(node, &read, source).await?;
     // What was never shown to a workload has no content.
     let cut = if record.empty { 0 } else { cut_extents(extents, read.extent_size) };
-    refuse_without_room(&read, &source.pool, Layout::Linear, extents + cut)?;
+    let left = lv_tags::cut_name(&record.lv_name());
+    if read.lvs.contains_key(&left) {
+        turn.remove(&left).await?; // A killed command left it: without its target it was never taken.
+    }
+    refuse_without_room(&*turn.seen().await?, &source.pool, Layout::Linear, extents + cut)?;
     let life = if record.empty { StoredState::Shown } else { StoredState::Copying };
     let record = SnapshotTags { life, ..record };
     let lv = turn.create(&new_lv(&record, Layout::Linear, extents)).await?;
+    if !record.empty
+        && let Err(error) = make_cut(&turn, source, &lv.name).await
+    {
+        turn.remove(&lv.name).await?; // Who asks takes that for nothing made.
+        return Err(error);
+    }
     let seen = turn.seen().await?;
     drop(turn);
     let (pool, group) = (source.pool.clone(), source.group.clone());
     let found = Found { pool, group, seen, lv, record };
-    if found.record.empty {
-        found.group.flush().await?;
-        return Ok(found);
-    }
-    complete(node, found, want).await
-}
-
-/// Makes the cut unless it was made, and copies it behind the answer.
-async fn complete(
-    node: &Node,
-    found: FoundSnapshot,
-    want: &NewSnapshot,
-) -> Result<FoundSnapshot, VolumeError> {
-    let found = if found.is_taken() { found } else { cut_now(node, found, want).await? };
     found.group.flush().await?;
     copy_behind(node, &found)?;
     Ok(found)
@@ -326,26 +354,6 @@ fn copy_behind(node: &Node, found: &FoundSnapshot) -> Result<(), VolumeError> {
     let (to, zeroes) = (found.bare(), Vec::new());
     let (of, size) = (found.record.id.source().clone(), found.size());
     node.copies.start(LvCopy { of, from, size, to, zeroes, whole, ends_source: true })
-}
-
-async fn cut_now(
-    node: &Node,
-    found: FoundSnapshot,
-    want: &NewSnapshot,
-) -> Result<FoundSnapshot, VolumeError> {
-    let source = usable(node, &want.source).await?;
-    refuse_unless_whole(&source)?;
-    // What it says of the time was before the cut.
-    let taken = SystemTime::now();
-    let turn = found.group.turn().await?;
-    let old: Vec<&str> = tags::find_all(&found.lv.tags, TAKEN).collect();
-    let new = taken_tag(taken);
-    let lv = turn.retag(&found.lv.name, &old, &[new]).await?;
-    remove_half_cut(&turn, &found.lv.name).await?;
-    make_cut(&turn, &source, &found.lv.name).await?;
-    let seen = turn.seen().await?;
-    let record = SnapshotTags { taken, ..found.record };
-    Ok(Found { seen, lv, record, ..found })
 }
 
 fn new_lv(record: &SnapshotTags, layout: Layout, extents: u64) -> NewLv {
