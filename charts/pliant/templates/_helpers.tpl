@@ -215,9 +215,14 @@ readinessProbe:
 {{- end }}
 {{- end }}
 
+{{/* `true` if csi-snapshotter runs: it is enabled, and the cluster has the CRDs, without which it exits. */}}
+{{- define "pliant.snapshots" -}}
+{{- if and .Values.controller.snapshotter.enabled (.Capabilities.APIVersions.Has "snapshot.storage.k8s.io/v1/VolumeSnapshotContent") }}true{{ end -}}
+{{- end }}
+
 {{/* Number of a metrics port: dict component, name. */}}
 {{- define "pliant.metricsPort" -}}
-{{- get (dict "provisioner" 9810 "resizer" 9811 "metrics" (ternary 9808 9809 (eq .component "node"))) .name -}}
+{{- get (dict "provisioner" 9810 "resizer" 9811 "snapshotter" 9812 "metrics" (ternary 9808 9809 (eq .component "node"))) .name -}}
 {{- end }}
 
 {{/*

@@ -38,6 +38,7 @@ mod registry;
 mod repository;
 mod room;
 mod sizes;
+mod snapshots;
 mod storm;
 mod swap_storm;
 mod two_templates;

@@ -235,7 +235,12 @@ impl World {
 
     /// Make such a pod, of which it is not said that it will run.
     pub async fn make_pod(&self, name: &str, claim: &str, script: &str) {
-        let pod = self.pod_with(name, claim, script, json!({})).await;
+        self.make_pod_with(name, claim, script, json!({})).await;
+    }
+
+    /// As [`World::make_pod`], with more in its spec.
+    pub async fn make_pod_with(&self, name: &str, claim: &str, script: &str, more: Value) {
+        let pod = self.pod_with(name, claim, script, more).await;
         self.create(&self.api::<Pod>(), pod).await;
     }
 

@@ -1,0 +1,155 @@
+//! Snapshots, and claims that begin with the content of one or of another claim.
+
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::api::{DeleteParams, PostParams};
+use kube::{Api, CustomResource};
+use pliant::api::NodeStorage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::world::{World, run};
+
+/// Says what the first file holds.
+const READ: &str = "cat /data/first";
+const SLEEP: &str = "sleep 9999";
+
+/// A snapshot, as far as it is looked at.
+#[derive(CustomResource, Serialize, Deserialize, Clone, Debug)]
+#[kube(
+    group = "snapshot.storage.k8s.io",
+    version = "v1",
+    kind = "VolumeSnapshot",
+    namespaced,
+    schema = "disabled",
+    status = "VolumeSnapshotStatus"
+)]
+#[serde(rename_all = "camelCase")]
+struct VolumeSnapshotSpec {
+    volume_snapshot_class_name: String,
+    source: Value,
+}
+
+#[derive(Serialize, Deserialize, Clone, Debug)]
+#[serde(rename_all = "camelCase")]
+struct VolumeSnapshotStatus {
+    ready_to_use: Option<bool>,
+    restore_size: Option<String>,
+}
+
+impl World {
+    fn snapshots(&self) -> Api<VolumeSnapshot> {
+        self.api()
+    }
+
+    /// Take a snapshot of a claim, and wait until it is ready; its size.
+    async fn snapshot(&self, name: &str, claim: &str) -> String {
+        let spec = VolumeSnapshotSpec {
+            volume_snapshot_class_name: "pliant".to_owned(),
+            source: json!({"persistentVolumeClaimName": claim}),
+        };
+        let object = VolumeSnapshot::new(name, spec);
+        self.snapshots().create(&PostParams::default(), &object).await.unwrap();
+        let ready = |snapshot: &VolumeSnapshot| {
+            snapshot.status.as_ref().is_some_and(|status| status.ready_to_use == Some(true))
+        };
+        let taken = self.until::<VolumeSnapshot>(name, "is ready", ready).await;
+        taken.status.unwrap().restore_size.unwrap()
+    }
+
+    async fn delete_snapshot(&self, name: &str) {
+        self.snapshots().delete(name, &DeleteParams::default()).await.unwrap();
+        self.until_gone(self.snapshots(), name).await;
+    }
+
+    /// Make a claim of the class `pliant` that begins with the content of something.
+    async fn claim_of(&self, name: &str, size: &str, source: Value) {
+        let claim = json!({
+            "metadata": {"name": name},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "pliant",
+                "dataSource": source,
+                "resources": {"requests": {"storage": size}},
+            },
+        });
+        let claim: PersistentVolumeClaim = serde_json::from_value(claim).unwrap();
+        self.api().create(&PostParams::default(), &claim).await.unwrap();
+    }
+
+    /// How many snapshots a node has.
+    async fn snapshots_on(&self, node: &str) -> i32 {
+        let nodes: Api<NodeStorage> = Api::all(self.client.clone());
+        nodes.get(node).await.unwrap().status.unwrap().snapshot_count
+    }
+}
+
+fn of_snapshot(name: &str) -> Value {
+    json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name})
+}
+
+fn of_claim(name: &str) -> Value {
+    json!({"kind": "PersistentVolumeClaim", "name": name})
+}
+
+#[test]
+fn a_claim_is_restored_from_a_snapshot_and_cloned() {
+    run("a_claim_is_restored_from_a_snapshot_and_cloned", |world| async move {
+        world.claim("data", "pliant", "64Mi", "Filesystem").await;
+        let node = world.pod("app", "data", SLEEP, json!({})).await;
+        world.exec("app", "echo early >/data/first; sync /data/first").await;
+        assert_eq!(world.snapshot("early", "data").await, "64Mi");
+        world.exec("app", "echo late >/data/first; sync /data/first").await;
+
+        let there = || json!({"nodeSelector": {"kubernetes.io/hostname": node}});
+        world.claim_of("restored", "128Mi", of_snapshot("early")).await;
+        assert_eq!(world.pod("restored", "restored", SLEEP, there()).await, node);
+        assert_eq!(world.exec("restored", READ).await, "early");
+        let size = world.exec("restored", crate::expansion::SIZE).await;
+        assert!(size.parse::<u64>().unwrap() > 100 * 1024, "{size} KiB of 128 MiB");
+
+        world.claim_of("cloned", "64Mi", of_claim("data")).await;
+        world.pod("cloned", "cloned", SLEEP, there()).await;
+        assert_eq!(world.exec("cloned", READ).await, "late");
+
+        // Neither needs the other.
+        for name in ["app", "cloned"] {
+            world.remove_pod(name).await;
+        }
+        world.remove_claim("data").await;
+        assert_eq!(world.snapshots_on(&node).await, 1);
+        world.delete_snapshot("early").await;
+        assert_eq!(world.snapshots_on(&node).await, 0);
+        assert_eq!(world.exec("restored", READ).await, "early");
+        world.remove_pod("restored").await;
+        for name in ["restored", "cloned"] {
+            world.remove_claim(name).await;
+        }
+    });
+}
+
+/// The scheduler does not know where a snapshot is: the driver has its pod scheduled again.
+#[test]
+fn a_restored_volume_is_on_the_node_of_its_snapshot() {
+    run("a_restored_volume_is_on_the_node_of_its_snapshot", |world| async move {
+        world.claim("data", "pliant", "64Mi", "Filesystem").await;
+        let node = world.pod("app", "data", SLEEP, json!({})).await;
+        world.exec("app", "echo early >/data/first; sync /data/first").await;
+        world.snapshot("early", "data").await;
+        let other = if node == "node1" { "node2" } else { "node1" };
+        world.claim_of("restored", "64Mi", of_snapshot("early")).await;
+        let elsewhere = json!({"nodeSelector": {"kubernetes.io/hostname": other}});
+        world.make_pod_with("elsewhere", "restored", SLEEP, elsewhere).await;
+        world.until_said("restored", "ProvisioningFailed", "on the node of its source").await;
+        world.remove_pod("elsewhere").await;
+        let there = json!({"nodeSelector": {"kubernetes.io/hostname": node}});
+        assert_eq!(world.pod("restored", "restored", SLEEP, there).await, node);
+        assert_eq!(world.exec("restored", READ).await, "early");
+        for name in ["app", "restored"] {
+            world.remove_pod(name).await;
+        }
+        world.delete_snapshot("early").await;
+        for name in ["data", "restored"] {
+            world.remove_claim(name).await;
+        }
+    });
+}
