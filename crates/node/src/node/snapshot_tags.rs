@@ -107,7 +107,7 @@ fn smallest_request(source: &FoundVolume) -> Bytes {
 }
 
 /// Returns the tag with the time of a cut.
-pub(super) fn taken_tag(taken: SystemTime) -> String {
+fn taken_tag(taken: SystemTime) -> String {
     let since = taken.duration_since(UNIX_EPOCH).unwrap_or_default();
     tags::tag(TAKEN, &since.as_nanos().to_string())
 }

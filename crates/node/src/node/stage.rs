@@ -37,8 +37,8 @@ pub(super) async fn stage_volume(node: &Node, stage: &Stage) -> Result<(), Volum
         (Access::Block, Mode::Block) => {
             if found.record.is_new() {
                 node.wipes.wipe(Task::before_first_use(&found)).await?;
-                note_shown(&found).await?;
-            } else if !found.record.was_shown() {
+            }
+            if !found.record.was_shown() {
                 note_shown(&found).await?;
             }
             activate(node, &found).await.map(|_| ())
