@@ -20,9 +20,10 @@ test: install ## all tests: units, fakes, real LVM, csi-sanity, protocol
 cluster-test: install ## tests on a real Kubernetes, in throw-away kernels
 	@e2e/cluster/test
 
-exhaustive: install ## all crash points, swap states, kill points and power cuts, of which `make test` takes a part
+exhaustive: install ## all crash points, lives of volumes, swap states, kill points and power cuts, of which `make test` takes a part
 	@EXHAUSTIVE=1 cargo test --quiet --features testing --test claims --test populators crash_points::every_lost_request
 	@EXHAUSTIVE=1 cargo test --quiet --package pliant-operator claims::plan::tests
+	@EXHAUSTIVE=1 cargo test --quiet --features testing --test node copies_model::
 	@EXHAUSTIVE=1 LIMIT=9000 e2e/real-lvm kill_points:: --nocapture
 	@EXHAUSTIVE=1 LIMIT=9000 e2e/real-lvm power_cuts_of_the_driver:: --nocapture
 

@@ -361,7 +361,7 @@ fn group_of(host: &FakeHost) -> String {
 }
 
 /// Read from a volume, active or not.
-async fn content(
+pub async fn content(
     host: &FakeHost,
     group: &pliant::lvm::Group,
     lv: &Lv,

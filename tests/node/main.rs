@@ -13,11 +13,14 @@
 
 mod calls;
 mod conditions;
+mod copies_model;
 mod crash_points;
 mod cuts;
 #[path = "../tally/dice.rs"]
 mod dice;
 mod dry_runs;
+#[path = "../tally/exhaustive.rs"]
+mod exhaustive;
 mod faults;
 mod fences;
 mod formats;

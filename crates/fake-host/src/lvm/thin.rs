@@ -126,13 +126,14 @@ impl World {
         steps.extend(load_new(group, &meta, "-tmeta", linear(group, &meta)));
         steps.extend(load_new(group, &data, "-tdata", linear(group, &data)));
         let table = Table { layer, rows: linear(group, &data).rows };
-        steps.extend(load_new(group, pool.lv, "-tpool", table));
+        // The kernel reads, or makes, its metadata as it takes the table.
         steps.push(Step::StartThinPool {
             pool: device,
             chunk: pool.segment.chunk.get(),
             zeroes: pool.segment.zeroes,
             mark: self.thin_mark(&group.name),
         });
+        steps.extend(load_new(group, pool.lv, "-tpool", table));
         steps
     }
 
