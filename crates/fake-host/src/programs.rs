@@ -49,9 +49,8 @@ impl FakeHost {
             ("e2fsck", ["-f", "-n" | "-p", _])
             | ("xfs_repair", ["-n", _])
             | ("btrfs", ["check", "--readonly", _]) => self.lock().check(&last, cmd.program),
-            ("tune2fs", ["-U", uuid, _]) | ("btrfstune", ["-f", "-M", uuid, _]) => {
-                self.set_uuid(&typed, &last, uuid).await
-            }
+            ("tune2fs", ["-U", uuid, _] | ["-O", "metadata_csum_seed", "-U", uuid, _])
+            | ("btrfstune", ["-f", "-M", uuid, _]) => self.set_uuid(&typed, &last, uuid).await,
             ("xfs_db", ["-x", "-c", uuid, _]) => {
                 self.set_uuid(&typed, &last, uuid.trim_start_matches("uuid ")).await
             }

@@ -26,7 +26,8 @@ pub async fn give_uuid(
     private_mount_dir: &Path,
 ) -> Result<(), FsError> {
     leave(host, private_mount_dir).await?;
-    if known(host, device, kind).await?.uuid == uuid {
+    let superblock = known(host, device, kind).await?;
+    if superblock.uuid == uuid {
         return Ok(host.flush(device).await?); // An earlier call may have been cut off before its own.
     }
     match kind {
@@ -40,7 +41,7 @@ pub async fn give_uuid(
         }
         FsKind::Btrfs => {}
     }
-    run_to_success(host, tools::set_uuid(kind, uuid, device)).await?;
+    run_to_success(host, tools::set_uuid(&superblock, uuid, device)).await?;
     host.flush(device).await?;
     let has = known(host, device, kind).await?.uuid;
     if has != uuid {

@@ -117,8 +117,13 @@ pub(super) fn repair_by_hand(kind: FsKind, device: &Path) -> String {
 }
 
 /// The command that gives an unmounted file system another uuid. That of xfs reports success also where it did nothing.
-pub(super) fn set_uuid(kind: FsKind, uuid: &str, device: &Path) -> Cmd {
-    let cmd = match kind {
+pub(super) fn set_uuid(superblock: &Superblock, uuid: &str, device: &Path) -> Cmd {
+    let cmd = match superblock.kind {
+        // Killed while it rewrites all checksums, it leaves what only a person may repair. With the seed of the checksums
+        // in the superblock there is nothing else to write.
+        FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 if superblock.has_uuid_in_checksums() => {
+            Cmd::new("tune2fs").args(["-O", "metadata_csum_seed", "-U", uuid])
+        }
         FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => Cmd::new("tune2fs").args(["-U", uuid]),
         // What `xfs_admin -U` runs, which is a script.
         FsKind::Xfs => Cmd::new("xfs_db").args(["-x", "-c", &format!("uuid {uuid}")]),
@@ -167,6 +172,20 @@ mod tests {
         assert_eq!(resize_ext(device).to_string(), "resize2fs /dev/dm-3");
         let shrink = shrink_ext(device, Bytes::mib(64));
         assert_eq!(shrink.to_string(), "resize2fs /dev/dm-3 65536K");
+    }
+
+    #[test]
+    fn a_new_uuid_leaves_the_checksums_of_ext_as_they_are() {
+        let made = |name: &str| {
+            let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/superblock");
+            let head = std::fs::read(dir.join(name)).expect("the corpus is part of the repository");
+            crate::fs::superblock::parse(&head).expect("a real superblock")
+        };
+        let typed = |name| set_uuid(&made(name), "6ba7", Path::new("/dev/dm-3")).to_string();
+        assert_eq!(typed("ext4.made"), "tune2fs -O metadata_csum_seed -U 6ba7 /dev/dm-3");
+        assert_eq!(typed("ext3.made"), "tune2fs -U 6ba7 /dev/dm-3");
+        assert_eq!(typed("xfs.made"), "xfs_db -x -c 'uuid 6ba7' /dev/dm-3");
+        assert_eq!(typed("btrfs.made"), "btrfstune -f -M 6ba7 /dev/dm-3");
     }
 
     /// mke2fs reads the last of two `-E`, and would discard then; of two `-O` as well.

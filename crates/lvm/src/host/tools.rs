@@ -25,17 +25,20 @@ const fn tool(
 }
 
 /// All of them; the image installs exactly these packages, and the certificates of public authorities.
-pub const TOOLS: [Tool; 13] = [
+pub const TOOLS: [Tool; 16] = [
     tool("lvm", &["version"], "lvm2", "every volume"),
     tool("mkfs.ext4", &["-V"], "e2fsprogs", "creating ext4"),
     tool("mkfs.ext3", &["-V"], "e2fsprogs", "creating ext3"),
     tool("mkfs.ext2", &["-V"], "e2fsprogs", "creating ext2"),
     tool("e2fsck", &["-V"], "e2fsprogs", "checking ext2, ext3 and ext4"),
     tool("resize2fs", &[], "e2fsprogs", "growing ext that the kernel cannot grow"),
+    tool("tune2fs", &[], "e2fsprogs", "restoring and cloning ext2, ext3 and ext4"),
     tool("mkfs.xfs", &["-V"], "xfsprogs", "creating xfs"),
     tool("xfs_repair", &["-V"], "xfsprogs", "checking xfs"),
+    tool("xfs_db", &["-V"], "xfsprogs", "restoring and cloning xfs"),
     tool("mkfs.btrfs", &["--version"], "btrfs-progs", "creating btrfs"),
     tool("btrfs", &["--version"], "btrfs-progs", "checking btrfs"),
+    tool("btrfstune", &["--help"], "btrfs-progs", "restoring and cloning btrfs"),
     tool("thin_check", &["-V"], "thin-provisioning-tools", "checking thin pools"),
     tool("blkid", &["--version"], "util-linux", "detecting what is on a device"),
     tool("wipefs", &["--version"], "util-linux", "detecting whether a disk is blank"),

@@ -16,7 +16,9 @@ const COMPAT_SPARSE_SUPER2: u32 = 0x200;
 const INCOMPAT_RECOVER: u32 = 0x4;
 const INCOMPAT_JOURNAL_DEVICE: u32 = 0x8;
 const INCOMPAT_64BIT: u32 = 0x80;
+const INCOMPAT_CHECKSUM_SEED: u32 = 0x2000;
 const RO_COMPAT_SPARSE_SUPER: u32 = 0x1;
+const RO_COMPAT_METADATA_CHECKSUMS: u32 = 0x400;
 
 /// What ext2 and ext3 know; anything beyond makes it ext4. Types of directory entries and meta
 /// groups; sparse superblocks, large files and tree directories.
@@ -56,6 +58,8 @@ pub(super) fn parse(head: &[u8]) -> Option<Superblock> {
         uuid: uuid(sb, 0x68)?,
         facts: FsFacts::Ext(ExtFacts {
             sparse_super2: features.compat & COMPAT_SPARSE_SUPER2 != 0,
+            uuid_in_checksums: features.ro_compat & RO_COMPAT_METADATA_CHECKSUMS != 0
+                && features.incompat & INCOMPAT_CHECKSUM_SEED == 0,
             wide,
             needs_recovery: features.incompat & INCOMPAT_RECOVER != 0,
             clean: state & (STATE_CLEAN | STATE_ERRORS) == STATE_CLEAN,

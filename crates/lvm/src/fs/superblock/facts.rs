@@ -54,6 +54,8 @@ pub enum FsFacts {
 pub struct ExtFacts {
     /// Made with `sparse_super2`: the kernel refuses to grow it while it is mounted.
     pub sparse_super2: bool,
+    /// The checksums of its metadata begin with its uuid: who changes that rewrites all of them.
+    pub uuid_in_checksums: bool,
     /// Made with `64bit`: may grow beyond 2³² blocks.
     pub wide: bool,
     /// True if its journal has to be replayed.
@@ -88,6 +90,11 @@ impl Superblock {
     /// Returns whether the kernel has found errors in it; only ext shows it.
     pub fn has_errors(&self) -> bool {
         matches!(self.facts, FsFacts::Ext(ext) if ext.errors)
+    }
+
+    /// Returns whether the checksums of its metadata begin with its uuid; only ext knows such.
+    pub fn has_uuid_in_checksums(&self) -> bool {
+        matches!(self.facts, FsFacts::Ext(ext) if ext.uuid_in_checksums)
     }
 
     /// Returns whether it covers a device of this size as far as it can.

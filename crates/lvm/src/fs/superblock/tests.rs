@@ -21,6 +21,7 @@ fn parsed(name: &str) -> Superblock {
 fn reads_what_mkfs_writes() {
     let fresh = ExtFacts {
         sparse_super2: false,
+        uuid_in_checksums: false,
         wide: false,
         needs_recovery: false,
         clean: true,
@@ -34,7 +35,7 @@ fn reads_what_mkfs_writes() {
         covers: Bytes::mib(128),
         slack: ext4.slack,
         uuid: ext4.uuid.clone(),
-        facts: FsFacts::Ext(ExtFacts { wide: true, ..fresh }),
+        facts: FsFacts::Ext(ExtFacts { uuid_in_checksums: true, wide: true, ..fresh }),
     };
     assert_eq!(ext4, expected);
     for (name, kind) in [("ext2.made", FsKind::Ext2), ("ext3.made", FsKind::Ext3)] {
