@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Node;
 use pliant::api::{NodeStorage, Operation, Phase, VolumeRequest};
 use pliant::bytes::Bytes;
 use pliant::testing::FakeApi;
-use pliant::volume::{NodeKey, Page, Reason, Volumes};
+use pliant::volume::{NewSnapshot, NodeKey, Page, Reason, SnapshotPage, Snapshots, Volumes};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -291,4 +291,35 @@ async fn a_node_that_is_away_with_more_volumes_than_it_lists_holds_up_no_other()
     let made = tokio::time::timeout(Duration::from_secs(5), controller.ensure(&other)).await;
     let made = made.expect("it waits for alpha");
     assert_eq!(made.unwrap().node, "beta");
+}
+
+/// Of the longest names, and in a pool of the longest name.
+fn snapshot(at: usize) -> Value {
+    let name = format!("{at:0>128}");
+    let source = id("alpha", "pvc-0");
+    let handle = NewSnapshot { name: name.clone(), source }.id().to_string();
+    json!({"snapshotHandle": handle, "name": name, "pool": "p".repeat(63), "size": "1048576Mi",
+           "restoreSize": "1099511627775", "volumeMode": "Filesystem", "fsType": "btrfs",
+           "creationTime": "2026-11-30T12:34:56.789012Z", "readyToUse": false})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_lists_all_snapshots_that_a_node_may_have_and_no_more_are_taken() {
+    let world = World::new();
+    Played::new(&world, "alpha", 1000);
+    let mut record: NodeStorage = world.api.get("alpha").unwrap();
+    let mut status = record.status.take().unwrap();
+    let most = pliant::api::MOST_SNAPSHOTS;
+    status.snapshots = (0..most).map(|at| serde_json::from_value(snapshot(at)).unwrap()).collect();
+    status.snapshot_count = i32::try_from(most).unwrap();
+    record.status = Some(status.bounded(None).0);
+    world.api.put(&record);
+    let controller = world.controller().await;
+    controller.knows_pools_of(1).await;
+    let page = SnapshotPage::default();
+    assert_eq!(controller.list_snapshots(&page).await.unwrap().snapshots.len(), most);
+    let one_more = NewSnapshot { name: "one more".to_owned(), source: id("alpha", "pvc-0") };
+    let words = refused(controller.ensure_snapshot(&one_more).await, Reason::PreconditionFailed);
+    assert!(words.contains("node alpha has 1000 snapshots"), "{words}");
+    assert!(requests_on(&world.api, "alpha").is_empty());
 }

@@ -64,9 +64,10 @@ pub use maintenance_window::{MaintenanceWindow, TimeOfDay, TimeZone, Weekday, Wi
 #[cfg(any(test, feature = "testing"))]
 pub use node_storage::ready_condition;
 pub use node_storage::{
-    DiskState, DiskStatus, GroupStatus, Health, INVENTORY_COMPLETE, LayoutRoom, NodeStorage,
-    NodeStorageSpec, NodeStorageStatus, OperationStatus, OperationType, PoolStatus as PoolOnNode,
-    SnapshotOnNode, UsageBefore, VolumeHealthStatus, VolumeOnNode, VolumeState, VolumeUsage,
+    DiskState, DiskStatus, GroupStatus, Health, INVENTORY_COMPLETE, LayoutRoom, MOST_SNAPSHOTS,
+    NodeStorage, NodeStorageSpec, NodeStorageStatus, OperationStatus, OperationType,
+    PoolStatus as PoolOnNode, SnapshotOnNode, UsageBefore, VolumeHealthStatus, VolumeOnNode,
+    VolumeState, VolumeUsage,
 };
 pub use ownership::Rival;
 pub use percent_or_bytes::{Share, ShareError};

@@ -238,6 +238,7 @@ impl Snapshots for Cluster {
         if let Ok(Some(taken)) = snapshots::find_snapshot(&self.nodes, &id) {
             return Ok(taken);
         }
+        snapshots::refuse_beyond_list(&self.nodes, &want.source)?;
         self.requests.carry_out(&node, &want.source, convert::snapshot(want)).await?;
         in_time(
             "taking a snapshot of",

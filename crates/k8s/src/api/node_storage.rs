@@ -29,6 +29,8 @@ const MOST_GROUPS: usize = 256;
 const MOST_DISKS: usize = 1024;
 /// The most volumes of a node: with more the object would be larger than the API server takes.
 const MOST_VOLUMES: usize = 4096;
+/// The most snapshots of a node: one that is not listed could not be restored, so that none is taken beyond.
+pub const MOST_SNAPSHOTS: usize = 1000;
 /// The most mounted file systems of a node, for the same reason; the kubelet runs no more than some
 /// hundred pods.
 const MOST_USAGES: usize = 1024;
@@ -150,9 +152,9 @@ pub struct NodeStorageStatus {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub snapshot_count: i32,
-    /// Snapshots of the node in the order of their handles, at most 4096; fewer if the object would become too large.
+    /// Snapshots of the node in the order of their handles, at most 1000: no more are taken on one node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = MOST_VOLUMES), extend("x-kubernetes-list-type" = "atomic"))]
+    #[schemars(length(max = MOST_SNAPSHOTS), extend("x-kubernetes-list-type" = "atomic"))]
     pub snapshots: Vec<SnapshotOnNode>,
     /// Long operations that are running, such as erasing a deleted volume.
     #[serde(default)]
@@ -469,7 +471,7 @@ pub struct SnapshotOnNode {
     /// CSI handle of the snapshot, which begins with that of its volume.
     #[schemars(length(max = 62))]
     pub snapshot_handle: String,
-    /// Name that the external snapshotter gave.
+    /// Name that the external snapshotter gave. Empty if the object would become too large with the names.
     #[schemars(length(max = 128))]
     pub name: String,
     /// Name of the pool that has the snapshot.

@@ -1,9 +1,9 @@
 //! Snapshots on the nodes, from the NodeStorages of their node plugins.
 
-use crate::api::NodeStorageStatus;
+use crate::api::{MOST_SNAPSHOTS, NodeStorageStatus};
 use crate::cluster::convert;
 use crate::cluster::nodes::{Nodes, name};
-use crate::volume::{Snapshot, SnapshotId, VolumeError};
+use crate::volume::{Snapshot, SnapshotId, VolumeError, VolumeId};
 
 /// Finds a snapshot in the NodeStorage of its node.
 ///
@@ -42,6 +42,23 @@ pub(super) fn snapshots(nodes: &Nodes) -> Result<Vec<Snapshot>, VolumeError> {
         all.extend(told.filter_map(|one| convert::snapshot_told(node, one).ok()));
     }
     Ok(all)
+}
+
+/// # Errors
+/// [`VolumeError::PreconditionFailed`] if the node of a volume has as many snapshots as its NodeStorage lists: of one more
+/// nobody would know.
+pub(super) fn refuse_beyond_list(nodes: &Nodes, source: &VolumeId) -> Result<(), VolumeError> {
+    let (node, record) = (nodes.of(source)?, nodes.record_of(source));
+    let count = record.and_then(|record| Some(record.status.as_ref()?.snapshot_count));
+    if usize::try_from(count.unwrap_or_default()).unwrap_or_default() < MOST_SNAPSHOTS {
+        return Ok(());
+    }
+    Err(VolumeError::PreconditionFailed {
+        reason: format!(
+            "node {node} has {MOST_SNAPSHOTS} snapshots, the most that one node can have; delete some, see \
+             `kubectl get volumesnapshots --all-namespaces`"
+        ),
+    })
 }
 
 /// Waits until the node of a snapshot reports it.

@@ -10,7 +10,7 @@ use crate::api::longest::{LONGEST_LINE, LONGEST_SENTENCE, cut_at};
 
 use super::{
     DiskState, Health, LONGEST_VERSION, MOST_CONDITIONS, MOST_DISKS, MOST_GROUPS, MOST_LINES,
-    MOST_UNLISTED, MOST_USAGES, MOST_VOLUMES, NodeStorageStatus,
+    MOST_SNAPSHOTS, MOST_UNLISTED, MOST_USAGES, MOST_VOLUMES, NodeStorageStatus,
 };
 
 /// How many bytes of JSON a record may have without its conditions, which have some thousand. Etcd takes no object of
@@ -28,7 +28,7 @@ const OF_OPERATIONS: usize = 64 << 10;
 /// As [`OF_POOLS`], of how full the volumes are.
 const OF_USAGES: usize = 192 << 10;
 /// As [`OF_POOLS`], of the snapshots.
-const OF_SNAPSHOTS: usize = 256 << 10;
+const OF_SNAPSHOTS: usize = 320 << 10;
 /// Left for what is said of volumes that are left out.
 const OF_WORDS: usize = 8 << 10;
 
@@ -138,7 +138,7 @@ impl NodeStorageStatus {
         );
         keep_within(&mut self.operations, OF_OPERATIONS, |_| true, |_| {});
         keep_within(&mut self.usage, OF_USAGES, |_| true, |_| {});
-        keep_within(&mut self.snapshots, OF_SNAPSHOTS, |_| true, |_| {});
+        keep_within(&mut self.snapshots, OF_SNAPSHOTS, |_| true, |snapshot| snapshot.name.clear());
         let mut volumes = std::mem::take(&mut self.volumes);
         let left = MOST_BYTES.saturating_sub(bytes_of(self) + OF_WORDS + of_names);
         keep_within(&mut volumes, left, matters, |volume| {
@@ -158,7 +158,7 @@ impl NodeStorageStatus {
         }
         retain(&mut self.volumes, listed);
         self.operations.truncate(MOST_VOLUMES);
-        self.snapshots.truncate(MOST_VOLUMES);
+        self.snapshots.truncate(MOST_SNAPSHOTS);
         self.usage.truncate(MOST_USAGES);
         self.pools.truncate(MOST_GROUPS);
         self.volume_groups.truncate(MOST_GROUPS);
