@@ -41,6 +41,7 @@ mod sizes;
 mod snapshots;
 mod storm;
 mod swap_storm;
+mod tutorials;
 mod two_templates;
 mod upgrade;
 mod webhook;

@@ -11,7 +11,7 @@ use crate::world::{World, run};
 
 /// Makes the database with checksums on each page, or starts the one that is there. It is killed without
 /// a word whenever its pod ends, so that what it finds then is what it had made durable.
-const SERVER: &str = "\
+pub const SERVER: &str = "\
     PATH=$PATH:/usr/lib/postgresql/15/bin; cd /data; \
     [ -e db ] || { rm -rf db.new; \
         initdb --pgdata db.new --username postgres --data-checksums --no-locale --encoding UTF8; mv db.new db; }; \
