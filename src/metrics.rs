@@ -23,7 +23,7 @@ mod serve;
 mod table;
 
 pub use cluster::{ClusterFigures, NodeFigure};
-pub use machine::{CommandFigure, DiskFigure, GroupFigure};
+pub use machine::{CommandFigure, DiskFigure, GroupFigure, ThinPoolFigure};
 use plain::Plain;
 use series::{Labels, counts, float, gauges};
 pub use serve::serve;
@@ -155,6 +155,7 @@ impl Metrics {
         table::RPC_ERRORS.put(&mut registry, self.rpc_errors.clone());
         put_pools(&mut registry, &figures.pools, now);
         machine::put_groups(&mut registry, &figures.groups);
+        machine::put_thin_pools(&mut registry, &figures.groups);
         machine::put_disks(&mut registry, &figures.disks);
         put_volumes(&mut registry, &figures.volumes);
         put_usages(&mut registry, &figures.usages);

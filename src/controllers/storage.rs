@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::{
     DiskState, DiskStatus, GroupStatus, Health, Judged, LayoutRoom, NodeStorage, NodeStorageSpec,
-    NodeStorageStatus, OperationStatus, OperationType, PoolOnNode, Quantity, READY, VolumeUsage,
+    NodeStorageStatus, OperationStatus, OperationType, PoolOnNode, Quantity, READY, ThinPoolStatus,
+    VolumeUsage,
 };
 use crate::cluster;
 use crate::cluster::writes::NODE_PLUGIN;
@@ -413,8 +414,22 @@ fn group(group: machine::GroupReport, before: &Conditions, now: &Time) -> GroupS
         pool: group.pool.to_string(),
         size: Quantity(group.size),
         free: Quantity(group.free),
+        thin_pool: group.thin_pool.map(thin_pool),
         health: health(group.health),
         conditions,
+    }
+}
+
+fn thin_pool(pool: machine::ThinPoolReport) -> ThinPoolStatus {
+    ThinPoolStatus {
+        size: Quantity(pool.size),
+        maximum_size: Quantity(pool.maximum),
+        used: pool.steady.map(|used| Quantity(used.data)),
+        metadata_size: Quantity(pool.metadata_size),
+        maximum_metadata_size: Quantity(pool.metadata_maximum),
+        metadata_used: pool.steady.map(|used| Quantity(used.metadata)),
+        provisioned: Quantity(pool.provisioned),
+        maximum_provisioned: Quantity(pool.maximum_provisioned),
     }
 }
 
@@ -459,6 +474,7 @@ mod tests {
             pool: "fast".parse().unwrap(),
             size: Bytes::gib(1),
             free: Bytes::ZERO,
+            thin_pool: None,
             health,
             reason,
             message: (health != machine::PoolHealth::Ok).then(|| "vg0 is missing".to_owned()),

@@ -25,6 +25,21 @@ pub struct GroupFigure {
     pub pool: String,
     /// Size and free extents; `None` if it was never read.
     pub room: Option<(Bytes, Bytes)>,
+    /// Its thin pool, if it has one.
+    pub thin_pool: Option<ThinPoolFigure>,
+}
+
+/// A thin pool as it is now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThinPoolFigure {
+    /// Size of its data, and the most that it can become.
+    pub data: (Bytes, Bytes),
+    /// The same of its metadata.
+    pub metadata: (Bytes, Bytes),
+    /// Sizes of its volumes and snapshots together, and the most that these may be.
+    pub provisioned: (Bytes, Bytes),
+    /// Data and metadata in use; `None` while it is inactive.
+    pub used: Option<(Bytes, Bytes)>,
 }
 
 /// A disk that a group has or a pool names.
@@ -99,6 +114,24 @@ pub(super) fn put_groups(registry: &mut Registry, groups: &[GroupFigure]) {
     };
     table::GROUP_SIZE.put(registry, each(|(size, _)| size));
     table::GROUP_FREE.put(registry, each(|(_, free)| free));
+}
+
+pub(super) fn put_thin_pools(registry: &mut Registry, groups: &[GroupFigure]) {
+    let each = |figure: fn(ThinPoolFigure) -> Option<Bytes>| {
+        gauges(groups.iter().filter_map(|one| {
+            let pool = one.thin_pool?;
+            let labels = vec![("volume_group", one.group.clone()), ("pool", one.pool.clone())];
+            Some((labels, figure(pool).map(|bytes| float(bytes.get()))))
+        }))
+    };
+    table::THIN_SIZE.put(registry, each(|pool| Some(pool.data.0)));
+    table::THIN_MAXIMUM.put(registry, each(|pool| Some(pool.data.1)));
+    table::THIN_USED.put(registry, each(|pool| Some(pool.used?.0)));
+    table::THIN_METADATA.put(registry, each(|pool| Some(pool.metadata.0)));
+    table::THIN_METADATA_MAXIMUM.put(registry, each(|pool| Some(pool.metadata.1)));
+    table::THIN_METADATA_USED.put(registry, each(|pool| Some(pool.used?.1)));
+    table::THIN_PROVISIONED.put(registry, each(|pool| Some(pool.provisioned.0)));
+    table::THIN_PROVISIONED_MAXIMUM.put(registry, each(|pool| Some(pool.provisioned.1)));
 }
 
 pub(super) fn put_disks(registry: &mut Registry, disks: &[DiskFigure]) {

@@ -92,6 +92,22 @@ table! {
         "Size of the LVM volume group in bytes; absent if it was never read";
     GROUP_FREE = Gauge "pliant_volume_group_free_bytes" ["volume_group", "pool"],
         "Free space of the LVM volume group in bytes; absent if it was never read";
+    THIN_SIZE = Gauge "pliant_thin_pool_size_bytes" ["volume_group", "pool"],
+        "Size of the data of the thin pool in bytes";
+    THIN_MAXIMUM = Gauge "pliant_thin_pool_maximum_size_bytes" ["volume_group", "pool"],
+        "Size in bytes to which the data of the thin pool can be expanded now";
+    THIN_USED = Gauge "pliant_thin_pool_used_bytes" ["volume_group", "pool"],
+        "Used data of the thin pool in bytes; absent while it is inactive";
+    THIN_METADATA = Gauge "pliant_thin_pool_metadata_size_bytes" ["volume_group", "pool"],
+        "Size of the metadata of the thin pool in bytes";
+    THIN_METADATA_MAXIMUM = Gauge "pliant_thin_pool_maximum_metadata_size_bytes" ["volume_group", "pool"],
+        "Size in bytes to which the metadata of the thin pool can be expanded now";
+    THIN_METADATA_USED = Gauge "pliant_thin_pool_metadata_used_bytes" ["volume_group", "pool"],
+        "Used metadata of the thin pool in bytes; absent while it is inactive";
+    THIN_PROVISIONED = Gauge "pliant_thin_pool_provisioned_bytes" ["volume_group", "pool"],
+        "Total size in bytes of all volumes and snapshots in the thin pool";
+    THIN_PROVISIONED_MAXIMUM = Gauge "pliant_thin_pool_maximum_provisioned_bytes" ["volume_group", "pool"],
+        "Maximum total size in bytes of all volumes and snapshots in the thin pool, from maxOvercommitPercent";
     DISK_STATE = Gauge "pliant_disk_state" ["disk", "state"],
         "1 for the state of the disk in its pool: used, standby, rejected or missing";
     VOLUME_SIZE = Gauge "pliant_volume_size_bytes" ["volume", "name", "pool"],

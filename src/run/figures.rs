@@ -10,9 +10,11 @@ use crate::bytes::Bytes;
 use crate::cluster::unreadable_by_kind;
 use crate::host::Host;
 use crate::lvm::{STEPS, Spent};
-use crate::metrics::{CommandFigure, DiskFigure, FigureSource, Figures, GroupFigure};
-use crate::node::Node;
+use crate::metrics::{
+    CommandFigure, DiskFigure, FigureSource, Figures, GroupFigure, ThinPoolFigure,
+};
 use crate::node::storage::{DiskReport, DiskUse, GroupReport};
+use crate::node::{Node, read_thin_usages};
 use crate::panics::panics;
 use crate::run::log;
 
@@ -36,6 +38,7 @@ impl NodeFigures {
 #[async_trait]
 impl FigureSource for NodeFigures {
     async fn figures(&self) -> Figures {
+        read_thin_usages(&self.node).await;
         let storage = self.node.storage();
         Figures {
             groups: storage.groups.into_iter().map(group).collect(),
@@ -64,7 +67,13 @@ fn command((command, spent): (&'static str, Spent)) -> (&'static str, CommandFig
 fn group(group: GroupReport) -> GroupFigure {
     // One that was never read has no extents; one that was has some.
     let room = (group.size > Bytes::ZERO).then_some((group.size, group.free));
-    GroupFigure { group: group.name, pool: group.pool.to_string(), room }
+    let thin_pool = group.thin_pool.map(|pool| ThinPoolFigure {
+        data: (pool.size, pool.maximum),
+        metadata: (pool.metadata_size, pool.metadata_maximum),
+        provisioned: (pool.provisioned, pool.maximum_provisioned),
+        used: pool.now.map(|used| (used.data, used.metadata)),
+    });
+    GroupFigure { group: group.name, pool: group.pool.to_string(), room, thin_pool }
 }
 
 fn disk(disk: DiskReport) -> DiskFigure {

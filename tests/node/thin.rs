@@ -5,11 +5,12 @@ use std::sync::Arc;
 use pliant::bytes::Bytes;
 use pliant::host::Host;
 use pliant::lvm::THIN_POOL;
-use pliant::node::Node;
+use pliant::node::storage::ThinPoolReport;
+use pliant::node::{Node, read_thin_usages};
 use pliant::testing::FakeHost;
 use pliant::volume::Terms;
 use pliant::volume::{
-    CapacityQuery, Class, FsKind, Layout, Mode, NodeVolumes, Part, ThinSettings, VolumeError,
+    CapacityQuery, Class, FsKind, Layout, Mode, NodeVolumes, Page, Part, ThinSettings, VolumeError,
     Volumes,
 };
 
@@ -235,5 +236,185 @@ fn another_layout_is_another_volume() {
             panic!("{refused:?}")
         };
         assert_eq!(difference, "its layout is thin, linear was requested");
+    });
+}
+
+/// Twice what there is may be promised, and few chunks fill a pool.
+const TWICE: ThinSettings = ThinSettings { max_overcommit: 200, ..LARGE_CHUNKS };
+
+/// Let the workload write so many GiB, from this one on.
+async fn fill(host: &FakeHost, from: u64, gib: u64) {
+    let device = host.device_of("vg0", &crate::looks::lv()).expect("active");
+    for chunk in from * 4..(from + gib) * 4 {
+        host.write_at(&device, chunk * (256 << 20), b"what the workload wrote");
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+async fn thin_pool(node: &Node) -> ThinPoolReport {
+    read_thin_usages(node).await;
+    node.storage().groups[0].thin_pool.expect("a thin pool")
+}
+
+/// The reason of the pool, and those of its volumes; what was promised and is left.
+async fn told(node: &Node) -> (&'static str, Vec<&'static str>) {
+    let volumes = node.list(&Page::default()).await.expect("volumes").volumes;
+    let ailments = volumes.into_iter().flat_map(|volume| volume.ailments);
+    let storage = node.storage();
+    assert_eq!(storage.pools[0].reason, storage.groups[0].reason);
+    (storage.pools[0].reason, ailments.map(|ailment| ailment.reason).collect())
+}
+
+#[test]
+fn the_figures_of_a_thin_pool_are_true() {
+    block_on(async {
+        let (host, node) = large(TWICE).await;
+        assert_eq!(node.storage().groups[0].thin_pool, None);
+        node.ensure(&thin(want(VOLUME, Mode::Block, 150 << 10))).await.expect("created");
+        node.stage(&staging(Mode::Block)).await.expect("staged");
+        fill(&host, 0, 40).await;
+        let report = thin_pool(&node).await;
+        assert_eq!(report.size, Bytes::mib(4 * extents_of_pool(&host)));
+        assert_eq!(report.maximum.get() >> 30, 89);
+        assert_eq!(report.provisioned, Bytes::gib(150));
+        assert_eq!(report.maximum_provisioned.get(), 2 * report.maximum.get());
+        let left = report.maximum_provisioned - report.provisioned;
+        assert_eq!(largest(&node, Layout::Thin).await, left, "what is told can be created");
+        let used = report.now.expect("it is active");
+        assert_eq!(used.data, Bytes::gib(40));
+        assert!(used.metadata > Bytes::ZERO && used.metadata < report.metadata_size, "{used:?}");
+        assert!(report.metadata_maximum > report.metadata_size);
+        // What is published does not change with each chunk; what is measured does.
+        let steady = report.steady;
+        fill(&host, 40, 1).await;
+        let next = thin_pool(&node).await;
+        assert_ne!(next.now, report.now);
+        for gib in 41..44 {
+            fill(&host, gib, 1).await;
+        }
+        let last = thin_pool(&node).await;
+        assert_ne!(last.steady, steady);
+        let reads = host.counts()["lvm_commands"];
+        thin_pool(&node).await;
+        assert_eq!(host.counts()["lvm_commands"], reads, "no process is started for it");
+    });
+}
+
+#[test]
+fn a_pool_that_is_nearly_full_is_overcommitted_no_further() {
+    block_on(async {
+        let (host, node) = large(TWICE).await;
+        node.ensure(&thin(want(VOLUME, Mode::Block, 150 << 10))).await.expect("created");
+        node.stage(&staging(Mode::Block)).await.expect("staged");
+        fill(&host, 0, 79).await;
+        assert_eq!(told(&node).await, ("Healthy", vec![]));
+        assert_eq!(largest(&node, Layout::Thin).await.get() >> 30, 29);
+        fill(&host, 79, 3).await;
+        let short = "ThinPoolNearlyFull";
+        assert_eq!(told(&node).await, (short, vec![short]));
+        assert_eq!(largest(&node, Layout::Thin).await, Bytes::ZERO);
+        let refused = node.ensure(&thin(want(NEIGHBOUR, Mode::Block, 8))).await;
+        let Err(VolumeError::InsufficientCapacity { largest, hindrance, .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(largest, Bytes::ZERO);
+        let why = hindrance.expect("why");
+        let words = "thin pool vg0/pliant-thinpool uses 8";
+        assert!(why.starts_with(words) && why.contains("150 GiB are provisioned"), "{why}");
+        assert_eq!(why.matches(words).count(), 1, "said once: {why}");
+        let refused = node.grow(&id_of(VOLUME), growth(151 << 10)).await;
+        let Err(VolumeError::ExpansionOutOfRange { largest, hindrance, .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(largest, Bytes::gib(150), "it may stay as it is");
+        assert!(hindrance.is_some_and(|why| why.starts_with(words)));
+        let words = Op::Snapshot.ask(&host, &node).await.expect_err("refused");
+        assert!(words.contains("which the snapshot may come to use"), "{words}");
+        // What is deleted makes it well again.
+        node.unstage(&id_of(VOLUME), std::path::Path::new(crate::machine::STAGING))
+            .await
+            .expect("unstaged");
+        node.remove(&id_of(VOLUME)).await.expect("deleted");
+        assert_eq!(told(&node).await, ("Healthy", vec![]));
+        node.ensure(&thin(want(NEIGHBOUR, Mode::Block, 8))).await.expect("created");
+    });
+}
+
+#[test]
+fn a_full_pool_that_holds_all_that_it_promised_is_healthy() {
+    block_on(async {
+        let (host, node) = large(TWICE).await;
+        node.ensure(&thin(want(VOLUME, Mode::Block, 85 << 10))).await.expect("created");
+        node.stage(&staging(Mode::Block)).await.expect("staged");
+        fill(&host, 0, 84).await;
+        assert_eq!(told(&node).await, ("Healthy", vec![]));
+        let most = largest(&node, Layout::Thin).await.get() >> 30;
+        assert_eq!(most, 4, "no more than there is, although twice as much may be promised");
+    });
+}
+
+#[test]
+fn nothing_is_made_where_metadata_run_out_or_are_damaged() {
+    block_on(async {
+        let (host, node) = large(LARGE_CHUNKS).await;
+        node.ensure(&thin(want(VOLUME, Mode::Block, 8))).await.expect("created");
+        let made = largest(&node, Layout::Thin).await;
+        assert!(made > Bytes::gib(80));
+        // All that is free belongs to others, so that the metadata cannot be expanded.
+        let free = host.group("vg0").expect("a group").free_extents();
+        type_in(
+            &host,
+            "vg0",
+            &format!("lvcreate -y -Wn -Zn --setautoactivation n -an -l {free} -n other vg0"),
+        )
+        .await;
+        host.use_thin_metadata(600);
+        assert_eq!(told(&node).await.0, "Healthy", "800 of 1024");
+        host.use_thin_metadata(20);
+        let short = "ThinPoolMetadataNearlyFull";
+        assert_eq!(told(&node).await, (short, vec![short]));
+        assert_eq!(largest(&node, Layout::Thin).await, Bytes::ZERO);
+        let refused = node.ensure(&thin(want(NEIGHBOUR, Mode::Block, 8))).await;
+        let Err(VolumeError::InsufficientCapacity { hindrance: Some(why), .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert!(
+            why.starts_with(
+                "thin pool vg0/pliant-thinpool uses 3.2 MiB of at most 4 MiB of metadata"
+            ),
+            "{why}"
+        );
+        host.damage_thin_pools();
+        let damaged = "ThinPoolDamaged";
+        assert_eq!(told(&node).await, (damaged, vec![damaged]));
+        let refused = node.ensure(&thin(want(NEIGHBOUR, Mode::Block, 8))).await;
+        let Err(VolumeError::InsufficientCapacity { hindrance: Some(why), .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert!(why.contains("run `lvconvert --repair vg0/pliant-thinpool`"), "{why}");
+    });
+}
+
+#[test]
+fn what_is_promised_is_told_to_who_asks_for_too_much() {
+    block_on(async {
+        let (_host, node) = large(TWICE).await;
+        node.ensure(&thin(want(VOLUME, Mode::Block, 150 << 10))).await.expect("created");
+        let refused = node.ensure(&thin(want(NEIGHBOUR, Mode::Block, 40 << 10))).await;
+        let Err(VolumeError::InsufficientCapacity { hindrance: Some(why), .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(
+            why,
+            "thin pool vg0/pliant-thinpool has 150 GiB of at most 179.96 GiB provisioned, which is 200 % of the \
+             89.98 GiB that its data may have"
+        );
+        let refused = node.ensure(&want(NEIGHBOUR, Mode::Block, 90 << 10)).await;
+        let Err(VolumeError::InsufficientCapacity { hindrance, .. }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!(hindrance, None, "a linear one is none of it");
     });
 }

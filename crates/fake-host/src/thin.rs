@@ -17,10 +17,23 @@ use crate::disks::Place;
 use crate::thin_pools::{FakeThinPool, Given};
 use crate::{FakeHost, World};
 
+/// Bytes of a block of metadata.
+const METADATA_BLOCK: u64 = 4096;
+
 impl FakeHost {
     /// Returns whether a thin pool has reached its mark and was not expanded since.
     pub fn is_at_its_mark(&self) -> bool {
         self.lock().thin_pools.values().any(|pool| pool.told)
+    }
+
+    /// Let so many more blocks of the metadata of each thin pool be in use.
+    pub fn use_thin_metadata(&self, blocks: u64) {
+        self.lock().thin_pools.values_mut().for_each(|pool| pool.more_metadata += blocks);
+    }
+
+    /// Let the kernel have found an error in the metadata of each thin pool.
+    pub fn damage_thin_pools(&self) {
+        self.lock().thin_pools.values_mut().for_each(|pool| pool.damaged = true);
     }
 
     /// The chunks of a thin volume, active or not: where each begins in it, and its bytes.
@@ -205,10 +218,15 @@ impl World {
     pub fn thin_status(&self, uuid: &str) -> Option<String> {
         let pool = self.thin_pools.get(uuid)?;
         let (used, all) = (pool.used(), self.data_of(uuid)?.size() / pool.chunk);
-        let metadata = format!("{}/2048", 200 + used / 64);
-        let state = if used == all { "out_of_data_space" } else { "rw" };
+        let blocks = self.metadata_of(uuid)?.size() / METADATA_BLOCK;
+        let metadata = format!("{}/{blocks}", 200 + used / 64 + pool.more_metadata);
+        let (state, check) = match (pool.damaged, used == all) {
+            (true, _) => ("ro", "needs_check"),
+            (false, true) => ("out_of_data_space", "-"),
+            (false, false) => ("rw", "-"),
+        };
         Some(format!(
-            "0 {metadata} {used}/{all} - {state} discard_passdown queue_if_no_space - 512"
+            "0 {metadata} {used}/{all} - {state} discard_passdown queue_if_no_space {check} 512"
         ))
     }
 
@@ -255,6 +273,14 @@ impl World {
             Some((at * pool.chunk, bytes))
         });
         bytes.collect()
+    }
+
+    /// The table of the metadata of a pool.
+    fn metadata_of(&self, pool: &str) -> Option<&Table> {
+        match &self.devices.get(pool)?.live.as_ref()?.layer {
+            Layer::Pool { meta, .. } => self.devices.get(meta)?.live.as_ref(),
+            _ => None,
+        }
     }
 
     /// The table of the data of a pool.

@@ -18,6 +18,10 @@ pub(super) struct FakeThinPool {
     pub events: u32,
     /// Whether one was sent since it was made or expanded.
     pub told: bool,
+    /// Blocks of metadata that are in use besides those of its chunks.
+    pub more_metadata: u64,
+    /// Whether it takes no writes after an error in its metadata.
+    pub damaged: bool,
     pub given: Given,
     /// As it was at the last flush.
     pub durable: Given,

@@ -66,8 +66,8 @@ pub use node_storage::ready_condition;
 pub use node_storage::{
     DiskState, DiskStatus, GroupStatus, Health, INVENTORY_COMPLETE, LayoutRoom, MOST_SNAPSHOTS,
     NodeStorage, NodeStorageSpec, NodeStorageStatus, OperationStatus, OperationType,
-    PoolStatus as PoolOnNode, SnapshotOnNode, UsageBefore, VolumeHealthStatus, VolumeOnNode,
-    VolumeState, VolumeUsage,
+    PoolStatus as PoolOnNode, SnapshotOnNode, ThinPoolStatus, UsageBefore, VolumeHealthStatus,
+    VolumeOnNode, VolumeState, VolumeUsage,
 };
 pub use ownership::Rival;
 pub use percent_or_bytes::{Share, ShareError};

@@ -15,6 +15,7 @@ pub mod plan;
 mod read;
 pub mod report;
 mod status;
+mod thin_pools;
 mod version;
 
 pub use address::{Whose, node};

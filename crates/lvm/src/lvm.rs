@@ -34,9 +34,9 @@ pub use scan::{Member, NamedDisks, Scan, scan, scan_disks, without_label};
 pub use tag_set::Words;
 pub use thin::{THIN_POOL, ThinPool};
 pub use thin_commands::NewThinPool;
-pub use thin_usage::{ThinGrowth, ThinState, ThinUsage};
+pub use thin_usage::{ThinGrowth, ThinShortage, ThinState, ThinUsage};
 pub use torn_commit::{SearchedGroups, undo_torn_commits};
-pub use volume_group::{VgGuard, VolumeGroup};
+pub use volume_group::{ThinReading, VgGuard, VolumeGroup, read_thin_usage, thin_reading};
 
 /// Reason why a volume group could not be read or changed.
 #[derive(Debug, thiserror::Error)]

@@ -142,7 +142,7 @@ pub struct VolumeCondition {
 
 impl VolumeCondition {
     /// All reasons.
-    pub const REASONS: [&'static str; 11] = [
+    pub const REASONS: [&'static str; 14] = [
         "DiskMissing",
         "DiskNotTrusted",
         "FilesystemErrors",
@@ -152,6 +152,9 @@ impl VolumeCondition {
         "VolumeGroupUnavailable",
         "PoolNotConfigured",
         "PoolIncomplete",
+        "ThinPoolDamaged",
+        "ThinPoolMetadataNearlyFull",
+        "ThinPoolNearlyFull",
         "VolumeSuspended",
         "VolumeUnreadable",
     ];

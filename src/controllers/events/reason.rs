@@ -29,6 +29,12 @@ pub enum EventReason {
     PrerequisitesNotMet,
     /// The condition of an earlier event is over.
     Recovered,
+    /// A thin pool refuses writes until it is repaired.
+    ThinPoolDamaged,
+    /// The metadata of a thin pool are nearly full and cannot be expanded.
+    ThinPoolMetadataNearlyFull,
+    /// A thin pool is nearly full and cannot be expanded.
+    ThinPoolNearlyFull,
     /// A growth takes longer than usual.
     VolumeExpanding,
     /// A node has a volume without a PersistentVolume.
@@ -41,7 +47,7 @@ pub enum EventReason {
 
 impl EventReason {
     /// All of them.
-    pub const ALL: [EventReason; 16] = [
+    pub const ALL: [EventReason; 19] = [
         EventReason::DiskMissing,
         EventReason::FilesystemErrors,
         EventReason::FilesystemReadOnly,
@@ -54,6 +60,9 @@ impl EventReason {
         EventReason::PoolUnavailable,
         EventReason::PrerequisitesNotMet,
         EventReason::Recovered,
+        EventReason::ThinPoolDamaged,
+        EventReason::ThinPoolMetadataNearlyFull,
+        EventReason::ThinPoolNearlyFull,
         EventReason::VolumeExpanding,
         EventReason::OrphanedVolume,
         EventReason::VolumeMissing,
@@ -68,6 +77,9 @@ impl EventReason {
             EventReason::FilesystemErrors,
             EventReason::FilesystemReadOnly,
             EventReason::FilesystemResizePending,
+            EventReason::ThinPoolDamaged,
+            EventReason::ThinPoolMetadataNearlyFull,
+            EventReason::ThinPoolNearlyFull,
             EventReason::VolumeGroupNotChangeable,
             EventReason::VolumeGroupUnavailable,
         ]

@@ -355,6 +355,9 @@ pub struct GroupStatus {
     pub size: Quantity,
     /// Free space of the volume group: its extents that no logical volume uses.
     pub free: Quantity,
+    /// Thin pool of the volume group. Absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thin_pool: Option<ThinPoolStatus>,
     /// Health of the volume group: `Healthy`, `Degraded` (usable, with a fault) or `Unavailable`. It summarizes the
     /// condition `Ready`.
     pub health: Health,
@@ -377,6 +380,31 @@ impl GroupStatus {
     pub fn problem(&self) -> Option<&str> {
         self.fault().map(|fault| fault.message.as_str())
     }
+}
+
+/// Thin pool of a volume group. The node plugin writes it again when a percent of its data or metadata has come or gone.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ThinPoolStatus {
+    /// Size of the data of the thin pool.
+    pub size: Quantity,
+    /// Size to which its data can be expanded: at most `thin.size` of the StoragePool without its reserve, and no more than
+    /// the volume group has free.
+    pub maximum_size: Quantity,
+    /// Data in use. Absent while the thin pool is inactive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Quantity>,
+    /// Size of the metadata of the thin pool.
+    pub metadata_size: Quantity,
+    /// Size to which its metadata can be expanded, as the volume group is now.
+    pub maximum_metadata_size: Quantity,
+    /// Metadata in use. Absent while the thin pool is inactive.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata_used: Option<Quantity>,
+    /// Total size of all volumes and snapshots in the thin pool, whether they are written or not.
+    pub provisioned: Quantity,
+    /// Maximum of `provisioned`: `thin.maxOvercommitPercent` of what its data can have.
+    pub maximum_provisioned: Quantity,
 }
 
 /// A disk of this node.

@@ -13,6 +13,7 @@ use crate::cluster::{PvSummary, Unreadable, list};
 use crate::commands::columns::{TableOptions, columns};
 use crate::commands::managed::retained;
 use crate::commands::read::{ListReader, believed};
+use crate::commands::thin_pools::thin_pools;
 use crate::commands::{
     AskError, NODES, PVC_AUTOSCALERS, STORAGES, VOLUMES, asked, cannot_decode, may_not_read, plan,
     resource_name,
@@ -193,7 +194,7 @@ fn table_of(
         let usual = |row: &[String; 10]| without_wide(row.clone());
         columns(&rows.iter().map(usual).collect::<Vec<_>>(), without_wide(to_the_right), headers)
     };
-    table + &below(nodes, retained)
+    table + &thin_pools(nodes, headers) + &below(nodes, retained)
 }
 
 fn dash() -> String {

@@ -334,7 +334,7 @@ mod tests {
     fn free_is_what_lvm_would_allocate() {
         let whole = group();
         assert_eq!((whole.extents(), whole.free_extents()), (140, 107));
-        assert_eq!(layout::largest_new(&whole, Layout::Linear, &Terms::default()), 107);
+        assert_eq!(layout::largest_new(&whole, Layout::Linear, &Terms::default(), None), 107);
         for change in [
             |group: &mut Group| pv(group).device = None,
             |group: &mut Group| pv(group).flags = Words::default(),
@@ -362,7 +362,11 @@ mod tests {
             change(&mut frozen);
             let why = frozen.frozen().unwrap();
             assert!(why.contains(words), "{why}");
-            assert_eq!(layout::largest(&frozen, Layout::Linear, &Terms::default()), 0, "{why}");
+            assert_eq!(
+                layout::largest(&frozen, Layout::Linear, &Terms::default(), None),
+                0,
+                "{why}"
+            );
         }
         assert_eq!(group().frozen(), None);
     }
@@ -373,10 +377,10 @@ mod tests {
         for (most, is_free) in [(None, true), (Some(visible + 1), true), (Some(visible), false)] {
             let group = Group { max_lv: most, ..group() };
             let free = group.free_extents();
-            let new = layout::largest_new(&group, Layout::Linear, &Terms::default());
+            let new = layout::largest_new(&group, Layout::Linear, &Terms::default(), None);
             assert_eq!(new, if is_free { free } else { 0 }, "{most:?}");
             assert_eq!(
-                layout::largest(&group, Layout::Linear, &Terms::default()),
+                layout::largest(&group, Layout::Linear, &Terms::default(), None),
                 free,
                 "{most:?}"
             );
@@ -391,8 +395,8 @@ mod tests {
         {
             let group = Group { allocation: Some(policy.to_owned()), ..group() };
             for largest in [
-                layout::largest(&group, Layout::Linear, &Terms::default()),
-                layout::largest_new(&group, Layout::Linear, &Terms::default()),
+                layout::largest(&group, Layout::Linear, &Terms::default(), None),
+                layout::largest_new(&group, Layout::Linear, &Terms::default(), None),
             ] {
                 assert_eq!(largest > 0, is_free, "{policy}");
             }
@@ -405,7 +409,10 @@ mod tests {
     #[test]
     fn a_full_metadata_area_has_room_for_growth_alone() {
         let full = Group { metadata_full: true, ..group() };
-        assert_eq!(layout::largest_new(&full, Layout::Linear, &Terms::default()), 0);
-        assert_eq!(layout::largest(&full, Layout::Linear, &Terms::default()), full.free_extents());
+        assert_eq!(layout::largest_new(&full, Layout::Linear, &Terms::default(), None), 0);
+        assert_eq!(
+            layout::largest(&full, Layout::Linear, &Terms::default(), None),
+            full.free_extents()
+        );
     }
 }

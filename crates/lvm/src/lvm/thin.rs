@@ -84,11 +84,16 @@ pub fn limit(group: &Group, thin: &ThinSettings, reserve: Bytes) -> u64 {
     }
 }
 
-/// How many extents one more thin volume, or the growth of one, may be promised.
+/// How many extents one more thin volume, or the growth of one, may be promised while nothing of the pool is short.
 pub fn room(group: &Group, thin: &ThinSettings, reserve: Bytes) -> u64 {
-    let limit = group.size_of(limit(group, thin, reserve));
-    let most = percent_of(thin.max_overcommit, limit).get() / group.extent_size.get().max(1);
+    let most = most_promised(group, thin, reserve);
     most.saturating_sub(group.thin_pool().map_or(0, |pool| pool.promised()))
+}
+
+/// The most extents that the settings let all thin volumes and snapshots have together.
+pub fn most_promised(group: &Group, thin: &ThinSettings, reserve: Bytes) -> u64 {
+    let limit = group.size_of(limit(group, thin, reserve));
+    percent_of(thin.max_overcommit, limit).get() / group.extent_size.get().max(1)
 }
 
 /// The extents of the metadata of a thin pool that is about to be made.
@@ -168,7 +173,7 @@ fn metadata_of(data: Bytes, chunk: Bytes) -> Bytes {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::lvm::metadata::parse_group;
     use crate::volume::Part;
@@ -201,7 +206,7 @@ mod tests {
                 extent_count = 100 type = "striped" stripes = ["pv0", 100] } }
         } }"#;
 
-    fn group() -> Group {
+    pub fn group() -> Group {
         let mut group = parse_group(TEXT.as_bytes()).unwrap();
         group.pvs.values_mut().for_each(|pv| pv.device = Some("/dev/sda".into()));
         group
@@ -211,7 +216,7 @@ mod tests {
         Group { lvs: [].into(), ..group() }
     }
 
-    const HALF: ThinSettings = ThinSettings {
+    pub const HALF: ThinSettings = ThinSettings {
         size: Part::Percent(50),
         max_overcommit: 100,
         grow_at: 70,

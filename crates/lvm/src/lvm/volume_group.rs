@@ -17,6 +17,7 @@ use crate::lvm::LvmError;
 use crate::lvm::command_stats::Spent;
 use crate::lvm::group::Group;
 use crate::lvm::scan::{Member, NamedDisks};
+use crate::lvm::thin_usage::{self, ThinUsage};
 
 /// A volume group of this host.
 ///
@@ -61,6 +62,17 @@ struct Known {
     hangs: Option<String>,
     /// An LVM command died on it, and what that left is not repaired yet.
     cut: bool,
+    /// How full its thin pool was when the kernel was asked last; `None` without an active one.
+    thin: Option<ThinReading>,
+}
+
+/// How full a thin pool was when the kernel was asked last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThinReading {
+    /// As the kernel reported it.
+    pub now: ThinUsage,
+    /// The same, in steps: see [`ThinUsage::steady`].
+    pub steady: ThinUsage,
 }
 
 /// How long a change waits for those before it: longer than any but the merge of a snapshot takes.
@@ -221,6 +233,34 @@ impl VolumeGroup {
     pub fn hung(&self) -> Option<String> {
         self.known().hangs.clone()
     }
+}
+
+/// Returns how full the thin pool of a volume group was when the kernel was asked last; `None` without an active one.
+pub fn thin_reading(vg: &VolumeGroup) -> Option<ThinReading> {
+    vg.known().thin
+}
+
+/// Asks the kernel how full the thin pool of the last reading is, and remembers it; returns that with the number of events
+/// that the pool has sent, or `None` without an active one. Reads no disk and starts no process.
+///
+/// # Errors
+/// [`LvmError::Host`] if device-mapper does not answer.
+pub async fn read_thin_usage(vg: &Arc<VolumeGroup>) -> Result<Option<(ThinUsage, u32)>, LvmError> {
+    let device = vg.remembered().and_then(|seen| Some(seen.thin_pool()?.device()));
+    let Some(device) = device else {
+        vg.known().thin = None;
+        return Ok(None);
+    };
+    let found = vg.host.dm_status(&device).await.map_err(|error| failed(vg, error))?;
+    let found = found.and_then(|(info, targets)| {
+        Some((thin_usage::parse(&targets.first()?.params)?, info.events))
+    });
+    let mut known = vg.known();
+    known.thin = found.map(|(now, _)| {
+        let before = known.thin.map(|before| before.steady);
+        ThinReading { now, steady: now.steady(before) }
+    });
+    Ok(found)
 }
 
 /// Returns whether some of its disks had an older state at the last reading than others.

@@ -11,6 +11,7 @@ use crate::node::free_space::place;
 use crate::node::lv_tags::{StoredState, VolumeTags};
 use crate::node::pools::{self, Pool, by_room};
 use crate::node::standby::add_standby_disks;
+use crate::node::thin_figures::steady_usage;
 use crate::node::thin_pool::ensure_thin_pool;
 use crate::volume::{Layout, NewVolume, RequestedSize, VolumeError};
 
@@ -61,12 +62,15 @@ pub(super) async fn no_room(
     }
     let no_thin = (layout == Layout::Thin && pool.terms.thin.is_none())
         .then(|| "it makes no thin volumes: set `thin` of the pool".to_owned());
+    let of_thin = seen.thin_hindrance().filter(|_| layout == Layout::Thin);
     VolumeError::InsufficientCapacity {
         pool: pool.name.clone(),
         asked,
         free: seen.free(Bytes::ZERO),
         largest: seen.largest(layout, Bytes::ZERO),
-        hindrance: pools::listed(no_thin.into_iter().chain(seen.hindrance()).chain(not_taken)),
+        hindrance: pools::listed(
+            no_thin.into_iter().chain(of_thin).chain(seen.hindrance()).chain(not_taken),
+        ),
     }
 }
 
@@ -91,7 +95,8 @@ async fn make_where_it_fits(
     }
     let read = turn.read().await?;
     let extents = size.div_ceil(read.extent_size);
-    if layout::largest_new(&read, want.class.layout, &pool.terms) < extents {
+    let usage = steady_usage(group);
+    if layout::largest_new(&read, want.class.layout, &pool.terms, usage.as_ref()) < extents {
         return Ok(None); // Another volume took the room while we waited for our turn.
     }
     keeps_limit(read.size_of(extents), want.size)?;

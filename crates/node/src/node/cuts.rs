@@ -7,6 +7,7 @@ use crate::node::Node;
 use crate::node::error::failed;
 use crate::node::found::{Found, FoundVolume};
 use crate::node::lv_tags::{self, StoredState};
+use crate::node::thin_figures::thin_usage;
 use crate::volume::{Layout, Mode, VolumeError};
 
 /// Cuts a volume, whose content is then kept for the logical volume of this name.
@@ -102,8 +103,10 @@ pub(super) fn refuse_while_copied(node: &Node, found: &FoundVolume) -> Result<()
 }
 
 /// Returns whether the group of a volume has room for a cut of it.
-pub(super) fn room_of_cut(group: &Group, source: &FoundVolume) -> bool {
-    layout::largest_new(group, source.lv.layout(), &source.pool.terms) >= extents_of_cut(source)
+pub(super) async fn room_of_cut(group: &Group, source: &FoundVolume) -> bool {
+    let (layout, usage) = (source.lv.layout(), thin_usage(&source.group).await);
+    let largest = layout::largest_new(group, layout, &source.pool.terms, usage.as_ref());
+    largest >= extents_of_cut(source)
 }
 
 fn extents_of_cut(source: &FoundVolume) -> u64 {

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
-use crate::lvm::{Group, layout, thin};
+use crate::lvm::{Group, VolumeGroup, layout, thin};
 use crate::node::Node;
 use crate::node::pools::{ObservedPool, roomiest};
 use crate::node::standby::standby_room;
+use crate::node::thin_figures::{steady_usage, thin_hindrance};
 use crate::volume::{Capacity, CapacityQuery, Layout, Mode, VolumeError};
 
 /// The facts about a volume group that placement needs.
@@ -35,9 +36,12 @@ pub fn place(candidates: &[GroupCandidate], size: Bytes) -> Option<usize> {
 
 impl ObservedPool<'_> {
     pub fn candidates(&self, layout: Layout) -> Vec<GroupCandidate> {
-        let candidate = |(_, group): &(_, Arc<Group>)| GroupCandidate {
-            extent_size: group.extent_size,
-            largest: layout::largest_new(group, layout, &self.pool.terms),
+        let candidate = |(handle, group): &(Arc<VolumeGroup>, Arc<Group>)| {
+            let usage = steady_usage(handle);
+            GroupCandidate {
+                extent_size: group.extent_size,
+                largest: layout::largest_new(group, layout, &self.pool.terms, usage.as_ref()),
+            }
         };
         self.groups.iter().map(candidate).collect()
     }
@@ -57,16 +61,25 @@ impl ObservedPool<'_> {
     /// The largest volume that could be made, if these standby disks joined the largest group.
     pub fn largest(&self, layout: Layout, standby: Bytes) -> Bytes {
         let terms = &self.pool.terms;
-        let largest = |(_, group): &(_, Arc<Group>)| match layout {
+        let largest = |(handle, group): &(Arc<VolumeGroup>, Arc<Group>)| match layout {
             Layout::Linear => {
-                let most = layout::largest_new(group, layout, &terms.of_growth());
+                let most = layout::largest_new(group, layout, &terms.of_growth(), None);
                 (group.size_of(most) + self.joining(group, standby))
                     .saturating_sub(whole(terms.reserve, group))
             }
             // What a thin pool may use of a disk is known when it has joined.
-            Layout::Thin => group.size_of(layout::largest_new(group, layout, terms)),
+            Layout::Thin => {
+                let usage = steady_usage(handle);
+                group.size_of(layout::largest_new(group, layout, terms, usage.as_ref()))
+            }
         };
         self.groups.iter().map(largest).max().unwrap_or_default()
+    }
+
+    /// Why the thin pools take no larger volume, in figures: a sentence for each group.
+    pub fn thin_hindrance(&self) -> impl Iterator<Item = String> {
+        let terms = &self.pool.terms;
+        self.groups.iter().filter_map(|(handle, group)| thin_hindrance(terms, handle, group))
     }
 
     /// What standby disks add to a group.

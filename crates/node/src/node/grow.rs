@@ -17,6 +17,7 @@ use crate::node::remove::{give_up_more, remove_helpers};
 use crate::node::resize_offline::{conclude_cut_resize, fills, grow_unmounted};
 use crate::node::shrink::{conclude_cut_shrink, keeps_below_limit};
 use crate::node::standby::add_standby_disks;
+use crate::node::thin_figures::{thin_hindrance, thin_usage};
 use crate::node::this_node::LastGrowth;
 use crate::node::wipe::Task;
 use crate::node::{Node, pools};
@@ -124,17 +125,20 @@ async fn make_room(
         });
     }
     let refused = takes == Takes::OneMore && group.has_most_volumes();
-    let largest = if refused { 0 } else { layout::largest(&group, layout, &terms) };
+    let usage = thin_usage(&found.group).await;
+    let largest = if refused { 0 } else { layout::largest(&group, layout, &terms, usage.as_ref()) };
     let why = group.hindrance().filter(|_| refused || group.allocates_narrowly());
     if largest >= more {
         return Ok(());
     }
+    let of_thin = thin_hindrance(&found.pool.terms, &found.group, &group);
+    let of_thin = of_thin.filter(|_| layout == Layout::Thin);
     Err(VolumeError::ExpansionOutOfRange {
         pool: found.pool.name.clone(),
         asked: group.size_of(found.lv.extents() + more),
         free: group.size_of(group.free_extents()),
         largest: group.size_of(found.lv.extents() + largest),
-        hindrance: pools::listed(why.into_iter().chain(not_taken.reasons)),
+        hindrance: pools::listed(why.into_iter().chain(of_thin).chain(not_taken.reasons)),
     })
 }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use crate::bytes::Bytes;
 use crate::host::Disk;
-use crate::lvm::{Group, Scan, VolumeGroup};
+use crate::lvm::{Group, Scan, VolumeGroup, read_thin_usage};
 use crate::node::disks::NewDisk;
 use crate::node::lv_tags;
 use crate::node::storage::DiskUse;
+use crate::node::thin_figures::thin_ailment;
 use crate::volume::Terms;
 use crate::volume::{PoolName, Severity, VolumeCondition, error_chain};
 
@@ -87,6 +88,8 @@ impl Pool {
         let mut seen = ObservedPool::nothing(self);
         for group in self.all_groups() {
             let read = group.read().await.map_err(|error| error_chain::in_full(&error));
+            // How full a thin pool is, is no part of the metadata.
+            let _ = read_thin_usage(group).await;
             seen.add(group, read);
         }
         seen
@@ -219,7 +222,9 @@ impl ObservedPool<'_> {
             let message = format!("volume group {}: {}", handle.name(), handle.strangers()?);
             Some(VolumeCondition { severity, reason, message })
         });
-        troubles.chain(not_configured).chain(unreadable).chain(strangers)
+        let all = self.groups.iter().chain(&self.leaving);
+        let thin = all.filter_map(|(handle, group)| thin_ailment(&self.pool.terms, handle, group));
+        troubles.chain(not_configured).chain(unreadable).chain(strangers).chain(thin)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::node::storage::{
     DISK_REJECTED, DiskReport, DiskUse, GroupReport, HEALTHY, LargestVolume, NO_VOLUME_GROUP,
     OperationKind, OperationReport, PoolHealth, PoolReport, Storage,
 };
+use crate::node::thin_figures::{thin_ailment, thin_report};
 use crate::node::{Node, lv_tags};
 use crate::volume::{Layout, Severity, VolumeId};
 
@@ -137,7 +138,8 @@ fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupReport {
     let frozen = read.as_ref().and_then(|group| group.frozen());
     let leaves = pool.leaving.iter().any(|ours| Arc::ptr_eq(ours, handle));
     let left = read.as_ref().filter(|_| leaves).and_then(|group| pools::not_configured(group));
-    let health = match (&away, frozen.is_some() || left.is_some()) {
+    let thin = read.as_ref().and_then(|group| thin_ailment(&pool.terms, handle, group));
+    let health = match (&away, frozen.is_some() || left.is_some() || thin.is_some()) {
         (Some(_), _) => PoolHealth::Unavailable,
         (None, true) => PoolHealth::Degraded,
         (None, false) => PoolHealth::Ok,
@@ -146,8 +148,9 @@ fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupReport {
         (Some(_), ..) => "VolumeGroupUnavailable",
         (None, Some(_), _) => "VolumeGroupNotChangeable",
         (None, None, Some(_)) => "PoolNotConfigured",
-        (None, None, None) => HEALTHY,
+        (None, None, None) => thin.as_ref().map_or(HEALTHY, |ailment| ailment.reason),
     };
+    let thin_pool = read.as_ref().and_then(|group| thin_report(&pool.terms, handle, group));
     let sum = |extents: fn(&Group) -> u64| {
         read.as_ref().map(|group| group.size_of(extents(group))).unwrap_or_default()
     };
@@ -156,9 +159,12 @@ fn group_status(pool: &Pool, handle: &Arc<VolumeGroup>) -> GroupReport {
         pool: pool.name.clone(),
         size: sum(Group::extents),
         free: sum(Group::free_extents),
+        thin_pool,
         health,
         reason,
-        message: pools::listed(away.into_iter().chain(frozen).chain(left)),
+        message: pools::listed(
+            away.into_iter().chain(frozen).chain(left).chain(thin.map(|ailment| ailment.message)),
+        ),
     }
 }
 

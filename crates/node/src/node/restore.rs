@@ -18,6 +18,7 @@ use crate::node::found::{Found, FoundVolume};
 use crate::node::lv_tags::{self, StoredState, VolumeTags};
 use crate::node::pools::{Pool, served};
 use crate::node::snapshots::{find_snapshot, refuse_unless_whole, resume_snapshots, tidy_up};
+use crate::node::thin_figures::thin_usage;
 use crate::node::wipe::ends;
 use crate::volume::{Layout, Mode, NewVolume, Reason, Source, VolumeError, error_chain};
 
@@ -301,7 +302,8 @@ async fn share(
     content.refuse_unless_quiet(node, &read).await?;
     let (all, extents) = (size.div_ceil(read.extent_size), content.has.lv.extents());
     keeps_limit(read.size_of(all.max(extents)), want.size)?;
-    if layout::largest_new(&read, Layout::Thin, &pool.terms) < all {
+    let usage = thin_usage(group).await;
+    if layout::largest_new(&read, Layout::Thin, &pool.terms, usage.as_ref()) < all {
         drop(turn);
         return Err(no_room(pool, Layout::Thin, size, Vec::new()).await);
     }
@@ -389,7 +391,7 @@ async fn cut_of(
     remove_half_cut(&turn, &target.lv.name).await?;
     let read = turn.seen().await?;
     refuse_unless_quiet(node, &read, live).await?;
-    if !room_of_cut(&read, live) {
+    if !room_of_cut(&read, live).await {
         drop(turn);
         return Err(no_room(&live.pool, live.lv.layout(), live.size(), Vec::new()).await);
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::lvm::{Group, Lv, LvmError, NewLv, VolumeGroup, layout};
+use crate::lvm::{Group, Lv, LvmError, NewLv, ThinUsage, VolumeGroup, layout};
 use crate::node::Node;
 use crate::node::copies::LvCopy;
 use crate::node::cuts::{cut_extents, find_cut, make_cut, refuse_unless_quiet, remove_cut};
@@ -18,6 +18,7 @@ use crate::node::lv_tags::{self, StoredState};
 use crate::node::pools::{Pool, served};
 use crate::node::recover::heal_what_died;
 use crate::node::snapshot_tags::{FoundSnapshot, SnapshotTags, snapshots};
+use crate::node::thin_figures::thin_usage;
 use crate::node::wipe::{Task, whole_lv};
 use crate::volume::{
     Layout, NewSnapshot, Snapshot, SnapshotId, Standing, VolumeError, VolumeKey, Wipe,
@@ -301,7 +302,8 @@ async fn take_thin(
     refuse_unless_quiet(node, &read, source).await?;
     let record = SnapshotTags { life: StoredState::Copying, ..record };
     let new = new_lv(&record, Layout::Thin, source.lv.extents());
-    refuse_without_room(&read, &source.pool, Layout::Thin, new.extents)?;
+    let usage = thin_usage(&source.group).await;
+    refuse_without_room(&read, &source.pool, Layout::Thin, new.extents, usage.as_ref())?;
     let lv = turn.snapshot(&source.lv.name, &new).await?;
     let record = SnapshotTags { life: StoredState::Shown, ..record };
     let lv = turn.retag(&lv.name, &[&StoredState::Copying.tag()], &[record.life.tag()]).await?;
@@ -328,7 +330,8 @@ async fn take_copy(
     if read.lvs.contains_key(&left) {
         turn.remove(&left).await?; // A killed command left it: without its target it was never taken.
     }
-    refuse_without_room(&*turn.seen().await?, &source.pool, Layout::Linear, extents + cut)?;
+    let seen = turn.seen().await?;
+    refuse_without_room(&seen, &source.pool, Layout::Linear, extents + cut, None)?;
     let life = if record.empty { StoredState::Shown } else { StoredState::Copying };
     let record = SnapshotTags { life, ..record };
     let lv = turn.create(&new_lv(&record, Layout::Linear, extents)).await?;
@@ -368,8 +371,9 @@ pub(super) fn refuse_without_room(
     pool: &Pool,
     layout: Layout,
     extents: u64,
+    usage: Option<&ThinUsage>,
 ) -> Result<(), VolumeError> {
-    if layout::largest_new(group, layout, &pool.terms) >= extents {
+    if layout::largest_new(group, layout, &pool.terms, usage) >= extents {
         return Ok(());
     }
     let name = &group.name;

@@ -6,6 +6,7 @@ use crate::lvm::{Group, LvmError, VgGuard, VolumeGroup, before_extents, layout, 
 use crate::node::Node;
 use crate::node::disks::{NewDisk, SetupError};
 use crate::node::pools::{ObservedPool, Pool, roomiest};
+use crate::node::thin_figures::steady_usage;
 use crate::panics::caught;
 use crate::volume::{Layout, VolumeError, error_chain};
 
@@ -60,7 +61,9 @@ pub(super) async fn add_standby_disks(
     }
     for standby in &pool.standby_disks {
         let group = turn.read().await?;
-        if layout::largest(&group, layout, &terms) >= extents || !group.changeable() {
+        let usage = steady_usage(turn.group());
+        let largest = layout::largest(&group, layout, &terms, usage.as_ref());
+        if largest >= extents || !group.changeable() {
             break;
         }
         let added = caught("disks", add_standby_disk(node, pool, turn, &group, standby)).await;

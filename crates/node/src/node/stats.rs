@@ -12,6 +12,7 @@ use crate::node::error::failed;
 use crate::node::find::{hidden, live_device, must_find, recall};
 use crate::node::found::FoundVolume;
 use crate::node::pools::{Pool, served};
+use crate::node::thin_figures::{thin_usage, thin_volume_ailment};
 use crate::node::{Node, lv_tags};
 use crate::volume::{
     FsUsage, Layout, PoolAilment, PoolSummary, Severity, Stats, Volume, VolumeCondition,
@@ -76,6 +77,14 @@ impl Node {
             .iter()
             .flat_map(|segment| &segment.pieces)
             .any(|piece| found.seen.pvs.get(&piece.pv).is_none_or(|pv| pv.device.is_none()))
+    }
+}
+
+/// Asks the kernel how full the thin pools of a node are, for what [`Node::storage`] reports next; reads no disk and starts no
+/// process.
+pub async fn read_thin_usages(node: &Node) {
+    for (_, group) in served(&node.pools()) {
+        thin_usage(group).await;
     }
 }
 
@@ -150,6 +159,7 @@ pub(super) async fn list_volumes(node: &Node) -> Result<Vec<VolumeStatus>, Volum
         {
             return Err(error.into());
         }
+        thin_usage(group).await;
     }
     node.remembered_volumes().await
 }
@@ -189,6 +199,9 @@ fn ailments(
             "FilesystemResizePending",
             format!("its file system is smaller than its device: {reason}"),
         );
+    }
+    if found.lv.layout() == Layout::Thin {
+        ailments.extend(thin_volume_ailment(&found.pool.terms, &found.group, &found.seen));
     }
     ailments.extend(number.and_then(|number| file_system_ailment(node, number, look)));
     ailments
@@ -305,7 +318,9 @@ fn summary(pool: &Arc<Pool>) -> PoolSummary {
         free: changeable.map(|group| group.size_of(group.free_extents())).sum(),
         largest: own
             .iter()
-            .map(|group| group.size_of(layout::largest_new(group, Layout::Linear, &pool.terms)))
+            .map(|group| {
+                group.size_of(layout::largest_new(group, Layout::Linear, &pool.terms, None))
+            })
             .max()
             .unwrap_or_default(),
         available: pool.trouble.is_empty()

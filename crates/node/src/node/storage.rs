@@ -96,12 +96,44 @@ pub struct GroupReport {
     pub size: Bytes,
     /// Free extents.
     pub free: Bytes,
+    /// Its thin pool, if it has one.
+    pub thin_pool: Option<ThinPoolReport>,
     /// Health of the volume group.
     pub health: PoolHealth,
     /// As [`PoolReport::reason`].
     pub reason: &'static str,
     /// What is wrong, with the commands to run.
     pub message: Option<String>,
+}
+
+/// The thin pool of a volume group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThinPoolReport {
+    /// Size of its data.
+    pub size: Bytes,
+    /// The most that its data may become, as the volume group is now.
+    pub maximum: Bytes,
+    /// Size of its metadata.
+    pub metadata_size: Bytes,
+    /// The most that its metadata may become, as the volume group is now.
+    pub metadata_maximum: Bytes,
+    /// The sizes of all volumes and snapshots in it together.
+    pub provisioned: Bytes,
+    /// The most that these may add up to.
+    pub maximum_provisioned: Bytes,
+    /// What is in use; `None` while it is inactive.
+    pub now: Option<ThinUse>,
+    /// The same in steps of a percent, so that what is published by it does not change with each write.
+    pub steady: Option<ThinUse>,
+}
+
+/// What of a thin pool is in use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ThinUse {
+    /// Of its data.
+    pub data: Bytes,
+    /// Of its metadata, to the nearest block below.
+    pub metadata: Bytes,
 }
 
 /// A disk.

@@ -7,9 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::lvm::{THIN_POOL, ThinUsage, VolumeGroup, thin_commands, thin_usage};
+use crate::lvm::{THIN_POOL, VolumeGroup, read_thin_usage, thin_commands};
 use crate::node::Node;
-use crate::node::error::failed;
 use crate::node::pools::served;
 use crate::node::thin_pool::complete_thin_pool;
 use crate::panics::caught;
@@ -94,11 +93,11 @@ async fn grow_if_needed(
         let read = group.read().await?;
         let Some(pool) = read.thin_pool() else { return Ok(None) };
         let device = pool.device();
-        let mut found = usage_of(node, &device).await?;
+        let mut found = read_thin_usage(group).await?;
         if found.is_none() {
             // LVM has an unused pool inactive for a moment while it makes the first volume.
             complete_thin_pool(&group.turn().await?, thin).await?;
-            found = usage_of(node, &device).await?;
+            found = read_thin_usage(group).await?;
         }
         let (usage, events) = found.ok_or_else(|| VolumeError::Unavailable {
             reason: format!(
@@ -126,13 +125,4 @@ async fn grow_if_needed(
         drop(turn);
         group.flush().await?;
     }
-}
-
-/// How full the thin pool with this device is, and the events that it has sent; `None` while it is not active.
-async fn usage_of(node: &Node, device: &str) -> Result<Option<(ThinUsage, u32)>, VolumeError> {
-    let found = node.host.dm_status(device).await.map_err(failed("device-mapper"))?;
-    Ok(found.and_then(|(info, targets)| {
-        let usage = thin_usage::parse(&targets.first()?.params)?;
-        Some((usage, info.events))
-    }))
 }

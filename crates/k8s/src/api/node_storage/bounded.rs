@@ -126,7 +126,10 @@ impl NodeStorageStatus {
             &mut self.volume_groups,
             OF_GROUPS,
             |group| is_unwell(group.health),
-            |group| messages(&mut group.conditions).for_each(shorten),
+            |group| {
+                messages(&mut group.conditions).for_each(shorten);
+                group.thin_pool = None; // What is wrong with it is in the condition.
+            },
         );
         keep_within(
             &mut self.disks,

@@ -50,7 +50,7 @@ fn pool(health: Health) -> PoolOnNode {
 fn group(health: Health) -> GroupStatus {
     let size = Quantity(Bytes::gib(1));
     let (name, pool) = ("vg0".to_owned(), "fast".to_owned());
-    GroupStatus { name, pool, size, free: size, health, conditions: Vec::new() }
+    GroupStatus { name, pool, size, free: size, thin_pool: None, health, conditions: Vec::new() }
 }
 
 fn pv(name: &str, driver: &str, handle: &str) -> PvSummary {

@@ -11,7 +11,8 @@ use super::verdict::{NodeSays, NodeVerdict};
 use crate::api::{Health, NodeStorage, PoolOnNode, Quantity};
 use crate::bytes::Bytes;
 use crate::cluster::{largest, pool_of, topology};
-use crate::volume::{Class, TOPOLOGY, few};
+use crate::commands::thin_pools::provisioned;
+use crate::volume::{Class, Layout, TOPOLOGY, few};
 
 /// Volume to place.
 pub(super) struct VolumeToPlace<'a> {
@@ -39,7 +40,7 @@ fn node_says(facts: &ClaimFacts, wish: &VolumeToPlace<'_>, name: &str) -> NodeSa
         .then(|| (NodeVerdict::Excluded, format!("excluded: {}", in_one(&objections))))
         .or_else(|| without_node_plugin(facts, storage, name))
         .unwrap_or_else(|| match pool {
-            Some(pool) => in_pool(pool, wish),
+            Some(pool) => in_pool(storage, pool, wish),
             None => (NodeVerdict::PoolNotFound, no_pool(storage, wish.class)),
         });
     NodeSays {
@@ -100,7 +101,11 @@ fn no_pool(storage: Option<&NodeStorage>, class: &Class) -> String {
     }
 }
 
-fn in_pool(pool: &PoolOnNode, wish: &VolumeToPlace<'_>) -> (NodeVerdict, String) {
+fn in_pool(
+    storage: Option<&NodeStorage>,
+    pool: &PoolOnNode,
+    wish: &VolumeToPlace<'_>,
+) -> (NodeVerdict, String) {
     let largest = largest(pool, wish.class.layout);
     let message = pool.problem().map(str::to_owned);
     let besides = message.as_ref().map(|told| format!("; {told}")).unwrap_or_default();
@@ -111,8 +116,13 @@ fn in_pool(pool: &PoolOnNode, wish: &VolumeToPlace<'_>) -> (NodeVerdict, String)
     if largest >= wish.size {
         return (NodeVerdict::Fits, "has enough free space".to_owned());
     }
+    let promised = storage
+        .filter(|_| wish.class.layout == Layout::Thin)
+        .and_then(|node| provisioned(node, &pool.name))
+        .map(|words| format!("; {words}"))
+        .unwrap_or_default();
     (
         NodeVerdict::InsufficientCapacity,
-        format!("{} short{besides}", wish.size.saturating_sub(largest)),
+        format!("{} short{promised}{besides}", wish.size.saturating_sub(largest)),
     )
 }

@@ -80,6 +80,30 @@ fn without_room_each_node_says_how_much_is_short() {
 }
 
 #[test]
+fn a_thin_volume_for_which_too_much_is_promised_is_told_how_much() {
+    let mut facts = with_pod(pod());
+    let mut thin = class();
+    thin["parameters"]["layout"] = json!("thin");
+    facts.classes = vec![typed(thin)];
+    let status = facts.storages[0].status.as_mut().unwrap();
+    status.pools[0].maximum_volume_size[0].layout = "thin".to_owned();
+    status.volume_groups = vec![typed(
+        json!({"name": "vg0", "pool": "fast", "size": "1800Gi", "free": "900Gi",
+        "health": "Healthy", "thinPool": {"size": "400Gi", "maximumSize": "1600Gi", "metadataSize": "1Gi",
+            "maximumMetadataSize": "15Gi", "provisioned": "1502Gi", "maximumProvisioned": "1600Gi"}}),
+    )];
+    status.pools[0].maximum_volume_size[0].size = Quantity(Bytes::gib(98));
+    let (state, text) = said(&facts);
+    assert_eq!(state, ClaimState::InsufficientCapacity);
+    let words = "102 GiB short; the thin pool of vg0 has 1.46 TiB of at most 1.56 TiB provisioned";
+    let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains(words), "{text}");
+    // Another layout does not use what was promised.
+    facts.classes = vec![typed(class())];
+    assert!(!said(&facts).1.contains("provisioned"));
+}
+
+#[test]
 fn another_volume_of_its_pod_excludes_nodes() {
     let mut facts = with_pod(pod());
     facts.companions = vec![typed(json!({"metadata": {"name": "pvc-9"}, "spec": {
