@@ -418,3 +418,40 @@ fn what_is_promised_is_told_to_who_asks_for_too_much() {
         assert_eq!(hindrance, None, "a linear one is none of it");
     });
 }
+
+#[test]
+fn an_edit_of_the_mark_takes_effect_at_once() {
+    block_on(async {
+        let (host, node) = large(LARGE_CHUNKS).await;
+        node.ensure(&thin(want(VOLUME, Mode::Block, 80 << 10))).await.expect("created");
+        node.stage(&staging(Mode::Block)).await.expect("staged");
+        let first = extents_of_pool(&host);
+        let refreshes = |host: &FakeHost| {
+            let lines = host.effects().into_iter();
+            lines.filter(|line| line.contains("--refresh") && line.contains("set the mark")).count()
+        };
+        let set = async |grow_at: u32| {
+            let terms =
+                Terms { thin: Some(ThinSettings { grow_at, ..LARGE_CHUNKS }), ..Terms::default() };
+            let plan = pliant::node::PoolPlan { terms, ..plan("fast", &["vg0"]) };
+            node.set_pools(vec![plan]).await.expect("set");
+            for _ in 0..1000 {
+                tokio::task::yield_now().await;
+            }
+        };
+        assert_eq!(refreshes(&host), 0, "it is made with its mark");
+        set(90).await;
+        assert_eq!(refreshes(&host), 1);
+        fill(&host, 0, 17).await; // 77 % of 22 GiB.
+        assert_eq!(extents_of_pool(&host), first, "below the new mark");
+        fill(&host, 17, 4).await;
+        let second = extents_of_pool(&host);
+        assert!(second > first, "the event of the new mark has come");
+        // A lower one at which it is already needs no event.
+        set(50).await;
+        let third = extents_of_pool(&host);
+        assert!(third > second, "{third}");
+        set(50).await;
+        assert_eq!((refreshes(&host), extents_of_pool(&host)), (1, third), "nothing is done twice");
+    });
+}

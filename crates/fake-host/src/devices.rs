@@ -159,7 +159,9 @@ impl World {
             }
             Layer::Linear => table.rows.iter().map(|row| self.linear_target(row)).collect(),
             Layer::Pool { meta, data } => {
-                whole("thin-pool", format!("{} {} 128 0 0", number(meta), number(data)))
+                let (chunk, low_water) = self.low_water(uuid);
+                let parts = format!("{} {}", number(meta), number(data));
+                whole("thin-pool", format!("{parts} {} {low_water} 0", chunk / SECTOR))
             }
             Layer::OverPool { pool, .. } => whole("linear", format!("{} 0", number(pool))),
             Layer::Thin { pool, .. } => whole("thin", format!("{} 1", number(pool))),

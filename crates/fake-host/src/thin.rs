@@ -230,6 +230,13 @@ impl World {
         ))
     }
 
+    /// The bytes of a chunk of a pool, and how many of them are free when it sends its event.
+    pub fn low_water(&self, uuid: &str) -> (u64, u64) {
+        let Some(pool) = self.thin_pools.get(uuid) else { return (64 << 10, 0) };
+        let all = self.data_of(uuid).map_or(0, Table::size) / pool.chunk;
+        (pool.chunk, all * u64::from(100_u32.saturating_sub(pool.mark)) / 100)
+    }
+
     /// A pool was expanded: it sends an event when it is at its mark again.
     pub fn renew_mark(&mut self, uuid: &str, mark: u32) {
         if let Some(pool) = self.thin_pools.get_mut(uuid) {

@@ -168,18 +168,29 @@ impl World {
         let mut steps = Vec::new();
         let thin = group.thin_pool().expect("a pool");
         if self.is_live(&thin.device()) {
-            let tables = self.activate_thin_pool(&group, true);
-            steps.extend(tables.into_iter().filter(|step| matches!(step, Step::Load { .. })));
-            let uuids = thin.hidden_devices();
-            steps.extend(uuids.iter().rev().map(|uuid| Step::Suspend { uuid: uuid.clone() }));
-            steps.extend(commit(group.clone()));
-            steps.extend(uuids.into_iter().map(|uuid| Step::Resume { uuid }));
-            steps.push(Step::Mark { pool: thin.device(), mark: self.thin_mark(&group.name) });
+            steps.extend(self.reload_thin_pool(&group, commit(group.clone())));
             steps.extend(self.resize_top(&group));
         } else {
             steps.extend(commit(group));
         }
         Ok(steps)
+    }
+
+    /// Load the tables that the metadata says, and commit while the devices are suspended.
+    pub(super) fn reload_thin_pool(&mut self, group: &Group, committed: Vec<Step>) -> Vec<Step> {
+        let Some(thin) = group.thin_pool() else { return Vec::new() };
+        if !self.is_live(&thin.device()) {
+            return Vec::new();
+        }
+        let tables = self.activate_thin_pool(group, true);
+        let mut steps: Vec<Step> =
+            tables.into_iter().filter(|step| matches!(step, Step::Load { .. })).collect();
+        let uuids = thin.hidden_devices();
+        steps.extend(uuids.iter().rev().map(|uuid| Step::Suspend { uuid: uuid.clone() }));
+        steps.extend(committed);
+        steps.extend(uuids.into_iter().map(|uuid| Step::Resume { uuid }));
+        steps.push(Step::Mark { pool: thin.device(), mark: self.thin_mark(&group.name) });
+        steps
     }
 
     fn resize_top(&self, group: &Group) -> Vec<Step> {

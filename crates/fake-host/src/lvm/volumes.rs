@@ -231,6 +231,9 @@ impl World {
     /// Load the table that the metadata says; on a device that hangs suspended with a waiting table,
     /// LVM makes that one live, right or wrong.
     fn refresh(&mut self, group: &Group, lv: &Lv) -> Vec<Step> {
+        if lv.is_thin_pool() {
+            return self.reload_thin_pool(group, Vec::new());
+        }
         let uuid = group.dm_uuid(lv);
         let Some(device) = self.devices.get(&uuid) else {
             return Vec::new();

@@ -94,6 +94,18 @@ pub enum ThinShortage {
     Data,
 }
 
+/// Returns whether the live table of a thin pool of so many chunks makes the kernel send its event when so many percent of
+/// them are in use. LVM rounds to whole chunks.
+///
+/// # Source
+/// `Documentation/admin-guide/device-mapper/thin-provisioning.rst`, the table of a pool; LVM's
+/// `activation/thin_pool_autoextend_threshold`.
+pub fn is_armed_at(table: &str, chunks: u64, percent: u32) -> bool {
+    let free = u128::from(chunks) * u128::from(100_u32.saturating_sub(percent)) / 100;
+    let low_water = table.split_whitespace().nth(3).and_then(|word| word.parse::<u64>().ok());
+    low_water.is_some_and(|low_water| u128::from(low_water).abs_diff(free) <= 1)
+}
+
 /// What a thin pool is to be expanded to, in extents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ThinGrowth {
@@ -233,6 +245,19 @@ mod tests {
         state: ThinState::Writable,
         needs_check: false,
     };
+
+    #[test]
+    fn the_mark_in_the_table_of_a_pool_is_the_one_that_was_set() {
+        let table = |low_water: u64| format!("252:1 252:2 128 {low_water} 1 skip_block_zeroing");
+        for low_water in [1919, 1920, 1921] {
+            assert!(is_armed_at(&table(low_water), 6400, 70), "{low_water}");
+        }
+        for low_water in [0, 1918, 1922] {
+            assert!(!is_armed_at(&table(low_water), 6400, 70), "{low_water}");
+        }
+        assert!(!is_armed_at(&table(1920), 6400, 80) && is_armed_at(&table(1280), 6400, 80));
+        assert!(!is_armed_at("252:1 252:2 128", 6400, 70));
+    }
 
     #[test]
     fn a_steady_usage_moves_in_steps_of_a_percent() {

@@ -7,8 +7,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::lvm::{THIN_POOL, VolumeGroup, read_thin_usage, thin_commands};
+use crate::lvm::{THIN_POOL, ThinUsage, VolumeGroup, read_thin_usage, thin_commands, thin_usage};
 use crate::node::Node;
+use crate::node::error::failed;
 use crate::node::pools::served;
 use crate::node::thin_pool::complete_thin_pool;
 use crate::panics::caught;
@@ -89,6 +90,7 @@ async fn grow_if_needed(
     if group.remembered().is_none_or(|known| known.thin_pool().is_none()) {
         return Ok(None);
     }
+    let mut is_renewed = false;
     loop {
         let read = group.read().await?;
         let Some(pool) = read.thin_pool() else { return Ok(None) };
@@ -108,7 +110,9 @@ async fn grow_if_needed(
         let fails = pool.fails_when_full(thin);
         let growth = pool.growth(&usage, thin);
         let is_as_it_should_be = pool.lv.flags.contains("ERROR_WHEN_FULL") == fails;
-        if growth == <_>::default() && is_as_it_should_be {
+        // Once at most: an LVM that sets another mark than it is told to is not asked for ever.
+        let is_armed = is_renewed || is_armed_at(node, &device, &usage, thin.grow_at).await?;
+        if growth == <_>::default() && is_as_it_should_be && is_armed {
             return Ok(Some((device, events)));
         }
         let turn = group.turn().await?;
@@ -120,9 +124,29 @@ async fn grow_if_needed(
         if growth != <_>::default() {
             tracing::info!(group = group.name(), ?usage, ?growth, "expanding the thin pool");
             thin_commands::grow_thin_pool(&turn, &growth).await?;
+        } else if !is_armed {
+            tracing::info!(
+                group = group.name(),
+                percent = thin.grow_at,
+                "renewing the mark of the thin pool"
+            );
+            is_renewed = true;
+            turn.refresh(THIN_POOL).await?;
         }
         thin_commands::set_error_when_full(&turn, fails).await?;
         drop(turn);
         group.flush().await?;
     }
+}
+
+/// Returns whether the live thin pool sends its event when so many percent of its data are in use.
+async fn is_armed_at(
+    node: &Node,
+    device: &str,
+    usage: &ThinUsage,
+    percent: u32,
+) -> Result<bool, VolumeError> {
+    let found = node.host.dm_table(device).await.map_err(failed("device-mapper"))?;
+    let table = found.and_then(|(_, targets)| Some(targets.first()?.params.clone()));
+    Ok(table.is_some_and(|table| thin_usage::is_armed_at(&table, usage.data.1, percent)))
 }
