@@ -16,7 +16,8 @@ use pliant::volume::{
 
 use crate::cuts::block_on;
 use crate::machine::{
-    Disks, NEIGHBOUR, Op, Setup, VOLUME, growth, id_of, settings, staging, thin, type_in, want,
+    Disks, LARGE, LESS, NEIGHBOUR, Op, Setup, VOLUME, growth, id_of, settings, staging, thin,
+    type_in, want,
 };
 use crate::plans::plan;
 
@@ -453,5 +454,37 @@ fn an_edit_of_the_mark_takes_effect_at_once() {
         assert!(third > second, "{third}");
         set(50).await;
         assert_eq!((refreshes(&host), extents_of_pool(&host)), (1, third), "nothing is done twice");
+    });
+}
+
+#[test]
+fn what_a_thin_volume_shrinks_by_goes_back_to_its_pool() {
+    block_on(async {
+        let (host, setup) = Disks::Thin.machine(false).await;
+        // A second's worth is no multiple of a chunk.
+        let settings = pliant::node::NodeSettings {
+            wipe_rate: Some(Bytes::new((100 << 20) + 4096)),
+            ..settings()
+        };
+        let node = Setup { settings, ..setup }.start(&host).await;
+        let ext4 = Mode::Filesystem(FsKind::Ext4);
+        for op in [Op::CreateThin(ext4), Op::Stage(ext4), Op::Write, Op::Grow(LARGE)] {
+            op.ask(&host, &node).await.expect("done");
+        }
+        let device = host.device_of("vg0", &crate::looks::lv()).expect("active");
+        for mib in LESS..LARGE {
+            host.write_at(&device, mib << 20, b"what the workload deleted");
+        }
+        Op::Unstage.ask(&host, &node).await.expect("done");
+        let behind = |host: &FakeHost| {
+            let group = host.group("vg0").expect("a group");
+            let chunks = host.chunks_of(&group, &group.lvs[&crate::looks::lv()]);
+            chunks.into_iter().filter(|(at, _)| *at >= LESS << 20).count()
+        };
+        assert!(behind(&host) >= 150, "{}", behind(&host));
+        Op::Shrink(LESS).ask(&host, &node).await.expect("done");
+        assert_eq!(behind(&host), 0);
+        let host = host.after_power_cut();
+        assert_eq!(behind(&host), 0, "the pool knows of it before the volume is smaller");
     });
 }

@@ -50,6 +50,12 @@ impl<Record> Found<Record> {
         }
     }
 
+    /// Bytes of a chunk of its thin pool; `None` for a volume with extents of its own.
+    pub fn thin_chunk(&self) -> Option<u64> {
+        self.lv.thin_pool()?;
+        Some(self.seen.thin_pool()?.segment.chunk.get().max(1))
+    }
+
     /// The device-mapper uuid of its logical volume.
     pub fn dm_uuid(&self) -> String {
         self.seen.dm_uuid(&self.lv)

@@ -5,6 +5,7 @@
 //! and an interrupted shrink is finished or aborted by the next call. The size stays recorded as a
 //! maximum size until it is [released](crate::volume::Volumes::release).
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use crate::bytes::Bytes;
@@ -19,7 +20,7 @@ use crate::node::remove::give_up_more;
 use crate::node::resize_offline::{conclude_cut_resize, shrink_unmounted, was_in_use};
 use crate::node::wipe::Task;
 use crate::node::{Node, lv_tags};
-use crate::volume::{FsKind, Mode, Shrinks, VolumeError, VolumeId, Wipe};
+use crate::volume::{Discards, FsKind, Mode, Shrinks, VolumeError, VolumeId, Wipe};
 
 impl FoundVolume {
     /// Returns whether a shrink is in progress: the file system, or the logical volume below it, is
@@ -224,15 +225,38 @@ async fn give_back(node: &Node, found: FoundVolume) -> Result<FoundVolume, Volum
     let Some(limit) = found.record.limit.filter(|_| found.is_shrinking()) else {
         return Ok(found);
     };
-    if !found.record.is_new() && found.record.wipe != Wipe::None {
-        let behind = std::iter::once(limit.get()..found.size().get()).collect();
-        let task = Task { how: found.record.wipe, ..Task::new(&found, behind) };
+    let behind = limit.get()..found.size().get();
+    for task in tasks_behind(&found, behind).into_iter().filter(|_| !found.record.is_new()) {
         node.wipes.wipe(task).await?;
     }
     let turn = found.group.turn().await?;
     let lv = turn.reduce(&found.lv.name, limit.div_ceil(found.seen.extent_size)).await?;
     let seen = turn.seen().await?;
     Ok(FoundVolume { seen, lv, ..found })
+}
+
+/// What is to be done with what lies behind the shrunk file system, in order.
+///
+/// LVM gives the extents of a linear volume back itself; a thin volume would have its chunks until it is deleted. So these
+/// are discarded, and only what shares a chunk with something else is wiped.
+fn tasks_behind(found: &FoundVolume, behind: Range<u64>) -> Vec<Task> {
+    let how = found.record.wipe;
+    let is_hidden = how != Wipe::None;
+    let Some(chunk) = found.thin_chunk() else {
+        let whole = Task { how, ..Task::new(found, vec![behind]) };
+        return if is_hidden { vec![whole] } else { Vec::new() };
+    };
+    let first = behind.start.next_multiple_of(chunk).min(behind.end);
+    let last = (behind.end - behind.end % chunk).max(first);
+    let parts = [behind.start..first, last..behind.end].into_iter().filter(|part| !part.is_empty());
+    let parts = Task::new(found, parts.filter(|_| is_hidden).collect());
+    let whole = std::iter::once(first..last).collect();
+    let chunks = Task { how: Wipe::Discard, unit: chunk, ..Task::new(found, whole) };
+    // A pool that ignores discards would have zeroes written instead, which take space.
+    let discards = found.pool.terms.thin.unwrap_or_default().discards != Discards::Ignore;
+    let takes_back = (is_hidden || discards) && first < last;
+    let all = (!parts.ranges.is_empty()).then_some(parts);
+    all.into_iter().chain(takes_back.then_some(chunks)).collect()
 }
 
 /// Writes down, durably, beyond which size the volume does not grow.

@@ -73,6 +73,9 @@ pub(super) struct Task {
     pub before: u64,
     /// Method: [`Wipe::Discard`] trusts the disk, anything else writes zeroes.
     pub how: Wipe,
+    /// One call to the kernel has a multiple of so many bytes, except at the end of a range: a thin pool takes back whole
+    /// chunks only.
+    pub unit: u64,
     /// True if a tag has the progress.
     pub is_written_down: bool,
 }
@@ -86,7 +89,7 @@ impl Task {
     /// Zeroes over these ranges of a logical volume that belongs to what has this key.
     pub fn of(key: &VolumeKey, found: Found<()>, ranges: Vec<Range<u64>>) -> Task {
         let (key, how) = (key.clone(), Wipe::Zero);
-        Task { found, key, device: None, ranges, before: 0, how, is_written_down: false }
+        Task { found, key, device: None, ranges, before: 0, how, unit: 1, is_written_down: false }
     }
 
     /// Zeroes over all of a volume, from where an earlier wipe of it stopped. Over nothing of a thin one: its pool zeroes
@@ -377,7 +380,7 @@ async fn wipe(
     for range in &task.ranges {
         let mut at = range.start;
         while at < range.end && !job.stop.is_cancelled() {
-            let piece = at..range.end.min(at + piece_at(rate));
+            let piece = at..range.end.min(at + piece_at(rate).next_multiple_of(task.unit));
             at = piece.end;
             let length = piece.end - piece.start;
             match task.how {
