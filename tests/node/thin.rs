@@ -6,7 +6,7 @@ use pliant::bytes::Bytes;
 use pliant::host::Host;
 use pliant::lvm::THIN_POOL;
 use pliant::node::storage::ThinPoolReport;
-use pliant::node::{Node, read_thin_usages};
+use pliant::node::{NewDisk, Node, read_thin_usages};
 use pliant::testing::FakeHost;
 use pliant::volume::Terms;
 use pliant::volume::{
@@ -486,5 +486,31 @@ fn what_a_thin_volume_shrinks_by_goes_back_to_its_pool() {
         assert_eq!(behind(&host), 0);
         let host = host.after_power_cut();
         assert_eq!(behind(&host), 0, "the pool knows of it before the volume is smaller");
+    });
+}
+
+#[test]
+fn standby_disks_count_for_thin_volumes_as_far_as_their_pool_may_use_them() {
+    block_on(async {
+        for (max_overcommit, most) in [(100, 179), (200, 359)] {
+            let host = FakeHost::new();
+            let (disk, standby) = (host.add_disk(Bytes::gib(100)), host.add_disk(Bytes::gib(100)));
+            host.add_group("vg0", &[disk]);
+            let thin_settings = ThinSettings { max_overcommit, ..LARGE_CHUNKS };
+            let terms = Terms { thin: Some(thin_settings), reserve: Bytes::gib(1) };
+            let standby_disks = vec![NewDisk { path: standby, wipe: false }];
+            let plan = pliant::node::PoolPlan { terms, standby_disks, ..plan("fast", &["vg0"]) };
+            let node = Setup { settings: settings(), plans: vec![plan] }.start(&host).await;
+            let told = largest(&node, Layout::Thin).await;
+            assert_eq!(told.get() >> 30, most, "nine tenths of both disks");
+            let mib = told.get() >> 20;
+            node.ensure(&thin(want(VOLUME, Mode::Block, mib))).await.expect("what was told");
+            assert_eq!(largest(&node, Layout::Thin).await, Bytes::ZERO);
+            let refused = node.ensure(&thin(want(NEIGHBOUR, Mode::Block, 4))).await;
+            assert!(
+                matches!(refused, Err(VolumeError::InsufficientCapacity { .. })),
+                "{refused:?}"
+            );
+        }
     });
 }

@@ -118,6 +118,9 @@ impl Lv {
     }
 }
 
+/// The name of a disk that has not joined yet; LVM gives none with a space.
+const JOINING: &str = "a joining disk";
+
 impl Group {
     /// Extents free on usable physical volumes, as ranges in the order of the disks.
     pub fn free(&self) -> Vec<ExtentRun> {
@@ -152,6 +155,23 @@ impl Group {
     /// Returns the total number of extents.
     pub fn extents(&self) -> u64 {
         self.pvs.values().map(|pv| pv.pe_count).sum()
+    }
+
+    /// Returns the volume group as it will be when a disk with so much space for extents has joined it.
+    #[must_use]
+    pub fn with_disk(&self, room: Bytes) -> Group {
+        let mut group = self.clone();
+        let disk = PhysicalVolume {
+            uuid: String::new(),
+            device: Some(PathBuf::new()),
+            pe_start: 0,
+            pe_count: room.get() / self.extent_size.get().max(1),
+            size: room,
+            flags: ["ALLOCATABLE"].map(str::to_owned).into_iter().collect(),
+            tags: Words::default(),
+        };
+        group.pvs.insert(JOINING.to_owned(), disk);
+        group
     }
 
     /// The size of this many extents.

@@ -30,9 +30,8 @@ pub(super) async fn make_somewhere(
     let mut not_taken = Vec::new();
     for (group, read) in by_room(&seen) {
         let turn = group.turn().await?;
-        let reserve = pool.terms.reserve.div_ceil(read.extent_size);
-        let extents = size.div_ceil(read.extent_size) + reserve;
-        let left = add_standby_disks(node, pool, &turn, want.class.layout, extents).await?;
+        let needed = (size.div_ceil(read.extent_size), pool.terms);
+        let left = add_standby_disks(node, pool, &turn, want.class.layout, needed).await?;
         drop(turn);
         if let Some(made) = make_where_it_fits(node, pool, want, size, life).await? {
             return Ok(made);

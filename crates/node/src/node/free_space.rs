@@ -69,7 +69,10 @@ impl ObservedPool<'_> {
             }
             // What a thin pool may use of a disk is known when it has joined.
             Layout::Thin => {
-                let usage = steady_usage(handle);
+                // A thin pool may use a part of what joins, and its metadata may need some.
+                let (usage, joins) = (steady_usage(handle), self.joining(group, standby));
+                let larger = (joins > Bytes::ZERO).then(|| group.with_disk(joins));
+                let group = larger.as_ref().unwrap_or(group);
                 group.size_of(layout::largest_new(group, layout, terms, usage.as_ref()))
             }
         };

@@ -117,7 +117,7 @@ async fn make_room(
 ) -> Result<(), VolumeError> {
     let turn = found.group.turn().await?;
     let (layout, terms) = (found.lv.layout(), found.pool.terms.of_growth());
-    let not_taken = add_standby_disks(node, &found.pool, &turn, layout, more).await?;
+    let not_taken = add_standby_disks(node, &found.pool, &turn, layout, (more, terms)).await?;
     let group = turn.read().await?;
     if let Some(reason) = group.frozen() {
         return Err(VolumeError::Unavailable {

@@ -8,7 +8,7 @@ use crate::node::disks::{NewDisk, SetupError};
 use crate::node::pools::{ObservedPool, Pool, roomiest};
 use crate::node::thin_figures::steady_usage;
 use crate::panics::caught;
-use crate::volume::{Layout, VolumeError, error_chain};
+use crate::volume::{Layout, Terms, VolumeError, error_chain};
 
 /// The standby disks that did not join a group.
 #[derive(Debug, Default)]
@@ -42,8 +42,8 @@ impl From<SetupError> for StandbyObstacle {
     }
 }
 
-/// Adds standby disks to `turn`'s volume group until `extents` are free in it or none is left;
-/// returns which could not join, and why.
+/// Adds standby disks to `turn`'s volume group until a volume of the layout can take `extents` by these terms, or none is
+/// left; returns which could not join, and why.
 ///
 /// A crash in between leaves a blank disk, a label without a volume group, or the larger volume
 /// group; the next call handles each.
@@ -52,10 +52,9 @@ pub(super) async fn add_standby_disks(
     pool: &Pool,
     turn: &VgGuard,
     layout: Layout,
-    extents: u64,
+    (extents, terms): (u64, Terms),
 ) -> Result<NotTaken, VolumeError> {
     let mut not_taken = NotTaken::default();
-    let terms = pool.terms.of_growth();
     if !pool.takes_into(turn.group()) {
         return Ok(not_taken);
     }
