@@ -73,6 +73,22 @@ impl Authority {
     }
 }
 
+/// Creates a certificate that signs itself; returns the certificate and its key, in DER. Whoever trusts it knows its
+/// digest.
+///
+/// # Errors
+/// Failures of the system to generate keys, or an invalid name.
+pub fn self_signed(
+    host: &str,
+    name: &str,
+    lasting: Validity,
+) -> Result<(Vec<u8>, Vec<u8>), rcgen::Error> {
+    let mut params = lasting.params(CertificateParams::new([host.to_owned()])?, name);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let key = KeyPair::generate()?;
+    Ok((params.self_signed(&key)?.der().to_vec(), key.serialize_der()))
+}
+
 impl Validity {
     fn params(self, mut params: CertificateParams, name: &str) -> CertificateParams {
         let epoch = date_time_ymd(1970, 1, 1);

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::connection::{FramedStream, Tls};
-use super::message::{Job, Request, Streamed, SystemError, nonsense, now};
+use super::message::{Request, Streamed, SystemError, nonsense, now};
 use super::tls::{Credentials, SOURCE};
 use crate::copy::{CopyError, Stamp};
 
@@ -76,19 +76,24 @@ impl Remote {
         CopyError::Failed { doing: "receiving from", path: self.address.clone(), source }
     }
 
-    /// Connects, and sends the job.
-    pub(super) fn connect(&self, job: Job) -> Result<Connection, CopyError> {
-        self.try_to_connect(job).map_err(|error| self.failed(error))
+    /// Creates the client of a sender at this address, with a configuration of its own.
+    pub(super) fn with(address: &str, config: ClientConfig, stop: Arc<AtomicBool>) -> Remote {
+        Remote { address: address.to_owned(), config: Arc::new(config), stop }
     }
 
-    fn try_to_connect(&self, job: Job) -> io::Result<Connection> {
+    /// Connects, and sends the job, or what else the first message is.
+    pub(super) fn connect(&self, job: impl Serialize) -> Result<Connection, CopyError> {
+        self.try_to_connect(&job).map_err(|error| self.failed(error))
+    }
+
+    fn try_to_connect(&self, job: &impl Serialize) -> io::Result<Connection> {
         let tcp = self.dial()?;
         rustix::net::sockopt::set_tcp_user_timeout(&tcp, UNANSWERED_MS)?;
         let name = ServerName::try_from(SOURCE).map_err(io::Error::other)?;
         let tls = ClientConnection::new(self.config.clone(), name).map_err(io::Error::other)?;
         let tls = Tls::Client(Box::new(tls));
         let mut line = FramedStream::over(tcp, tls, self.stop.clone(), GREETING)?;
-        line.send(&job)?;
+        line.send(job)?;
         let mut buffer = Vec::new();
         let theirs: Stamp = line.receive(&mut buffer)?;
         line.known();

@@ -10,6 +10,7 @@ use rustls::{ClientConnection, ServerConnection};
 use serde::{Deserialize, Serialize};
 
 use super::message::{decode, encode, nonsense};
+use crate::copy::Digest;
 
 /// Maximum length of a frame: a piece of a file, or entries of a tree up to the largest attributes.
 pub const LONGEST_FRAME: usize = 4 << 20;
@@ -96,6 +97,15 @@ impl FramedStream {
         rustix::net::sockopt::set_tcp_keepcnt(&tcp, ASKED)?;
         let socket = Socket { tcp, stop, until: Some(Instant::now() + greeting) };
         Ok(FramedStream { tls, socket, out: Vec::new() })
+    }
+
+    /// Returns the digest of the other side's certificate; `None` before the handshake has ended.
+    pub fn peer(&self) -> Option<Digest> {
+        let certificates = match &self.tls {
+            Tls::Client(tls) => tls.peer_certificates(),
+            Tls::Server(tls) => tls.peer_certificates(),
+        };
+        certificates?.first().map(|own| Digest::of(own))
     }
 
     /// Marks the other side as authenticated, with a known job: from now on it has no time limit.

@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::num::NonZeroU64;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ use crate::copy::{
 };
 
 /// How long who connects may take to say who it is and what it wants.
-const GREETING: Duration = Duration::from_secs(5);
+pub(super) const GREETING: Duration = Duration::from_secs(5);
 /// How often it is reported how far it is.
 const EVERY: Duration = Duration::from_millis(500);
 /// Bytes of names in a frame.
@@ -43,10 +44,32 @@ pub fn serve(
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Infallible, CopyError> {
     let config = Arc::new(credentials.server()?);
+    let stop = AtomicBool::new(false);
+    let ended = accept_all(listener, &stop, tell, &|tcp, caller| {
+        answer(tcp, config.clone(), source, caller)
+    });
+    // It is never stopped.
+    ended.and(Err(CopyError::Stopped))
+}
+
+/// Answers each connection in a thread of its own, until `stop` is set and one more has come.
+///
+/// # Errors
+/// An error of the listener. An error of a connection ends only that one, and `tell` is called for it.
+pub(super) fn accept_all(
+    listener: &TcpListener,
+    stop: &AtomicBool,
+    tell: &(dyn Fn(&str) + Sync),
+    answer: &(dyn Fn(TcpStream, &Caller) -> io::Result<()> + Sync),
+) -> Result<(), CopyError> {
     let callers = &Callers::default();
     thread::scope(|scope| {
         loop {
-            let (tcp, from) = match listener.accept() {
+            let accepted = listener.accept();
+            if stop.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let (tcp, from) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) if is_of_one_connection(&error) => {
                     tell(&format!("lost a connection: {error}"));
@@ -64,9 +87,8 @@ pub fn serve(
                     continue;
                 }
             };
-            let config = config.clone();
             scope.spawn(move || {
-                if let Err(error) = answer(tcp, config, source, &caller) {
+                if let Err(error) = answer(tcp, &caller) {
                     tell(&format!("{from}: {error}"));
                 }
             });

@@ -147,12 +147,12 @@ impl Credentials {
     }
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn unusable(error: rustls::Error) -> CopyError {
+pub(super) fn unusable(error: rustls::Error) -> CopyError {
     CopyError::Refused(format!("the keys are not usable: {error}"))
 }
 

@@ -9,6 +9,7 @@ mod dice;
 /// The source is sent.
 const IS_FAR: bool = true;
 
+mod blocks;
 mod cuts;
 mod devices;
 mod differences;
