@@ -188,6 +188,21 @@ impl Host for FakeHost {
         self.change("device_copies", what, copy).await
     }
 
+    async fn write_blocks(
+        &self,
+        device: &Path,
+        offset: u64,
+        bytes: Vec<u8>,
+    ) -> Result<(), HostError> {
+        let what = format!("write {} bytes at {offset} of {}", bytes.len(), device.display());
+        let typed = what.clone();
+        let write = |world: &mut World| {
+            world.may_copy_to(device, &typed);
+            world.write(device, offset, &bytes)
+        };
+        self.change("device_writes", what, write).await
+    }
+
     async fn is_same(
         &self,
         one: &Path,

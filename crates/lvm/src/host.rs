@@ -232,6 +232,14 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
         leave_zeroes: bool,
     ) -> Result<(), HostError>;
 
+    /// Writes whole blocks to a block device, past the page cache.
+    async fn write_blocks(
+        &self,
+        device: &Path,
+        offset: u64,
+        bytes: Vec<u8>,
+    ) -> Result<(), HostError>;
+
     /// Returns whether two block devices have the same bytes in a range of whole blocks, read past the page cache.
     async fn is_same(&self, one: &Path, other: &Path, range: Range<u64>)
     -> Result<bool, HostError>;

@@ -81,6 +81,21 @@ pub(super) fn copy(
     .map(drop)
 }
 
+/// Writes whole blocks past the page cache, and where a device does not know that, through it.
+pub(super) fn write_at(device: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(device);
+    let mut memory = vec![0; bytes.len() + ALIGN];
+    let shift = memory.as_ptr().align_offset(ALIGN);
+    let aligned = &mut memory[shift..shift + bytes.len()];
+    aligned.copy_from_slice(bytes);
+    match direct.and_then(|file| file.write_all_at(aligned, offset)) {
+        Err(error) if error.raw_os_error() == Some(Errno::EINVAL as i32) => {
+            OpenOptions::new().write(true).open(device)?.write_all_at(bytes, offset)
+        }
+        other => other,
+    }
+}
+
 /// Returns whether two devices have the same bytes in a range, read past the page cache.
 pub(super) fn is_same(one: &Path, other: &Path, range: &Range<u64>) -> io::Result<bool> {
     past_the_cache(one, |one| {
@@ -235,6 +250,19 @@ mod tests {
             assert_eq!(read, bytes[offset..end], "{offset} {length}");
         }
         assert_eq!(read_at(file.path(), 100_000, 512).unwrap(), Vec::<u8>::new());
+    }
+
+    #[test]
+    fn bytes_are_written_at_their_place_and_nowhere_else() {
+        let file = file_of(&[7; 3 * ALIGN]);
+        write_at(file.path(), ALIGN as u64, &[8; ALIGN]).unwrap();
+        let mut expected = vec![7; 3 * ALIGN];
+        expected[ALIGN..2 * ALIGN].fill(8);
+        assert_eq!(std::fs::read(file.path()).unwrap(), expected);
+        // Less than a block, as the last one of a device may be.
+        write_at(file.path(), 0, &[9; 512]).unwrap();
+        expected[..512].fill(9);
+        assert_eq!(std::fs::read(file.path()).unwrap(), expected);
     }
 
     #[test]

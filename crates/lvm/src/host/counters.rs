@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Every kind of call that is counted.
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
     "binds",
     "device_reads",
     "device_copies",
+    "device_writes",
     "discards",
     "disk_lists",
     "dm_changes",

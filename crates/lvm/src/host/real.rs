@@ -220,6 +220,16 @@ impl Host for RealHost {
         self.call("device_copies", "copy to", to, LARGE, copy).await
     }
 
+    async fn write_blocks(
+        &self,
+        device: &Path,
+        offset: u64,
+        bytes: Vec<u8>,
+    ) -> Result<(), HostError> {
+        let write = move |device: &Path| block::write_at(device, offset, &bytes);
+        self.call("device_writes", "write", device, LARGE, write).await
+    }
+
     async fn is_same(
         &self,
         one: &Path,

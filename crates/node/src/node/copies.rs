@@ -13,13 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bytes::{Bytes, Pace};
 use crate::host::{HeldDevice, HeldFor, Host};
-use crate::lvm::{Group, Lv};
+use crate::lvm::{Group, Lv, VgGuard};
 use crate::node::error::failed;
 use crate::node::found::Found;
 use crate::node::lv_tags::StoredState;
+use crate::node::transfers::{ReceivingDevice, RemoteContent};
 use crate::node::wipe::{hold, progress_text};
 use crate::panics::caught;
-use crate::volume::{Layout, VolumeError, VolumeId};
+use crate::volume::{Layout, Reason, VolumeError, VolumeId};
 
 /// How much one call to the kernel copies, or compares.
 const PIECE: u64 = 64 << 20;
@@ -41,6 +42,25 @@ pub(super) struct LvCopy {
     pub whole: Vec<String>,
     /// True if `from` was only taken for this copy: it is removed at the end.
     pub ends_source: bool,
+}
+
+/// A copy of what another node has.
+#[derive(Debug, Clone)]
+pub(super) struct RemoteCopy {
+    /// The volume that is filled.
+    pub of: VolumeId,
+    /// What is copied.
+    pub from: Arc<dyn RemoteContent>,
+    /// Size of the content.
+    pub size: Bytes,
+    /// What gets the content; it is tagged as `copying`.
+    pub to: Found<()>,
+    /// Ranges of the target behind the content that are to have zeroes.
+    pub zeroes: Vec<Range<u64>>,
+    /// The tags that say of the target that it is whole.
+    pub whole: Vec<String>,
+    /// True if some of the content may be there already.
+    pub resumes: bool,
 }
 
 /// The copies under way.
@@ -65,8 +85,33 @@ struct CopyJob {
     /// Bytes copied and bytes compared.
     done: Arc<AtomicU64>,
     total: u64,
-    ended: watch::Receiver<Option<Result<(), String>>>,
+    ended: watch::Receiver<Option<Result<(), CopyFailure>>>,
     stop: CancellationToken,
+}
+
+/// Why a copy did not come to its end.
+#[derive(Debug, Clone)]
+struct CopyFailure {
+    /// True if its source is gone: the same copy can never be made.
+    is_gone: bool,
+    why: String,
+}
+
+impl From<&VolumeError> for CopyFailure {
+    fn from(error: &VolumeError) -> CopyFailure {
+        CopyFailure { is_gone: error.reason() == Reason::NotFound, why: error.to_string() }
+    }
+}
+
+impl From<CopyFailure> for VolumeError {
+    fn from(failure: CopyFailure) -> VolumeError {
+        match failure {
+            CopyFailure { is_gone: true, why } => {
+                VolumeError::Reported { reason: Reason::NotFound, message: why }
+            }
+            CopyFailure { is_gone: false, why } => VolumeError::Unavailable { reason: why },
+        }
+    }
 }
 
 impl CopyJob {
@@ -125,10 +170,24 @@ impl Copies {
     /// Copies, or joins the copy to the same logical volume, and waits for its end; the target is whole, durably, then.
     ///
     /// # Errors
-    /// [`VolumeError::InProgress`] when the patience is over; the copy goes on. [`VolumeError::Unavailable`] if it failed.
+    /// [`VolumeError::InProgress`] when the patience is over; the copy goes on. [`VolumeError::Unavailable`] if it failed,
+    /// [`Reason::NotFound`] if its source is gone.
     pub async fn finish(&self, copy: LvCopy) -> Result<(), VolumeError> {
         let target = copy.to.path();
         self.join(copy);
+        self.settle(&target).await
+    }
+
+    /// As [`Copies::finish`], with what another node has.
+    ///
+    /// # Errors
+    /// As [`Copies::finish`].
+    pub async fn finish_remote(&self, copy: RemoteCopy) -> Result<(), VolumeError> {
+        let target = copy.to.path();
+        let (of, from, size) = (copy.of.clone(), format!("{:?}", copy.from), copy.size);
+        let host = self.host.clone();
+        let receive = move |job: CopyJob| async move { receive(host, &copy, job).await };
+        self.begin((&target, of, from, size), receive);
         self.settle(&target).await
     }
 
@@ -142,7 +201,9 @@ impl Copies {
         let ended = tokio::time::timeout(self.patience, ended.wait_for(Option::is_some));
         let outcome = match self.leaving.run_until_cancelled(ended).await {
             Some(Ok(Ok(outcome))) => outcome.clone(),
-            Some(Ok(Err(_))) => Some(Err("the copy stopped".to_owned())),
+            Some(Ok(Err(_))) => {
+                Some(Err(CopyFailure { is_gone: false, why: "the copy stopped".to_owned() }))
+            }
             Some(Err(_)) | None => None,
         };
         let Some(outcome) = outcome else {
@@ -150,7 +211,7 @@ impl Copies {
             return Err(VolumeError::InProgress { what, progress: job.progress() });
         };
         self.jobs().remove(target);
-        outcome.map_err(|reason| VolumeError::Unavailable { reason })
+        outcome.map_err(VolumeError::from)
     }
 
     /// Hears of the end of each copy.
@@ -174,43 +235,56 @@ impl Copies {
     pub fn start(&self, copy: LvCopy) -> Result<(), VolumeError> {
         let target = copy.to.path();
         let ended = self.jobs().get(&target).and_then(|job| job.ended.borrow().clone());
-        if let Some(Err(reason)) = ended {
+        if let Some(Err(failure)) = ended {
             self.jobs().remove(&target);
-            return Err(VolumeError::Unavailable { reason });
+            return Err(failure.into());
         }
         self.join(copy);
         Ok(())
     }
 
-    fn join(&self, copy: LvCopy) -> CopyJob {
-        let mut jobs = self.jobs();
+    fn join(&self, copy: LvCopy) {
         let target = copy.to.path();
-        if let Some(job) = jobs.get(&target).filter(|job| job.is_running()) {
-            return job.clone();
+        let (of, from, size) = (copy.of.clone(), copy.from.path(), copy.size);
+        let host = self.host.clone();
+        let make = move |job: CopyJob| async move { make(host.as_ref(), &copy, &job).await };
+        self.begin((&target, of, from, size), make);
+    }
+
+    /// Begins a copy of so many bytes from one logical volume to another, unless one to it is under way.
+    fn begin<Made>(
+        &self,
+        (target, of, from, size): (&str, VolumeId, String, Bytes),
+        work: impl FnOnce(CopyJob) -> Made,
+    ) where
+        Made: Future<Output = Result<(), VolumeError>> + Send + 'static,
+    {
+        let mut jobs = self.jobs();
+        if jobs.get(target).is_some_and(CopyJob::is_running) {
+            return;
         }
         let (tell, ended) = watch::channel(None);
         let job = CopyJob {
-            of: copy.of.clone(),
-            from: copy.from.path(),
+            of,
+            from,
             began: Instant::now(),
             done: Arc::default(),
-            total: 2 * copy.size.get(),
+            total: 2 * size.get(),
             ended,
             stop: CancellationToken::new(),
         };
-        jobs.insert(target, job.clone());
-        let (host, its, news) = (self.host.clone(), job.clone(), self.news.clone());
+        jobs.insert(target.to_owned(), job.clone());
+        let (work, news, target) = (work(job), self.news.clone(), target.to_owned());
         tokio::spawn(async move {
-            let made = caught("copies", make(host.as_ref(), &copy, &its)).await;
+            let made = caught("copies", work).await;
             let made = made
                 .unwrap_or_else(|panicked| Err(VolumeError::Failed { what: panicked.to_string() }));
             if let Err(error) = &made {
-                tracing::warn!(target = copy.to.path(), %error, "a copy ended early");
+                tracing::warn!(target, %error, "a copy ended early");
             }
-            let _ = tell.send(Some(made.map_err(|error| error.to_string())));
+            let _ = tell.send(Some(made.map_err(|error| CopyFailure::from(&error))));
             news.send_replace(());
         });
-        job
     }
 }
 
@@ -220,11 +294,7 @@ async fn make(host: &dyn Host, copy: &LvCopy, job: &CopyJob) -> Result<(), Volum
     let turn = copy.to.group.turn().await?;
     turn.read().await?;
     refuse_unless_wanted(copy).await?;
-    let copying = StoredState::Copying.tag();
-    turn.retag(&copy.to.lv.name, &[&copying], &copy.whole).await?;
-    turn.deactivate(&copy.to.lv.name).await?;
-    drop(turn);
-    copy.to.group.flush().await?;
+    note_whole(turn, &copy.to, &copy.whole).await?;
     let turn = copy.from.group.turn().await?;
     let source = &copy.from.lv.name;
     if copy.ends_source {
@@ -235,15 +305,58 @@ async fn make(host: &dyn Host, copy: &LvCopy, job: &CopyJob) -> Result<(), Volum
     copy.from.deactivate_if_idle(host).await
 }
 
+/// Receives what another node has, and notes that it is whole.
+async fn receive(host: Arc<dyn Host>, copy: &RemoteCopy, job: CopyJob) -> Result<(), VolumeError> {
+    let io = |what: &str| failed(format!("failed to {what} {}", copy.to.path()));
+    let (device, target) = activate_and_hold(host.as_ref(), &copy.to, HeldFor::Writing).await?;
+    refuse_unless_copying(&copy.to).await?;
+    let is_thin = copy.to.lv.layout() == Layout::Thin;
+    let (done, stop) = (job.done.clone(), job.stop.clone());
+    let into = Arc::new(ReceivingDevice { host: host.clone(), device, is_thin, done, stop });
+    for range in &copy.zeroes {
+        target.write_zeroes(range.clone()).await.map_err(io("write zeroes to"))?;
+    }
+    copy.from.receive(copy.size, copy.resumes, into).await?;
+    goes_on(&job)?;
+    target.flush().await.map_err(io("flush"))?;
+    drop(target);
+    let turn = copy.to.group.turn().await?;
+    turn.read().await?;
+    refuse_unless_copying(&copy.to).await?;
+    note_whole(turn, &copy.to, &copy.whole).await
+}
+
+async fn note_whole(turn: VgGuard, to: &Found<()>, whole: &[String]) -> Result<(), VolumeError> {
+    turn.retag(&to.lv.name, &[&StoredState::Copying.tag()], whole).await?;
+    turn.deactivate(&to.lv.name).await?;
+    drop(turn);
+    to.group.flush().await.map_err(VolumeError::from)
+}
+
+/// The logical volume as its group has it now.
+async fn as_it_is(found: &Found<()>) -> Result<Option<Lv>, VolumeError> {
+    let seen: Arc<Group> = found.group.read().await?;
+    let now = seen.lvs.get(&found.lv.name).filter(|now| now.uuid == found.lv.uuid);
+    Ok(now.cloned())
+}
+
+/// # Errors
+/// [`VolumeError::Unavailable`] if the target does not wait for content any more.
+async fn refuse_unless_copying(to: &Found<()>) -> Result<(), VolumeError> {
+    let copying = StoredState::Copying.tag();
+    if as_it_is(to).await?.is_some_and(|lv| lv.tags.contains(&copying)) {
+        return Ok(());
+    }
+    let reason = format!("the content of {} is not wanted any more; retry", to.path());
+    Err(VolumeError::Unavailable { reason })
+}
+
 /// # Errors
 /// [`VolumeError::Unavailable`] if the target does not wait for content any more, or its source is being deleted: who
 /// began the copy may have looked before another one came to its end.
 async fn refuse_unless_wanted(copy: &LvCopy) -> Result<(), VolumeError> {
     let (copying, deleting) = (StoredState::Copying.tag(), StoredState::Deleting.tag());
-    let now =
-        |seen: &Group, lv: &Lv| seen.lvs.get(&lv.name).filter(|now| now.uuid == lv.uuid).cloned();
-    let to = now(&*copy.to.group.read().await?, &copy.to.lv);
-    let from = now(&*copy.from.group.read().await?, &copy.from.lv);
+    let (to, from) = (as_it_is(&copy.to).await?, as_it_is(&copy.from).await?);
     let is_wanted = to.is_some_and(|lv| lv.tags.contains(&copying));
     let is_there = from.is_some_and(|lv| !lv.tags.contains(&deleting));
     if is_wanted && is_there {
@@ -255,7 +368,7 @@ async fn refuse_unless_wanted(copy: &LvCopy) -> Result<(), VolumeError> {
 }
 
 /// Activates a logical volume, and holds it open: another copy that came to its end may deactivate it in between.
-async fn activate_and_hold(
+pub(super) async fn activate_and_hold(
     host: &dyn Host,
     found: &Found<()>,
     held_for: HeldFor,

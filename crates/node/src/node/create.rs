@@ -7,14 +7,17 @@ use crate::node::find::search;
 use crate::node::found::FoundVolume;
 use crate::node::lv_tags::StoredState;
 use crate::node::pools::Pool;
-use crate::node::restore::{complete, make_restored};
+use crate::node::restore::{complete, make_received, make_restored};
+use crate::node::transfers::RemoteSource;
 use crate::node::wipe_tasks::start_first_wipe;
 use crate::volume::{Mode, NewVolume, Source, VolumeError};
 
-/// Creates the volume, durably. It is new: its extents are wiped after this call, and before it is published.
+/// Creates the volume, durably. It is new: its extents are wiped after this call, and before it is published. Or it has the
+/// content of its source, which `remote` has if that is on another node.
 pub(super) async fn ensure_volume(
     node: &Node,
     want: &NewVolume,
+    remote: Option<&RemoteSource>,
 ) -> Result<FoundVolume, VolumeError> {
     // An earlier call for it asked for the same pool: the trouble of another stops nothing here.
     // Nor does a group that was never read. Should it hide a volume of this name that was never
@@ -22,8 +25,8 @@ pub(super) async fn ensure_volume(
     let pool = node.pool_of(&want.class).ok();
     let may_hold_it = |other: &Pool| pool.as_ref().is_none_or(|pool| pool.name == other.name);
     let found = match search(node, &want.key(), may_hold_it).await? {
-        (Some(found), _) => complete(node, found.reachable()?, want).await?,
-        (None, _) => make_volume(node, want).await?,
+        (Some(found), _) => complete(node, found.reachable()?, want, remote).await?,
+        (None, _) => make_volume(node, want, remote).await?,
     };
     same_as_wanted(&found, want, &node.settings.name)?;
     if found.record.life == StoredState::Deleting {
@@ -40,7 +43,11 @@ pub(super) async fn ensure_volume(
 }
 
 /// Takes the extents, tagged as new.
-async fn make_volume(node: &Node, want: &NewVolume) -> Result<FoundVolume, VolumeError> {
+async fn make_volume(
+    node: &Node,
+    want: &NewVolume,
+    remote: Option<&RemoteSource>,
+) -> Result<FoundVolume, VolumeError> {
     if !want.nodes.is_empty() && !want.nodes.contains(&node.settings.name) {
         let (asked, here) = (want.nodes.clone(), node.settings.name.clone());
         return Err(VolumeError::TopologyMismatch { asked, here });
@@ -51,9 +58,10 @@ async fn make_volume(node: &Node, want: &NewVolume) -> Result<FoundVolume, Volum
         let options = &want.class.mkfs_options;
         node.formats.refuse_bad(node.host.as_ref(), kind, options, size).await?;
     }
-    match &want.source {
-        Some(source) => make_restored(node, want, source, &pool, size).await,
-        None => make_somewhere(node, &pool, want, size, StoredState::New).await,
+    match (&want.source, remote) {
+        (Some(_), Some(remote)) => make_received(node, want, remote, &pool, size).await,
+        (Some(source), None) => make_restored(node, want, source, &pool, size).await,
+        (None, _) => make_somewhere(node, &pool, want, size, StoredState::New).await,
     }
 }
 

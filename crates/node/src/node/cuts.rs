@@ -96,9 +96,11 @@ pub(super) fn refuse_while_copied(node: &Node, found: &FoundVolume) -> Result<()
     let Some(cut) = cut_on(found) else { return Ok(()) };
     let target = lv_tags::target_of_cut(cut).unwrap_or_default();
     let progress = node.copies.progress_to(target);
+    let is_sent = lv_tags::is_remote(target);
+    let else_it = if is_sent { "another node reads it" } else { "it is about to end" };
     Err(VolumeError::InProgress {
         what: format!("copying volume {} for a snapshot or a clone", found.record.id),
-        progress: progress.unwrap_or_else(|| "it is about to end".to_owned()),
+        progress: progress.unwrap_or_else(|| else_it.to_owned()),
     })
 }
 

@@ -115,6 +115,16 @@ pub fn target_of_cut(name: &str) -> Option<&str> {
     name.strip_suffix(".cut")
 }
 
+/// The name that stands for the logical volume of this key on another node, where a cut is named after it.
+pub fn remote_name(key: &VolumeKey) -> String {
+    format!("{PREFIX}{}.send", key.as_str())
+}
+
+/// Returns true if a cut is named after a logical volume of another node.
+pub fn is_remote(target: &str) -> bool {
+    target.strip_suffix(".send").is_some()
+}
+
 /// The name of the safety snapshot of a volume.
 pub fn safety_name(key: &VolumeKey) -> String {
     format!("{PREFIX}{}.resize", key.as_str())

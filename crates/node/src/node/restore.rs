@@ -3,13 +3,14 @@
 //! Where both are thin and in one pool it shares the chunks of its source, at once. Else the content is copied, behind the
 //! answer if that takes long; a source that is in use is cut first.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::bytes::Bytes;
 use crate::lvm::{Group, Lv, NewLv, VolumeGroup, layout};
 use crate::node::Node;
 use crate::node::allocate::{keeps_limit, make_somewhere, no_room};
-use crate::node::copies::LvCopy;
+use crate::node::copies::{LvCopy, RemoteCopy};
 use crate::node::cuts::{
     find_cut, make_cut, refuse_unless_quiet, remove_cut, remove_half_cut, room_of_cut, size_of_cut,
 };
@@ -19,18 +20,19 @@ use crate::node::lv_tags::{self, StoredState, VolumeTags};
 use crate::node::pools::{Pool, served};
 use crate::node::snapshots::{find_snapshot, refuse_unless_whole, resume_snapshots, tidy_up};
 use crate::node::thin_figures::thin_usage;
+use crate::node::transfers::RemoteSource;
 use crate::node::wipe::ends;
 use crate::volume::{Layout, Mode, NewVolume, Reason, Source, VolumeError, error_chain};
 
 /// What a new volume gets.
-struct SourceContent {
+pub(super) struct SourceContent {
     /// The logical volume that has it.
-    has: Found<()>,
+    pub has: Found<()>,
     /// The volume itself, if it may change while it is copied.
-    live: Option<FoundVolume>,
+    pub live: Option<FoundVolume>,
     mode: Mode,
     /// True if it was never shown to a workload, and so is nothing.
-    empty: bool,
+    pub empty: bool,
 }
 
 /// Makes the volume with the content of its source, at least as large as that.
@@ -46,12 +48,7 @@ pub(super) async fn make_restored(
     size: Bytes,
 ) -> Result<FoundVolume, VolumeError> {
     let content = content_of(node, source).await?;
-    if content.mode != want.mode {
-        return Err(VolumeError::InvalidArgument {
-            field: "volume_content_source".to_owned(),
-            reason: format!("{source} is {}, and {} was requested", content.mode, want.mode),
-        });
-    }
+    content.refuse_other_mode(source, want.mode)?;
     let size = size.max(content.has.size());
     keeps_limit(content.has.size(), want.size)?;
     if content.empty {
@@ -70,12 +67,17 @@ pub(super) async fn complete(
     node: &Node,
     found: FoundVolume,
     want: &NewVolume,
+    remote: Option<&RemoteSource>,
 ) -> Result<FoundVolume, VolumeError> {
     let Some(source) = found.record.source.clone().filter(|_| found.record.source == want.source)
     else {
         return Ok(found); // Another volume than what is asked for, which its caller says.
     };
     match found.record.life {
+        StoredState::Copying if is_elsewhere(node, &source) => {
+            let filled = go_on_receiving(node, &found, remote).await;
+            give_up_if_final(node, &found, filled).await
+        }
         StoredState::Copying => {
             let filled = go_on(node, &found, want, &source).await;
             give_up_if_final(node, &found, filled).await
@@ -87,6 +89,11 @@ pub(super) async fn complete(
         }
         StoredState::New | StoredState::Shown | StoredState::Deleting => Ok(found),
     }
+}
+
+/// Returns whether the source is on another node.
+fn is_elsewhere(node: &Node, source: &Source) -> bool {
+    *source.volume().node() != node.settings.key
 }
 
 async fn go_on(
@@ -123,7 +130,86 @@ async fn give_up_if_final(
     Err(error)
 }
 
+/// Makes the volume with the content of what another node has, at least as large as that.
+///
+/// # Errors
+/// As [`make_restored`]; [`VolumeError::Unavailable`] if the content did not come: a repeated call goes on.
+pub(super) async fn make_received(
+    node: &Node,
+    want: &NewVolume,
+    source: &RemoteSource,
+    pool: &Arc<Pool>,
+    size: Bytes,
+) -> Result<FoundVolume, VolumeError> {
+    let size = size.max(source.size);
+    keeps_limit(source.size, want.size)?;
+    if source.is_empty {
+        return make_somewhere(node, pool, want, size, StoredState::New).await;
+    }
+    let made = make_somewhere(node, pool, want, size, StoredState::Copying).await?;
+    let filled = receive(node, made.clone(), source, false).await;
+    give_up_if_final(node, &made, filled).await
+}
+
+/// Receives the content from another node, and waits for its end.
+async fn receive(
+    node: &Node,
+    found: FoundVolume,
+    source: &RemoteSource,
+    resumes: bool,
+) -> Result<FoundVolume, VolumeError> {
+    found.group.flush().await?;
+    let found = enlarge(found, source.size).await?;
+    let copy = RemoteCopy {
+        of: found.record.id.clone(),
+        from: source.content.clone(),
+        size: source.size,
+        to: found.bare(),
+        zeroes: zeroes_behind(&found, source.size),
+        whole: vec![StoredState::Restored.tag()],
+        resumes,
+    };
+    node.copies.finish_remote(copy).await?;
+    as_it_is_now(node, &found).await
+}
+
+/// Goes on with a volume whose content is on another node.
+async fn go_on_receiving(
+    node: &Node,
+    found: &FoundVolume,
+    source: Option<&RemoteSource>,
+) -> Result<FoundVolume, VolumeError> {
+    if node.copies.progress(&found.path()).is_some() {
+        node.copies.settle(&found.path()).await?;
+        return as_it_is_now(node, found).await;
+    }
+    let source = source.ok_or_else(|| VolumeError::Unavailable {
+        reason: format!(
+            "volume {} waits for its content from another node; retry",
+            found.record.id
+        ),
+    })?;
+    receive(node, found.clone(), source, true).await
+}
+
+async fn as_it_is_now(node: &Node, found: &FoundVolume) -> Result<FoundVolume, VolumeError> {
+    let whole = search(node, found.record.id.key(), |_| true).await?.0;
+    whole.ok_or_else(|| VolumeError::NotFound { id: found.record.id.to_string() })?.reachable()
+}
+
 impl SourceContent {
+    /// # Errors
+    /// [`VolumeError::InvalidArgument`] if a volume of this mode cannot have it.
+    pub fn refuse_other_mode(&self, source: &Source, mode: Mode) -> Result<(), VolumeError> {
+        if self.mode == mode {
+            return Ok(());
+        }
+        Err(VolumeError::InvalidArgument {
+            field: "volume_content_source".to_owned(),
+            reason: format!("{source} is {}, and {mode} was requested", self.mode),
+        })
+    }
+
     /// # Errors
     /// [`VolumeError::InProgress`] if it is not as it was found.
     async fn refuse_unless_quiet(&self, node: &Node, now: &Group) -> Result<(), VolumeError> {
@@ -219,6 +305,8 @@ async fn remove_done_cuts(node: &Node) {
     for (_, group) in served(&pools) {
         let Some(seen) = group.remembered() else { continue };
         let cuts = seen.lvs.keys().filter_map(|name| lv_tags::target_of_cut(name));
+        // Those for other nodes go when they are not allowed any more.
+        let cuts = cuts.filter(|target| !lv_tags::is_remote(target));
         for target in cuts.filter(|target| !is_copying(target)) {
             let removed = async {
                 let turn = group.turn().await?;
@@ -237,7 +325,9 @@ fn path(group: &str, lv: &Lv) -> String {
 }
 
 async fn resume(node: &Node, record: &VolumeTags) -> Result<(), VolumeError> {
-    let Some(source) = &record.source else { return Ok(()) };
+    // With what another node has only whoever asks for it goes on: keys and addresses last no longer than processes.
+    let here = record.source.as_ref().filter(|source| !is_elsewhere(node, source));
+    let Some(source) = here else { return Ok(()) };
     let (Some(found), _) = search(node, record.id.key(), |_| true).await? else { return Ok(()) };
     if found.record.life != StoredState::Copying {
         return Ok(()); // Its copy has come to its end meanwhile.
@@ -261,7 +351,7 @@ fn cut_for(node: &Node, target: &FoundVolume) -> Option<Found<()>> {
     })
 }
 
-async fn content_of(node: &Node, source: &Source) -> Result<SourceContent, VolumeError> {
+pub(super) async fn content_of(node: &Node, source: &Source) -> Result<SourceContent, VolumeError> {
     match source {
         Source::Snapshot(id) => {
             let found = find_snapshot(node, id).await?;
@@ -345,8 +435,7 @@ async fn fill(
         let copy = copy_of(node, &found, source).await?;
         node.copies.finish(copy).await?;
     }
-    let whole = search(node, found.record.id.key(), |_| true).await?.0;
-    whole.ok_or_else(|| VolumeError::NotFound { id: found.record.id.to_string() })?.reachable()
+    as_it_is_now(node, &found).await
 }
 
 /// The copy that fills a volume. If there is a cut for it, that is all that is needed: its source may have changed, or be
@@ -367,17 +456,22 @@ async fn copy_of(node: &Node, found: &FoundVolume, source: &Source) -> Result<Lv
         }
     };
     let found = enlarge(found.clone(), size).await?;
+    let zeroes = zeroes_behind(&found, size);
+    let whole = vec![StoredState::Restored.tag()];
+    let of = found.record.id.clone();
+    Ok(LvCopy { of, from, size, to: found.bare(), zeroes, whole, ends_source })
+}
+
+/// The ranges of a volume behind content of this size that are to have zeroes.
+fn zeroes_behind(found: &FoundVolume, size: Bytes) -> Vec<Range<u64>> {
     let behind = size.get()..found.size().get();
-    let zeroes = match (found.lv.layout(), found.record.mode) {
+    match (found.lv.layout(), found.record.mode) {
         _ if behind.is_empty() => Vec::new(),
         (Layout::Thin, _) => Vec::new(),
         (Layout::Linear, Mode::Block) => std::iter::once(behind).collect(),
         // The file system guards its bytes; no signature is to be found there before it has grown.
         (Layout::Linear, Mode::Filesystem(_)) => ends(behind),
-    };
-    let whole = vec![StoredState::Restored.tag()];
-    let of = found.record.id.clone();
-    Ok(LvCopy { of, from, size, to: found.bare(), zeroes, whole, ends_source })
+    }
 }
 
 /// Cuts a volume for a new one.

@@ -1,6 +1,6 @@
 //! Sets the node up, at its start and when its plans change: recovers from a crash, resumes wipes.
 
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use tokio::sync::watch;
 
@@ -17,6 +17,7 @@ use crate::node::pools::{Pool, served};
 use crate::node::recover::recover;
 use crate::node::refused_disks::RefusedDisks;
 use crate::node::restore::resume_copies;
+use crate::node::sends::Sends;
 use crate::node::survey::Survey;
 use crate::node::thin_growth::keep_thin_pools;
 use crate::node::{Node, NodeSettings, wipe};
@@ -47,6 +48,8 @@ impl Node {
             setting,
             wipes,
             copies,
+            sends: Sends::default(),
+            peers: OnceLock::new(),
             formats: super::formats::Formats::default(),
             growths,
             outcomes,

@@ -102,6 +102,12 @@ pub(super) async fn remove_snapshot(node: &Node, id: &SnapshotId) -> Result<(), 
     if let Some(progress) = node.copies.reader_of(&found.path()) {
         return Err(VolumeError::InProgress { what: format!("restoring snapshot {id}"), progress });
     }
+    if node.sends.is_read(&found.path()) {
+        return Err(VolumeError::InProgress {
+            what: format!("restoring snapshot {id}"),
+            progress: "another node reads it".to_owned(),
+        });
+    }
     let has_bytes = !found.record.empty;
     if has_bytes && (found.record.wipe != Wipe::None || found.lv.layout() == Layout::Thin) {
         let task = whole_lv(id.key(), &found.bare());

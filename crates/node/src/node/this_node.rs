@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::watch;
 
@@ -15,6 +15,8 @@ use crate::node::lv_tags::StoredState;
 use crate::node::outcomes::Outcomes;
 use crate::node::pools::{Pool, default_pool, served};
 use crate::node::refused_disks::RefusedDisks;
+use crate::node::sends::Sends;
+use crate::node::transfers::Peers;
 use crate::node::{NewDisk, NodeSettings, formats, wipe};
 use crate::volume::{Class, FsUsage, PoolName, State, VolumeError, VolumeId, VolumeKey};
 
@@ -28,6 +30,9 @@ pub struct Node {
     pub(super) setting: tokio::sync::Mutex<()>,
     pub(super) wipes: wipe::Wipes,
     pub(super) copies: Copies,
+    pub(super) sends: Sends,
+    /// The way to other nodes, if there is one.
+    pub(super) peers: OnceLock<Arc<dyn Peers>>,
     pub(super) formats: formats::Formats,
     /// How the growths of file systems ended since the start, by volume.
     pub(super) growths: Mutex<HashMap<VolumeKey, LastGrowth>>,

@@ -1,6 +1,7 @@
 //! The operations on volumes, one line each.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -22,6 +23,7 @@ use crate::node::stage::{stage_volume, unstage_volume};
 use crate::node::stats::{
     describe, health_of, health_of_pools, list_volumes, look, stats_of, volume,
 };
+use crate::node::transfers::{Peers, RemoteSource};
 use crate::volume::{
     Capacity, CapacityQuery, Fence, Grown, Growth, Inspection, Listing, NewSnapshot, NewVolume,
     NodeInfo, NodeVolumes, Page, PoolAilment, Publish, Snapshot, SnapshotId, SnapshotListing,
@@ -29,10 +31,32 @@ use crate::volume::{
     VolumeStatus, Volumes,
 };
 
+/// Says once how the node plugins of other nodes are reached.
+pub fn join_peers(node: &Node, peers: Arc<dyn Peers>) {
+    let _ = node.peers.set(peers);
+}
+
+/// How the node plugins of other nodes are reached; `None` if they are not.
+pub fn peers(node: &Node) -> Option<&Arc<dyn Peers>> {
+    node.peers.get()
+}
+
+/// As [`Volumes::ensure`] of a node, with the content of what another node has.
+///
+/// # Errors
+/// As there; [`VolumeError::Unavailable`] if the content did not come: a repeated call goes on.
+pub async fn receive(
+    node: &Node,
+    want: &NewVolume,
+    source: &RemoteSource,
+) -> Result<Volume, VolumeError> {
+    Ok(volume(node, &ensure_volume(node, want, Some(source)).await?))
+}
+
 #[async_trait]
 impl Volumes for Node {
     async fn ensure(&self, want: &NewVolume) -> Result<Volume, VolumeError> {
-        Ok(volume(self, &ensure_volume(self, want).await?))
+        Ok(volume(self, &ensure_volume(self, want, None).await?))
     }
 
     async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
