@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io::IsTerminal;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue};
@@ -139,6 +140,14 @@ pub struct NodeRole {
     /// /run/udev/rules.d [default: none]
     #[arg(long, value_name = "DIR", env = "PLIANT_UDEV_RULES_DIR", hide_env_values = true)]
     pub udev_rules_dir: Option<PathBuf>,
+    /// Serve volumes that are restored or cloned on other nodes to their node plugins, at this address of the pod
+    /// [default: none]
+    #[arg(long, value_name = "IP", env = "PLIANT_TRANSFER_IP", hide_env_values = true)]
+    pub transfer_ip: Option<IpAddr>,
+    /// Listen on this port of --transfer-ip
+    #[arg(long, value_name = "PORT", env = "PLIANT_TRANSFER_PORT", hide_env_values = true, default_value_t = 9816,
+        value_parser = clap::value_parser!(u16).range(1..))]
+    pub transfer_port: u16,
     /// Settings that a settings file can contain, too.
     #[command(flatten)]
     pub settings: MachineFlags,

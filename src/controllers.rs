@@ -1,7 +1,7 @@
 //! The control loops: each observes, plans and applies, without leader election.
 //!
 //! On a node, [`node_plugin`] executes the VolumeRequests for it, [`storage`] publishes its storage,
-//! [`sampling`] the usage of its volumes, and [`pools::follow`] applies the StoragePools for it. In
+//! [`sampling`] the usage of its volumes, [`sends`] permits other nodes to read volumes of it, and [`pools::follow`] applies the StoragePools for it. In
 //! the controller, [`pools`] computes the nodes of each pool, [`request_gc`] deletes finished
 //! VolumeRequests, [`nodes`] deletes the NodeStorage objects of removed nodes, and [`events`]
 //! writes events. In the operator, which watches claims, [`resync`] notifies the resizer of edits
@@ -23,6 +23,7 @@ pub mod pools;
 pub mod request_gc;
 pub mod resync;
 pub mod sampling;
+pub mod sends;
 pub mod storage;
 pub mod topology;
 mod usage;

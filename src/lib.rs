@@ -10,7 +10,8 @@ pub mod metrics; // names, units, help
 pub mod run; // the wiring; sees every room
 pub mod self_test;
 #[cfg(any(test, feature = "testing"))]
-pub mod testing; // an API server and a host in memory // what `pliant self-test` does, as a client of the driver
+pub mod testing;
+pub mod transfers; // content between the node plugins // an API server and a host in memory // what `pliant self-test` does, as a client of the driver
 
 // The crates, under the names that the modules here call them by.
 pub use pliant_copy::{archive, certificates, copy, remote};

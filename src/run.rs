@@ -66,7 +66,9 @@ pub fn run(command: Command) -> Result<ExitCode> {
                     let registration = (!args.no_registration).then_some(args.registration_socket);
                     on_this_machine("node", &settings, |settings| {
                         let rules = args.udev_rules_dir.as_deref();
-                        node::serve(settings, registration, args.volume_stats_interval.0, rules)
+                        let transfers = args.transfer_ip.map(|ip| (ip, args.transfer_port).into());
+                        let interval = args.volume_stats_interval.0;
+                        node::serve(settings, registration, interval, rules, transfers)
                     })
                 }
                 Err(errors) => Ok(refuse(&errors)),

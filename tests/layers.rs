@@ -41,6 +41,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("config", &[]),
     ("cli", &["webhook", "archive", "commands", "config", "copy", "populators"]),
     ("doctor", &["fs", "host", "lvm"]),
+    // Between the node plugins: the connections of the one, the devices of the other.
+    ("transfers", &["copy", "error_chain", "node", "remote"]),
     ("metrics", &[]),
     // A client of the driver: it knows the protocol, not what serves it.
     ("self_test", &["cli", "csi"]),

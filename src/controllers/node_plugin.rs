@@ -16,17 +16,19 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::api::{
-    Failure, FenceState, InspectionStatus, Operation, Phase, Quantity, VolumeRequest,
-    VolumeRequestStatus,
+    ContentPeer, ContentStatus, Failure, FenceState, InspectionStatus, Operation, Phase, Quantity,
+    VolumeRequest, VolumeRequestStatus,
 };
 use crate::cluster::writes::NODE_PLUGIN;
 use crate::cluster::{self, Guarded, Record as _, every, guarded, note_readable, note_unreadable};
 use crate::controllers::storage::StorageRecord;
 use crate::error_chain;
 use crate::in_flight::{BusyError, InFlight};
+use crate::node::{Node, PeerAddress, RemoteSource, peers, prepare_send};
 use crate::panics::{AFTER_PANIC, caught};
 use crate::volume::{
-    Fence, Growth, NewSnapshot, NodeKey, SnapshotId, State, Use, VolumeError, VolumeId, Volumes,
+    Fence, Growth, NewSnapshot, NewVolume, NodeKey, SnapshotId, Snapshots as _, State, Use,
+    VolumeError, VolumeId, Volumes as _,
 };
 
 /// What panics and spans of it are under.
@@ -55,7 +57,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 pub struct NodePlugin {
     node: String,
     requests: Api<VolumeRequest>,
-    volumes: Arc<dyn Volumes>,
+    volumes: Arc<Node>,
     busy: InFlight,
     storage: Arc<StorageRecord>,
     /// When work was reported of last.
@@ -78,6 +80,8 @@ enum RequestOutcome {
     Created {
         size: Quantity,
     },
+    /// Another node may read it.
+    Sent(ContentStatus),
     Shrunk {
         size: Quantity,
     },
@@ -92,7 +96,7 @@ impl NodePlugin {
     pub fn new(
         client: &Client,
         node: &str,
-        volumes: Arc<dyn Volumes>,
+        volumes: Arc<Node>,
         busy: InFlight,
         storage: Arc<StorageRecord>,
     ) -> Arc<NodePlugin> {
@@ -335,23 +339,32 @@ fn is_wanted(request: &VolumeRequest) -> bool {
 }
 
 async fn do_work(
-    volumes: &dyn Volumes,
+    volumes: &Node,
     node: &str,
     id: &VolumeId,
     work: &Operation,
 ) -> Result<RequestOutcome, VolumeError> {
     match work {
         Operation::Create(create) => {
-            let want = cluster::new_volume(node, create)?;
-            if VolumeId::new(NodeKey::of(node), want.key()) != *id {
-                // The volume that is busy would be another one than that which is made.
-                return Err(VolumeError::InvalidArgument {
-                    field: "spec.volumeHandle".to_owned(),
-                    reason: format!("{id} is not the handle of {:?} on node {node}", want.name),
-                });
+            make(volumes, node, id, &cluster::new_volume(node, create)?).await
+        }
+        Operation::Restore(restore) => {
+            let want = cluster::restored_volume(node, restore)?;
+            match &restore.from {
+                None => make(volumes, node, id, &want).await,
+                Some(from) => receive(volumes, node, id, &want, from).await,
             }
-            let volume = volumes.ensure(&want).await?;
-            Ok(RequestOutcome::Created { size: Quantity(volume.size) })
+        }
+        Operation::Send(send) => {
+            if peers(volumes).is_none() {
+                return Err(no_transfers());
+            }
+            let (_, target, mode) = cluster::sent(id, send)?;
+            let sent = prepare_send(volumes, &target, mode).await?;
+            Ok(RequestOutcome::Sent(ContentStatus {
+                size: Quantity(sent.size),
+                empty: sent.is_empty,
+            }))
         }
         Operation::Expand(grow) => {
             let grown = volumes.grow(id, Growth::from(grow)).await?;
@@ -390,7 +403,57 @@ async fn do_work(
     }
 }
 
-async fn look(volumes: &dyn Volumes, id: &VolumeId) -> Result<RequestOutcome, VolumeError> {
+/// Makes a volume, empty or with content of this node.
+async fn make(
+    volumes: &Node,
+    node: &str,
+    id: &VolumeId,
+    want: &NewVolume,
+) -> Result<RequestOutcome, VolumeError> {
+    refuse_other_handle(node, id, want)?;
+    let volume = volumes.ensure(want).await?;
+    Ok(RequestOutcome::Created { size: Quantity(volume.size) })
+}
+
+/// Makes a volume with content of another node.
+async fn receive(
+    volumes: &Node,
+    node: &str,
+    id: &VolumeId,
+    want: &NewVolume,
+    from: &ContentPeer,
+) -> Result<RequestOutcome, VolumeError> {
+    refuse_other_handle(node, id, want)?;
+    let endpoint = &from.endpoint;
+    let peer = PeerAddress {
+        address: endpoint.address.clone(),
+        fingerprint: endpoint.certificate_fingerprint.clone(),
+    };
+    let content = peers(volumes).ok_or_else(no_transfers)?.content(&peer, id);
+    let ContentStatus { size, empty } = from.content;
+    let source = RemoteSource { content, size: size.0, is_empty: empty };
+    let volume = crate::node::receive(volumes, want, &source).await?;
+    Ok(RequestOutcome::Created { size: Quantity(volume.size) })
+}
+
+/// # Errors
+/// [`VolumeError::InvalidArgument`]: the volume that is busy would be another one than that which is made.
+fn refuse_other_handle(node: &str, id: &VolumeId, want: &NewVolume) -> Result<(), VolumeError> {
+    if VolumeId::new(NodeKey::of(node), want.key()) == *id {
+        return Ok(());
+    }
+    Err(VolumeError::InvalidArgument {
+        field: "spec.volumeHandle".to_owned(),
+        reason: format!("{id} is not the handle of {:?} on node {node}", want.name),
+    })
+}
+
+/// A controller that knows this node plugin does not ask for it.
+fn no_transfers() -> VolumeError {
+    VolumeError::Failed { what: "the node plugin has no --transfer-ip".to_owned() }
+}
+
+async fn look(volumes: &Node, id: &VolumeId) -> Result<RequestOutcome, VolumeError> {
     let seen = volumes.inspect(id).await?;
     Ok(RequestOutcome::Inspected(Box::new(cluster::inspection_status(seen.as_ref()))))
 }
@@ -437,6 +500,9 @@ fn status_of(
             node_expansion_required: Some(*node_expansion_required),
             ..ended
         },
+        Ok(RequestOutcome::Sent(content)) => {
+            VolumeRequestStatus { content: Some(content.clone()), ..ended }
+        }
         Ok(RequestOutcome::Created { size }) => VolumeRequestStatus { size: Some(*size), ..ended },
         Ok(RequestOutcome::Shrunk { size }) => {
             VolumeRequestStatus { phase: Phase::Resized, size: Some(*size), ..ended }

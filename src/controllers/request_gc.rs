@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{NodeStorage, Phase, VolumeRequest};
+use crate::api::{NodeStorage, Operation, Phase, VolumeRequest};
 use crate::cluster::{
-    Change, Changed, Nodes, Requests, Timers, Turnover, begun_again, leaves_unnamed, may_have_made,
+    Change, Changed, Nodes, Requests, Timers, Turnover, begun_again, has_sends, is_send_in_use,
+    leaves_unnamed, may_have_made, send_of,
 };
 use crate::controllers::{is_done, until};
 
@@ -37,6 +38,10 @@ enum Stays {
     Orphaned,
     /// It has ended, and no record tells of the volume that it may have made: only by it is known where that is.
     Witness,
+    /// It permits another node to read what a volume begins with that is being created.
+    Permits,
+    /// It permits that, and no such volume is being created.
+    PermitsNothing,
 }
 
 /// Which requests stay, and when each is due: so long after it was first seen so. The times in it are of the clocks
@@ -67,15 +72,22 @@ pub async fn run(requests: &Requests, nodes: &Nodes, stop: CancellationToken) {
         let mut seen = ObservedRequests::default();
         let mut of_requests = requests.watched().subscribe();
         let mut of_nodes = nodes.watched().subscribe();
-        let stays = |request: &VolumeRequest| Stays::of(request, nodes);
+        let stays = |request: &VolumeRequest| Stays::of(request, nodes, requests);
         loop {
             let now = Instant::now();
             for request in of_changed(of_nodes.take(), requests) {
                 seen.note(&request, stays, now);
             }
-            seen.take(of_requests.take(), stays, now);
-            // One that was just told as done may be the only witness of its volume.
-            let plan = seen.plan(|phase| requests.has_renewed(phase) || nodes.has_unnamed(), now);
+            let changed = of_requests.take();
+            let sends = of_created(&changed, requests);
+            seen.take(changed, stays, now);
+            for request in sends {
+                seen.note(&request, stays, now);
+            }
+            // One that was just told as done may be the only witness of its volume, or a permit.
+            let may_stay =
+                |phase| requests.has_renewed(phase) || nodes.has_unnamed() || has_sends(requests);
+            let plan = seen.plan(may_stay, now);
             apply(requests, &plan).await;
             seen.put_off(plan.uids, Instant::now() + AGAIN);
             let next = seen.due.next();
@@ -105,8 +117,21 @@ fn of_changed(changed: Changed<NodeStorage>, requests: &Requests) -> Vec<Arc<Vol
     }
 }
 
+/// The requests that permit to read what changed requests create volumes with.
+fn of_created(changed: &Changed<VolumeRequest>, requests: &Requests) -> Vec<Arc<VolumeRequest>> {
+    let Changed::These(these) = changed else { return Vec::new() };
+    let created = these.iter().flat_map(Change::both);
+    created.filter_map(|request| send_of(requests, request)).collect()
+}
+
 impl Stays {
-    fn of(request: &VolumeRequest, nodes: &Nodes) -> Option<Stays> {
+    fn of(request: &VolumeRequest, nodes: &Nodes, requests: &Requests) -> Option<Stays> {
+        let permits = matches!(request.spec.operation, Operation::Send(_))
+            && request.status_or_default().phase == Phase::Succeeded;
+        if permits {
+            let is_used = is_send_in_use(requests, request);
+            return Some(if is_used { Stays::Permits } else { Stays::PermitsNothing });
+        }
         let is_untold = |request: &VolumeRequest| {
             let volume = request.spec.volume_handle.parse().ok();
             volume.is_some_and(|volume| nodes.may_leave_unnamed(&volume))
@@ -131,8 +156,9 @@ impl Stays {
     fn patience(self) -> Option<Duration> {
         match self {
             Stays::Ended => Some(READABLE),
-            Stays::Waits | Stays::Orphaned => Some(WAITS),
-            Stays::Witness => None,
+            // Longer than the provisioner pauses before it asks again.
+            Stays::Waits | Stays::Orphaned | Stays::PermitsNothing => Some(WAITS),
+            Stays::Witness | Stays::Permits => None,
         }
     }
 }
@@ -193,7 +219,8 @@ impl ObservedRequests {
                 }
                 (Stays::Ended, Some(phase)) if plan.ended.contains(&phase) => {}
                 (Stays::Ended, Some(phase)) => plan.ended.push(phase),
-                (Stays::Ended, None) | (Stays::Witness, _) => {}
+                (Stays::PermitsNothing, _) => plan.singly.push(request.clone()),
+                (Stays::Ended, None) | (Stays::Witness | Stays::Permits, _) => {}
                 (Stays::Waits | Stays::Orphaned, _) => plan.given_up.push(request.clone()),
             }
         }

@@ -17,14 +17,14 @@ use tokio_util::sync::CancellationToken;
 use crate::api::{
     DiskState, DiskStatus, GroupStatus, Health, Judged, LayoutRoom, NodeStorage, NodeStorageSpec,
     NodeStorageStatus, OperationStatus, OperationType, PoolOnNode, Quantity, READY, ThinPoolStatus,
-    VolumeUsage,
+    TransferEndpoint, VolumeUsage,
 };
 use crate::cluster;
 use crate::cluster::writes::NODE_PLUGIN;
 use crate::controllers::conditions::{Lacking, conditions};
 use crate::controllers::usage;
 use crate::error_chain;
-use crate::node::{Node, copied, remembered_snapshots, storage as machine};
+use crate::node::{Node, copied, peers, remembered_snapshots, storage as machine};
 use crate::panics::{AFTER_PANIC, caught};
 use crate::volume::{
     FsUsage, NodeKey, NodeVolumes, Page, SnapshotPage, Snapshots, VolumeError, VolumeId, Volumes,
@@ -333,7 +333,12 @@ async fn observe(
         Err(_) => remembered_snapshots(node), // The list of volumes says why.
     };
     let storage = node.storage();
+    let transfers = peers(node).map(|peers| peers.own()).map(|own| TransferEndpoint {
+        address: own.address,
+        certificate_fingerprint: own.fingerprint,
+    });
     let status = NodeStorageStatus {
+        transfers,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         lvm_version: None,
         kernel_version: None,

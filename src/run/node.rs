@@ -1,6 +1,7 @@
 //! `pliant node`: the driver of one node of a cluster, and the loop that executes VolumeRequests of
 //! the controller.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,19 +11,22 @@ use async_trait::async_trait;
 use kube::Api;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::StoragePool;
+use crate::api::{StoragePool, VolumeRequest};
 use crate::cluster::{Watched, every};
 use crate::config::{Settings, SocketPath};
 use crate::controllers::node_plugin::NodePlugin;
 use crate::controllers::pools;
 use crate::controllers::sampling;
+use crate::controllers::sends;
 use crate::controllers::storage::{HostCheck, Prerequisites, StorageRecord};
 use crate::csi::{self, Identity, KubeletDir, Services, registration};
 use crate::doctor::{self, Finding, FindingSeverity};
 use crate::host::{Host, write_udev_rules};
 use crate::in_flight::InFlight;
+use crate::node::join_peers;
 use crate::run::client::client;
 use crate::run::machine::{self, Observer, Started};
+use crate::transfers::Transfers;
 
 /// Serves Identity and Node on one socket, and work for the controller, until SIGTERM or SIGINT.
 pub async fn serve(
@@ -30,6 +34,7 @@ pub async fn serve(
     registration: Option<SocketPath>,
     volume_stats_interval: Duration,
     udev_rules_dir: Option<&Path>,
+    transfer_address: Option<SocketAddr>,
 ) -> Result<()> {
     let stop = CancellationToken::new();
     let stopped = machine::stop_on_signals(stop.clone())?;
@@ -45,6 +50,21 @@ pub async fn serve(
     let busy = InFlight::new();
     let endpoint = settings.endpoint.as_path();
     let kubelet = kubelet(host.as_ref(), registration.as_ref(), endpoint).await?;
+    if let Some(address) = transfer_address {
+        // Volumes are served without it too.
+        match Transfers::start(&node, address) {
+            Ok(transfers) => join_peers(&node, transfers),
+            Err(error) => tracing::error!(
+                error = crate::error_chain::in_full(&error),
+                "failed to listen for the node plugins of other nodes"
+            ),
+        }
+    }
+    let requests: Watched<VolumeRequest> = Watched::start_without_events(
+        Api::all(client.clone()),
+        every().fields(&format!("spec.nodeName={name}")),
+        &stop,
+    );
     let storage = StorageRecord::new(&client, node.clone(), HostDoctor(host));
     let node_plugin = NodePlugin::new(&client, name, node.clone(), busy.clone(), storage.clone());
     let loops = {
@@ -54,6 +74,7 @@ pub async fn serve(
                 pools::follow(&name, &wanted, &node, &storage, stop.clone()),
                 storage.clone().run(stop.clone()),
                 node_plugin.run(stop.clone()),
+                sends::follow(&requests, &node, &storage, stop.clone()),
                 sampling::report(
                     node.clone(),
                     storage.clone(),

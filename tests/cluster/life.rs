@@ -190,7 +190,6 @@ async fn a_parameter_of_another_version_is_refused_by_name() {
         volume_mode: VolumeMode::Filesystem,
         fs_type: Some(FsType::Ext4),
         parameters: [("frobnicate".to_owned(), "yes".to_owned())].into(),
-        source: None,
     };
     let (node, volume) = ("alpha".to_owned(), id("alpha", "pvc-1").to_string());
     let spec = VolumeRequestSpec {

@@ -28,6 +28,7 @@ mod swaps;
 #[path = "../tally/mod.rs"]
 mod tally;
 mod topologies;
+mod transfers;
 mod unknown;
 mod usages;
 mod world;

@@ -171,7 +171,6 @@ fn create(name: &str, fs_type: Option<FsType>, parameter: Option<&str>) -> Opera
         volume_mode: VolumeMode::Filesystem,
         fs_type,
         parameters: parameter.map(|name| (name.to_owned(), "x".to_owned())).into_iter().collect(),
-        source: None,
     })
 }
 

@@ -15,11 +15,12 @@ use pliant::bytes::Bytes;
 use pliant::cluster::{Cluster, PersistentVolumes, Watched};
 use pliant::controllers::node_plugin::NodePlugin;
 use pliant::controllers::storage::{HostCheck, Prerequisites, StorageRecord};
-use pliant::controllers::{events, nodes, pools, request_gc};
+use pliant::controllers::{events, nodes, pools, request_gc, sends};
 use pliant::host::Host;
 use pliant::in_flight::InFlight;
-use pliant::node::{Node, NodeSettings};
+use pliant::node::{Node, NodeSettings, join_peers};
 use pliant::testing::{FakeApi, FakeHost, fake_api};
+use pliant::transfers::Transfers;
 use pliant::volume::{
     Access, Class, DRIVER, FsKind, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Reason,
     RequestedSize, Stage, VolumeError, VolumeId, VolumeKey,
@@ -34,6 +35,8 @@ pub const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 pub struct World {
     pub api: FakeApi,
     pub lacks: Lacks,
+    /// Whether node plugins that are started have a way to each other.
+    pub transfers: bool,
 }
 
 /// What each machine lacks.
@@ -57,6 +60,18 @@ pub struct Machine {
     pub busy: InFlight,
     tasks: JoinSet<()>,
     stop: DropGuard,
+    _transfers: EndsTransfers,
+}
+
+/// The connections of a node plugin end with it.
+struct EndsTransfers(Option<Arc<Transfers>>);
+
+impl Drop for EndsTransfers {
+    fn drop(&mut self) {
+        if let Some(transfers) = &self.0 {
+            transfers.stop();
+        }
+    }
 }
 
 impl Machine {
@@ -111,17 +126,30 @@ impl World {
     }
 
     pub fn without_pools() -> World {
-        World { api: fake_api(), lacks: Lacks::default() }
+        World { api: fake_api(), lacks: Lacks::default(), transfers: false }
     }
 
     /// Start a controller and two nodes, each with 900 MiB in the pool `fast`.
     pub async fn with_two_nodes() -> (World, Controller, [Machine; 2]) {
         let world = World::new();
-        let machines = [world.node("alpha").await, world.node("beta").await];
-        let controller = world.controller().await;
-        controller.knows_pools_of(2).await;
+        let (machines, controller) = world.two_nodes().await;
         world.pool_is_on(2).await;
         (world, controller, machines)
+    }
+
+    /// The same with node plugins that have a way to each other.
+    pub async fn with_transfers() -> (World, Controller, [Machine; 2]) {
+        let mut world = World::new();
+        world.transfers = true;
+        let (machines, controller) = world.two_nodes().await;
+        (world, controller, machines)
+    }
+
+    async fn two_nodes(&self) -> ([Machine; 2], Controller) {
+        let machines = [self.node("alpha").await, self.node("beta").await];
+        let controller = self.controller().await;
+        controller.knows_pools_of(2).await;
+        (machines, controller)
     }
 
     /// Start a controller and one node.
@@ -177,10 +205,16 @@ impl World {
         let (client, stop) = (self.api.client_of(&settings.name), CancellationToken::new());
         let door: Arc<dyn Host> = Arc::new(host.clone());
         let node = Node::start(door, settings, Vec::new()).await.expect("disks are listed");
+        let at = (std::net::Ipv4Addr::LOCALHOST, 0).into();
+        let transfers = self.transfers.then(|| Transfers::start(&node, at).expect("loopback"));
+        if let Some(transfers) = &transfers {
+            join_peers(&node, transfers.clone());
+        }
+        let ends = EndsTransfers(transfers);
         let storage = StorageRecord::new(&client, node.clone(), self.lacks.clone());
         let busy = InFlight::new();
         let tasks = node_plugin(&client, &node, &storage, &busy, &stop);
-        Machine { host, node, storage, busy, tasks, stop: stop.drop_guard() }
+        Machine { host, node, storage, busy, tasks, stop: stop.drop_guard(), _transfers: ends }
     }
 
     /// Wait until the pool tells that so many nodes have it.
@@ -299,12 +333,16 @@ fn node_plugin(
 ) -> JoinSet<()> {
     let name = node.info().name;
     let node_plugin = NodePlugin::new(client, &name, node.clone(), busy.clone(), storage.clone());
+    let ours = watcher::Config::default().fields(&format!("spec.nodeName={name}"));
+    let requests: Watched<VolumeRequest> = Watched::start(Api::all(client.clone()), ours, stop);
     let wanted: Watched<StoragePool> =
         Watched::start(Api::all(client.clone()), watcher::Config::default(), stop);
     let mut tasks = JoinSet::new();
     tasks.spawn(storage.clone().run(stop.clone()));
     tasks.spawn(node_plugin.run(stop.clone()));
     let (node, storage, stop) = (node.clone(), storage.clone(), stop.clone());
+    let (its, told, ended) = (node.clone(), storage.clone(), stop.clone());
+    tasks.spawn(async move { sends::follow(&requests, &its, &told, ended).await });
     tasks.spawn(async move { pools::follow(&name, &wanted, &node, &storage, stop).await });
     tasks
 }

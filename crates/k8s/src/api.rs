@@ -66,8 +66,8 @@ pub use node_storage::ready_condition;
 pub use node_storage::{
     DiskState, DiskStatus, GroupStatus, Health, INVENTORY_COMPLETE, LayoutRoom, MOST_SNAPSHOTS,
     NodeStorage, NodeStorageSpec, NodeStorageStatus, OperationStatus, OperationType,
-    PoolStatus as PoolOnNode, SnapshotOnNode, ThinPoolStatus, UsageBefore, VolumeHealthStatus,
-    VolumeOnNode, VolumeState, VolumeUsage,
+    PoolStatus as PoolOnNode, SnapshotOnNode, ThinPoolStatus, TransferEndpoint, UsageBefore,
+    VolumeHealthStatus, VolumeOnNode, VolumeState, VolumeUsage,
 };
 pub use ownership::Rival;
 pub use percent_or_bytes::{Share, ShareError};
@@ -91,9 +91,9 @@ pub use unknown::is_understood;
 pub use usage_status::UsageStatus;
 pub use volume_populator::{SourceKind, VolumePopulator};
 pub use volume_request::{
-    ContentSource, Create, Delete, DeleteSnapshot, Expand, Failure, Inspect, InspectionStatus,
-    Operation, Phase, ShrinkTo, TakeSnapshot, Unpin, VolumeRequest, VolumeRequestSpec,
-    VolumeRequestStatus,
+    ContentPeer, ContentSource, ContentStatus, Create, Delete, DeleteSnapshot, Expand, Failure,
+    Inspect, InspectionStatus, Operation, Phase, Restore, SendContent, ShrinkTo, TakeSnapshot,
+    Unpin, VolumeRequest, VolumeRequestSpec, VolumeRequestStatus,
 };
 pub use workload::{PodSelector, PodsOf, Workload};
 

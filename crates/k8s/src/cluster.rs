@@ -11,14 +11,14 @@ use async_trait::async_trait;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::Operation;
+use crate::api::{ContentPeer, Operation};
 use crate::bytes::Bytes;
 use crate::cluster::capacities::Capacities;
 use crate::cluster::writes::CONTROLLER;
 use crate::volume::{
     Capacity, CapacityQuery, Fence, Grown, Growth, Inspection, Listing, NewSnapshot, NewVolume,
-    NodeKey, Page, Reason, Snapshot, SnapshotId, SnapshotListing, SnapshotPage, Snapshots, Volume,
-    VolumeError, VolumeId, VolumeStatus, Volumes,
+    NodeKey, Page, Reason, Snapshot, SnapshotId, SnapshotListing, SnapshotPage, Snapshots, Source,
+    State, Volume, VolumeError, VolumeId, VolumeStatus, Volumes,
 };
 
 pub mod audit;
@@ -38,6 +38,7 @@ mod locked;
 mod memory_limits;
 mod node_operations;
 mod nodes;
+mod permits;
 mod persistent_volumes;
 mod placement;
 mod pod_events;
@@ -69,7 +70,10 @@ pub use claim::{
 };
 pub use clock::{Clock, ClockSkew};
 pub use concurrency::Works;
-pub use convert::{inspection_status, new_volume, snapshot_on_node, usage_status, volume_on_node};
+pub use convert::{
+    inspection_status, new_volume, restored_volume, sent, snapshot_on_node, usage_status,
+    volume_on_node,
+};
 pub use debounce::Debounce;
 pub use decode::{
     Guarded, Listed, NAMESPACE_TOO_LARGE, OBJECT_UNREADABLE, PAGE, Unreadable, guarded, list,
@@ -84,6 +88,7 @@ pub use node_operations::Asks;
 pub use nodes::DEFAULT_POOL;
 pub use nodes::{Nodes, largest, pool_of};
 pub use nodes::{believe, is_being_copied, is_on, is_restricted, leaves_unnamed, told_of};
+pub use permits::{has_sends, is_send_in_use, send_of};
 pub use persistent_volumes::{PersistentVolumes, VolumeDifferences};
 pub use pod_events::{PodEvents, PodNews};
 pub use pods::pods;
@@ -176,13 +181,67 @@ impl Cluster {
     async fn make(&self, want: &NewVolume) -> Result<Volume, VolumeError> {
         let node = self.nodes.place(want, self.requests.node_that_made(&want.key()).as_deref())?;
         let id = VolumeId::new(NodeKey::of(&node), want.key());
-        self.requests.carry_out(&node, &id, convert::create(want)).await?;
+        match &want.source {
+            Some(source) if source.volume().node() != id.node() => {
+                self.make_elsewhere(&node, &id, want, source).await?;
+            }
+            _ => drop(self.requests.carry_out(&node, &id, convert::create(want)).await?),
+        }
         // Its node publishes it before it reports success; the two are watched separately.
         let made = match in_time("creating", &id, self.nodes.until_told(&id)).await? {
             Some(made) => made,
             None => self.unlisted(&node, &id).await?,
         };
         if want.size.admits(made.size) { Ok(made) } else { Err(untrue_size(&node, &made, want)) }
+    }
+
+    /// Makes a volume with the content of another node: that node lets this one read it, until it is made.
+    ///
+    /// # Errors
+    /// Of what comes before anything is made, none that would hold the claim to its node.
+    async fn make_elsewhere(
+        &self,
+        node: &str,
+        id: &VolumeId,
+        want: &NewVolume,
+        source: &Source,
+    ) -> Result<(), VolumeError> {
+        let has_begun = self.requests.may_be_made(id.key());
+        let there = self.find(id).await.map_err(|error| before_it(has_begun, error))?;
+        let has_begun = has_begun || there.is_some();
+        if there.is_some_and(|there| there.state != State::Creating) {
+            // Its answer was lost. Its source may be gone.
+            return self.requests.carry_out(node, id, convert::create(want)).await.map(drop);
+        }
+        let made = match self.have_sent((node, id), want, source).await {
+            Ok(from) => self.requests.carry_out(node, id, convert::receive(want, from)).await,
+            Err(error) if !is_passing(&error) && has_begun => {
+                self.remove(id).await?; // It never gets its content.
+                Err(before_it(false, error))
+            }
+            Err(error) => Err(before_it(has_begun, error)),
+        };
+        if made.as_ref().err().is_none_or(|error| !is_passing(error)) {
+            permits::end_send(&self.requests, id.key()).await;
+        }
+        made.map(drop)
+    }
+
+    /// Has the node of the source let another one read it, for a volume there.
+    async fn have_sent(
+        &self,
+        (node, id): (&str, &VolumeId),
+        want: &NewVolume,
+        source: &Source,
+    ) -> Result<ContentPeer, VolumeError> {
+        let home = self.nodes.of(source.volume())?;
+        let to = self.nodes.transfers_of(node)?;
+        let send = convert::send(want, source, id, &to.certificate_fingerprint);
+        let done = self.requests.carry_out(&home, source.volume(), send).await?;
+        let content = done.content.ok_or_else(|| VolumeError::Failed {
+            what: format!("node {home} sends {source} without reporting its size"),
+        })?;
+        Ok(ContentPeer { endpoint: self.nodes.transfers_of(&home)?, content })
     }
 
     /// Returns a created volume that the NodeStorage of its node does not list.
@@ -200,6 +259,22 @@ impl Cluster {
     pub fn requests(&self) -> &Requests {
         &self.requests
     }
+}
+
+/// Returns true if the same call may succeed later.
+fn is_passing(error: &VolumeError) -> bool {
+    matches!(error.reason(), Reason::InProgress | Reason::Unavailable)
+}
+
+/// Converts an error of the source's node. As long as nothing is made, the claim must not be held to a node that waits for
+/// another one, and a source without room is no reason to go to a third one.
+fn before_it(has_begun: bool, error: VolumeError) -> VolumeError {
+    let reason = match error.reason() {
+        Reason::InProgress | Reason::Unavailable if !has_begun => Reason::Failed,
+        Reason::InsufficientCapacity | Reason::TopologyMismatch => Reason::PreconditionFailed,
+        _ => return error,
+    };
+    VolumeError::Reported { reason, message: format!("the source is not ready: {error}") }
 }
 
 /// Waits until the NodeStorage of a node shows a completed operation.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client, Config};
-use pliant::api::{Operation, VolumeRequest};
+use pliant::api::VolumeRequest;
 use tokio::process::Command;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -88,10 +88,7 @@ pub async fn requests(client: &Client) -> Vec<VolumeRequest> {
 /// by their name where they are made.
 pub async fn until_swept(client: &Client, of: impl Fn(&str) -> bool) {
     let concerns = |request: &VolumeRequest| {
-        let made = match &request.spec.operation {
-            Operation::Create(create) => of(&create.name),
-            _ => false,
-        };
+        let made = request.spec.operation.creates().is_some_and(|create| of(&create.name));
         made || of(&request.spec.volume_handle)
     };
     let end = Instant::now() + PATIENCE;

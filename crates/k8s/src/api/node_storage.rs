@@ -165,6 +165,9 @@ pub struct NodeStorageStatus {
     #[serde(default)]
     #[schemars(length(max = MOST_USAGES), extend("x-kubernetes-list-type" = "atomic"))]
     pub usage: Vec<VolumeUsage>,
+    /// How other nodes read volumes of this node. Absent if the node plugin has no `--transfer-ip`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transfers: Option<TransferEndpoint>,
     /// Conditions of the node. `Ready`: volumes can be used. `PrerequisitesMet`: programs, kernel modules and rights
     /// are present. `DisksHealthy`: all disks respond. `InventoryComplete`: `volumes` lists all volumes.
     #[serde(default)]
@@ -173,6 +176,18 @@ pub struct NodeStorageStatus {
         extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"])
     )]
     pub conditions: Vec<Condition>,
+}
+
+/// How a node plugin is reached by those of other nodes, and known to them.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TransferEndpoint {
+    /// IP address and port of the node plugin, such as `10.0.0.7:9816`.
+    #[schemars(length(min = 1, max = 64))]
+    pub address: String,
+    /// Fingerprint of its certificate: `sha256:` and 64 hexadecimal digits. A restarted node plugin has another one.
+    #[schemars(regex(pattern = r"^sha256:[0-9a-f]{64}$"), length(max = 71))]
+    pub certificate_fingerprint: String,
 }
 
 impl NodeStorageStatus {

@@ -6,7 +6,9 @@ use schemars::JsonSchema;
 use serde::de::{Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::api::{FenceStatus, FsType, Quantity, UsageStatus, VolumeMode, VolumeOnNode};
+use crate::api::{
+    FenceStatus, FsType, Quantity, TransferEndpoint, UsageStatus, VolumeMode, VolumeOnNode,
+};
 
 /// One operation on one volume of one node: written by the controller, executed by the node plugin, and
 /// deleted soon after it has ended. It describes an operation, not a volume: a volume that does not change has none.
@@ -53,11 +55,11 @@ pub struct VolumeRequestSpec {
     #[schemars(regex(pattern = r"^[a-z2-7]{8}-[a-z2-7]{26}$"), length(max = 35))]
     #[x_kube(validation = Rule::new("self == oldSelf").message("volumeHandle cannot change"))]
     pub volume_handle: String,
-    /// Operation to execute: exactly one of the fields below is set. Only the sizes of `expand` can change later; a
-    /// newer size replaces an older one.
+    /// Operation to execute: exactly one of the fields below is set. Only the sizes of `expand` and the receiver of `send`
+    /// can change later; a newer one replaces an older one.
     #[x_kube(validation = Rule::new(
-        "has(self.expand) ? has(oldSelf.expand) && has(self.expand.volumeMode) == has(oldSelf.expand.volumeMode) && (!has(self.expand.volumeMode) || self.expand.volumeMode == oldSelf.expand.volumeMode) : self == oldSelf"
-    ).message("only the size of an expansion can change"))]
+        "has(self.expand) ? has(oldSelf.expand) && has(self.expand.volumeMode) == has(oldSelf.expand.volumeMode) && (!has(self.expand.volumeMode) || self.expand.volumeMode == oldSelf.expand.volumeMode) : has(self.send) ? has(oldSelf.send) && has(self.send.snapshotHandle) == has(oldSelf.send.snapshotHandle) && (!has(self.send.snapshotHandle) || self.send.snapshotHandle == oldSelf.send.snapshotHandle) : self == oldSelf"
+    ).message("only the size of an expansion and the receiver of a send can change"))]
     pub operation: Operation,
 }
 
@@ -86,6 +88,8 @@ impl VolumeRequest {
 pub enum Operation {
     /// Creates the volume, new and empty; it is wiped before it is first used.
     Create(Create),
+    /// Creates the volume with the content of a snapshot or of another volume.
+    Restore(Box<Restore>),
     /// Expands the volume, and its file system where the node can do that without the kubelet.
     Expand(Expand),
     /// Shrinks the volume and its file system, and pins the size: the volume cannot be expanded until `unpin`.
@@ -102,6 +106,8 @@ pub enum Operation {
     Snapshot(TakeSnapshot),
     /// Deletes a snapshot of the volume, which may be deleted itself.
     DeleteSnapshot(DeleteSnapshot),
+    /// Allows one other node to read the content of the volume, or of a snapshot of it, until the request is deleted.
+    Send(Box<SendContent>),
     /// An operation of another version, which this one does not know. It is never written.
     #[schemars(skip)]
     Unknown,
@@ -128,6 +134,7 @@ impl<'de> Visitor<'de> for OneField {
         let kind: String = fields.next_key()?.ok_or_else(none)?;
         let operation = match kind.as_str() {
             "create" => Operation::Create(fields.next_value()?),
+            "restore" => Operation::Restore(fields.next_value()?),
             "expand" => Operation::Expand(fields.next_value()?),
             "shrink" => Operation::Shrink(fields.next_value()?),
             "unpin" => Operation::Unpin(fields.next_value()?),
@@ -136,6 +143,7 @@ impl<'de> Visitor<'de> for OneField {
             "inspect" => Operation::Inspect(fields.next_value()?),
             "snapshot" => Operation::Snapshot(fields.next_value()?),
             "deleteSnapshot" => Operation::DeleteSnapshot(fields.next_value()?),
+            "send" => Operation::Send(fields.next_value()?),
             _ => fields.next_value::<IgnoredAny>().map(|_| Operation::Unknown)?,
         };
         match fields.next_key::<String>()? {
@@ -147,8 +155,9 @@ impl<'de> Visitor<'de> for OneField {
 
 impl Operation {
     /// Names of all operations.
-    pub const KINDS: [&str; 9] = [
+    pub const KINDS: [&str; 11] = [
         "create",
+        "restore",
         "expand",
         "shrink",
         "unpin",
@@ -157,12 +166,14 @@ impl Operation {
         "inspect",
         "snapshot",
         "deleteSnapshot",
+        "send",
     ];
 
     /// Returns the name of the field that is set.
     pub const fn kind(&self) -> &'static str {
         match self {
             Operation::Create(_) => "create",
+            Operation::Restore(_) => "restore",
             Operation::Expand(_) => "expand",
             Operation::Shrink(_) => "shrink",
             Operation::Unpin(_) => "unpin",
@@ -171,7 +182,17 @@ impl Operation {
             Operation::Inspect(_) => "inspect",
             Operation::Snapshot(_) => "snapshot",
             Operation::DeleteSnapshot(_) => "deleteSnapshot",
+            Operation::Send(_) => "send",
             Operation::Unknown => "unknown",
+        }
+    }
+
+    /// Returns the volume that the operation creates, empty or with content; `None` for other operations.
+    pub fn creates(&self) -> Option<&Create> {
+        match self {
+            Operation::Create(create) => Some(create),
+            Operation::Restore(restore) => Some(&restore.volume),
+            _ => None,
         }
     }
 }
@@ -204,9 +225,67 @@ pub struct Create {
         "additionalProperties" = {"type": "string", "maxLength": 1024}
     ))]
     pub parameters: std::collections::BTreeMap<String, String>,
-    /// Snapshot or volume whose content the volume begins with, on the same node. Absent for an empty volume.
+}
+
+/// Creation of a volume with content. A node plugin that does not know this operation rejects it, and creates no empty
+/// volume.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Restore {
+    /// The volume to create. It is at least as large as its source.
+    pub volume: Create,
+    /// Snapshot or volume that the content is copied from.
+    pub source: ContentSource,
+    /// Node plugin that has the content. Absent if the source is on the same node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<Box<ContentSource>>,
+    pub from: Option<ContentPeer>,
+}
+
+/// Node plugin of another node, which allows this one to read content.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContentPeer {
+    /// How to reach the node plugin.
+    pub endpoint: TransferEndpoint,
+    /// Size of the content, and whether there is any.
+    pub content: ContentStatus,
+}
+
+/// Content of a volume or a snapshot.
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ContentStatus {
+    /// Size of the content, in whole extents.
+    pub size: Quantity,
+    /// True if the volume was never published, so that there is nothing to copy. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub empty: bool,
+}
+
+/// Permission for the node plugin of one other node to read one volume or one snapshot.
+#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new(
+    "has(self.fsType) == (self.volumeMode == 'Filesystem')"
+).message("fsType is for volumeMode: Filesystem, and required there"))]
+pub struct SendContent {
+    /// CSI handle of the snapshot to read. Absent for the volume itself: a snapshot of it is read, which is deleted with the
+    /// request. Immutable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = r"^[a-z2-7]{8}-[a-z2-7]{26}\.[a-z2-7]{26}$"), length(max = 62))]
+    pub snapshot_handle: Option<String>,
+    /// CSI volume handle of the volume that receives the content.
+    #[schemars(regex(pattern = r"^[a-z2-7]{8}-[a-z2-7]{26}$"), length(max = 35))]
+    pub target_handle: String,
+    /// Fingerprint of the certificate of the node plugin that may read: `sha256:` and 64 hexadecimal digits.
+    #[schemars(regex(pattern = r"^sha256:[0-9a-f]{64}$"), length(max = 71))]
+    pub certificate_fingerprint: String,
+    /// How a workload sees the volume that receives the content: `Filesystem` or `Block`. The source must have the same.
+    pub volume_mode: VolumeMode,
+    /// File system of that volume: `ext2`, `ext3`, `ext4`, `xfs` or `btrfs`. The source must have the same. Absent for
+    /// `Block`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fs_type: Option<FsType>,
 }
 
 /// Source of the content of a new volume: exactly one of the fields is set.
@@ -309,6 +388,9 @@ pub struct VolumeRequestStatus {
     /// Result of `inspect` and of `fence`. Absent for other operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inspection: Option<Box<InspectionStatus>>,
+    /// Content that `send` allows the other node to read. Absent for other operations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<ContentStatus>,
     /// Why the operation failed. Absent unless the phase is `Failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,

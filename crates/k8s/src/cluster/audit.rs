@@ -152,16 +152,18 @@ impl<'a> VolumesByHandle<'a> {
 fn changes(request: &VolumeRequest) -> Option<&str> {
     match request.spec.operation {
         // What is not known may do either.
-        Operation::Create(_) | Operation::Delete(_) | Operation::Unknown => {
-            Some(&request.spec.volume_handle)
-        }
+        Operation::Create(_)
+        | Operation::Restore(_)
+        | Operation::Delete(_)
+        | Operation::Unknown => Some(&request.spec.volume_handle),
         Operation::Expand(_)
         | Operation::Shrink(_)
         | Operation::Unpin(_)
         | Operation::Fence(_)
         | Operation::Inspect(_)
         | Operation::Snapshot(_)
-        | Operation::DeleteSnapshot(_) => None,
+        | Operation::DeleteSnapshot(_)
+        | Operation::Send(_) => None,
     }
 }
 

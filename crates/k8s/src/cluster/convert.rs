@@ -4,29 +4,82 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{
-    ContentSource, Create, Delete, DeleteSnapshot, Expand, Failure, FenceState, FenceStatus,
-    FsType, Inspect, InspectionStatus, Operation, Quantity, ShrinkTo, SnapshotOnNode, TakeSnapshot,
-    Unpin, UsageStatus, VolumeHealthStatus, VolumeMode, VolumeOnNode, VolumeRequestStatus,
-    VolumeState,
+    ContentPeer, ContentSource, Create, Delete, DeleteSnapshot, Expand, Failure, FenceState,
+    FenceStatus, FsType, Inspect, InspectionStatus, Operation, Quantity, Restore, SendContent,
+    ShrinkTo, SnapshotOnNode, TakeSnapshot, Unpin, UsageStatus, VolumeHealthStatus, VolumeMode,
+    VolumeOnNode, VolumeRequestStatus, VolumeState,
 };
 use crate::bytes::Bytes;
 use crate::volume::{
     Class, Fence, ForeignId, FsKind, FsUsage, Grown, Growth, Inspection, Mode, NewSnapshot,
     NewVolume, Reason, RequestedSize, Severity, Snapshot, SnapshotId, Source, Standing, State,
-    Volume, VolumeCondition, VolumeError, VolumeStatus,
+    Volume, VolumeCondition, VolumeError, VolumeId, VolumeStatus,
 };
 
 pub(super) fn create(want: &NewVolume) -> Operation {
     let (volume_mode, fs_type) = fields_of(want.mode);
-    Operation::Create(Create {
+    let volume = Create {
         name: want.name.clone(),
         min_size: Quantity(want.size.at_least),
         max_size: want.size.at_most.map(Quantity),
         volume_mode,
         fs_type,
         parameters: want.class.parameters(),
-        source: want.source.as_ref().map(|source| Box::new(content_source(source))),
-    })
+    };
+    match &want.source {
+        None => Operation::Create(volume),
+        Some(source) => {
+            let source = content_source(source);
+            Operation::Restore(Box::new(Restore { volume, source, from: None }))
+        }
+    }
+}
+
+/// As [`create`], with the content of another node.
+pub(super) fn receive(want: &NewVolume, from: ContentPeer) -> Operation {
+    match create(want) {
+        Operation::Restore(restore) => {
+            Operation::Restore(Box::new(Restore { from: Some(from), ..*restore }))
+        }
+        other => other, // There is nothing to receive.
+    }
+}
+
+/// Lets the node plugin with this fingerprint read what a volume of its node begins with.
+pub(super) fn send(
+    want: &NewVolume,
+    source: &Source,
+    target: &VolumeId,
+    fingerprint: &str,
+) -> Operation {
+    let (volume_mode, fs_type) = fields_of(want.mode);
+    Operation::Send(Box::new(SendContent {
+        snapshot_handle: content_source(source).snapshot_handle,
+        target_handle: target.to_string(),
+        certificate_fingerprint: fingerprint.to_owned(),
+        volume_mode,
+        fs_type,
+    }))
+}
+
+/// Converts the source, the receiver and its volume mode of a request to send.
+///
+/// # Errors
+/// [`VolumeError::InvalidArgument`] for what this version does not know.
+pub fn sent(id: &VolumeId, send: &SendContent) -> Result<(Source, VolumeId, Mode), VolumeError> {
+    let invalid =
+        |field: &str, reason| VolumeError::InvalidArgument { field: field.to_owned(), reason };
+    let foreign = |field: &'static str| move |error: ForeignId| invalid(field, error.to_string());
+    let source = match &send.snapshot_handle {
+        None => Source::Volume(id.clone()),
+        Some(text) => text.parse().map(Source::Snapshot).map_err(foreign("snapshotHandle"))?,
+    };
+    if source.volume() != id {
+        return Err(invalid("snapshotHandle", format!("{source} is not a snapshot of {id}")));
+    }
+    let target = send.target_handle.parse().map_err(foreign("targetHandle"))?;
+    let mode = mode_of(send.volume_mode, send.fs_type);
+    Ok((source, target, mode.map_err(|reason| invalid("volumeMode", reason))?))
 }
 
 fn content_source(source: &Source) -> ContentSource {
@@ -173,15 +226,24 @@ pub fn new_volume(node: &str, create: &Create) -> Result<NewVolume, VolumeError>
         Mode::Block => FsKind::Ext4, // Whatever: a block volume has no options for making one.
     };
     let class = Class::parse(&create.parameters, Some(fs), fs);
-    let source = create.source.as_deref().map(source_of);
     Ok(NewVolume {
         name: create.name.clone(),
         size: wanted(create.min_size, create.max_size),
         mode,
         class: class.map_err(|error| invalid("parameters", error.to_string()))?,
         nodes: vec![node.to_owned()],
-        source: source.transpose().map_err(|reason| invalid("source", reason))?,
+        source: None,
     })
+}
+
+/// Converts a request into the volume to create with content on this node.
+///
+/// # Errors
+/// As [`new_volume`].
+pub fn restored_volume(node: &str, restore: &Restore) -> Result<NewVolume, VolumeError> {
+    let source = source_of(&restore.source)
+        .map_err(|reason| VolumeError::InvalidArgument { field: "source".to_owned(), reason })?;
+    Ok(NewVolume { source: Some(source), ..new_volume(node, &restore.volume)? })
 }
 
 impl From<&Expand> for Growth {

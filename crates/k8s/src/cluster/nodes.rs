@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube::{Api, Client};
 use tokio_util::sync::CancellationToken;
 
-use crate::api::{NodeStorage, NodeStorageStatus, PoolOnNode, VolumeOnNode};
+use crate::api::{NodeStorage, NodeStorageStatus, PoolOnNode, TransferEndpoint, VolumeOnNode};
 use crate::bytes::Bytes;
 use crate::cluster::placement::{NodeCandidate, place};
 use crate::cluster::{Watched, convert, every};
@@ -89,9 +89,6 @@ impl Nodes {
         want: &NewVolume,
         made_on: Option<&str>,
     ) -> Result<String, VolumeError> {
-        if let Some(source) = &want.source {
-            return self.beside_source(want, source);
-        }
         let all = self.all();
         let may_hide_it =
             |node: &&str| self.may_leave_unnamed(&VolumeId::new(NodeKey::of(node), want.key()));
@@ -101,34 +98,62 @@ impl Nodes {
             let allowed = want.nodes.is_empty() || want.nodes.contains(&holder);
             return if allowed { Ok(holder) } else { Err(made_elsewhere(want, &holder)) };
         }
+        let home = want.source.as_ref().map(|source| self.home_of(source)).transpose()?;
         let known: Vec<(&str, &NodeStorageStatus)> =
             all.iter().filter_map(|node| Some((name(node), node.status.as_ref()?))).collect();
-        let candidates: Vec<NodeCandidate> = known
-            .iter()
-            .filter_map(|(node, status)| {
-                let pool = pool_of(status, &want.class)?;
-                Some(NodeCandidate { node, largest: largest(pool, want.class.layout) })
-            })
+        let with_pool = known.iter().filter_map(|(node, status)| {
+            let pool = pool_of(status, &want.class)?;
+            Some((NodeCandidate { node, largest: largest(pool, want.class.layout) }, *status))
+        });
+        let Some(home) = &home else {
+            let candidates: Vec<NodeCandidate> =
+                with_pool.map(|(candidate, _)| candidate).collect();
+            let chosen = place(&candidates, &want.nodes, want.size.at_least).map(str::to_owned);
+            return chosen.ok_or_else(|| nowhere(want, &known, &candidates));
+        };
+        let transfers =
+            |status: &NodeStorageStatus| status.transfers.is_some() && home.transfers.is_some();
+        let candidates: Vec<NodeCandidate> = with_pool
+            .filter(|(candidate, status)| candidate.node == home.node || transfers(status))
+            .map(|(candidate, _)| candidate)
             .collect();
+        let is_allowed = want.nodes.is_empty() || want.nodes.contains(&home.node);
+        // Beside its source it needs no network.
+        let mut roomy = candidates.iter().filter(|one| one.largest >= want.size.at_least);
+        if is_allowed && roomy.any(|one| one.node == home.node) {
+            return Ok(home.node.clone());
+        }
         let chosen = place(&candidates, &want.nodes, want.size.at_least).map(str::to_owned);
-        chosen.ok_or_else(|| nowhere(want, &known, &candidates))
+        // Its own answer has the present numbers.
+        let chosen = chosen.or_else(|| is_allowed.then(|| home.node.clone()));
+        chosen.ok_or_else(|| unreachable(want, home))
     }
 
-    /// The node of the source of a volume, which has its content.
+    /// The node of the source of a volume.
     ///
     /// # Errors
-    /// [`Reason::TopologyMismatch`] if the volume may not be there: its pod has to go elsewhere.
-    fn beside_source(&self, want: &NewVolume, source: &Source) -> Result<String, VolumeError> {
-        let node = self.of(source.volume())?;
-        if want.nodes.is_empty() || want.nodes.contains(&node) {
-            return Ok(node);
-        }
-        let message = format!(
-            "{source} is on node {node}, and the volume may be on {} only; a volume is restored or cloned on the node of \
-             its source",
-            few(&want.nodes)
-        );
-        Err(VolumeError::Reported { reason: Reason::TopologyMismatch, message })
+    /// [`VolumeError::Failed`] if no node plugin has reported it. Nothing is made, so the claim is not held to its node.
+    fn home_of(&self, source: &Source) -> Result<Home, VolumeError> {
+        let node = self.of(source.volume());
+        let node = node.map_err(|error| VolumeError::Failed { what: error.to_string() })?;
+        let record = self.record_of(source.volume());
+        let transfers = record
+            .and_then(|record| record.status.as_ref().and_then(|told| told.transfers.clone()));
+        Ok(Home { node, source: source.to_string(), transfers })
+    }
+
+    /// How other nodes read volumes of a node.
+    ///
+    /// # Errors
+    /// [`VolumeError::Unavailable`] if its node plugin has not reported it.
+    pub(super) fn transfers_of(&self, node: &str) -> Result<TransferEndpoint, VolumeError> {
+        let record = self.watched.get(node);
+        let told = record.and_then(|record| record.status.as_ref()?.transfers.clone());
+        told.ok_or_else(|| VolumeError::Unavailable {
+            reason: format!(
+                "the node plugin of node {node} does not report how volumes are transferred"
+            ),
+        })
     }
 
     /// Returns true if a node may have a volume that its NodeStorage neither lists nor names as unlisted.
@@ -283,6 +308,25 @@ impl Nodes {
         })
         .unwrap_or_default()
     }
+}
+
+/// The node of the source of a volume.
+struct Home {
+    node: String,
+    source: String,
+    /// How other nodes read it.
+    transfers: Option<TransferEndpoint>,
+}
+
+/// Returns why a volume cannot have the content of its source on any allowed node.
+fn unreachable(want: &NewVolume, home: &Home) -> VolumeError {
+    let (source, node) = (&home.source, &home.node);
+    let message = format!(
+        "{source} is on node {node}, and the volume may be on {} only. That node has no pool for it, or a node plugin has \
+         no --transfer-ip",
+        few(&want.nodes)
+    );
+    VolumeError::Reported { reason: Reason::TopologyMismatch, message }
 }
 
 /// Key of the nodes with a restricted volume.

@@ -73,7 +73,7 @@ enum RequestStep {
     Join,
     /// It has ended, and its answer was for an earlier operation.
     Replace,
-    /// It is an expansion, running or ended: the newer size replaces the older one.
+    /// It is an expansion or a send, running or ended: the newer size or receiver replaces the older one.
     Renew,
     /// It is another operation, which must end first.
     Wait,
@@ -327,6 +327,12 @@ impl Requests {
         may_have_made(&request).then(|| request.spec.node_name.clone())
     }
 
+    /// Returns true if a node was asked to create the volume of this key, and has it, or may have it.
+    pub(super) fn may_be_made(&self, key: &VolumeKey) -> bool {
+        let request = self.watched.get(&name_of_create(key));
+        request.is_some_and(|request| !request.has_ended() || may_have_made(&request))
+    }
+
     /// Deletes the request that created a deleted volume.
     ///
     /// # Errors
@@ -374,13 +380,18 @@ fn renewed(phase: Phase) -> String {
     format!("renewed after {}", phase.as_str())
 }
 
+/// Key of the requests that permit another node to read something.
+pub(super) const SENDS: &str = "sends";
+
 /// The keys by which a request is found.
 fn keys(request: &VolumeRequest) -> Vec<String> {
     let volume = request.spec.volume_handle.parse::<VolumeId>().ok();
     let phase = request.status.as_ref().map(|status| status.phase);
     let earlier = phase.filter(|_| !request.has_ended());
     let keys = [volume.map(|id| of_volumes_on(id.node())), earlier.map(renewed)];
-    keys.into_iter().flatten().chain([on_node(&request.spec.node_name)]).collect()
+    let sends = matches!(request.spec.operation, Operation::Send(_)).then(|| SENDS.to_owned());
+    let keys = keys.into_iter().flatten().chain(sends);
+    keys.chain([on_node(&request.spec.node_name)]).collect()
 }
 
 impl ToldBy {
@@ -445,7 +456,7 @@ fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> RequestStep {
         _ if there.metadata.deletion_timestamp.is_some() => RequestStep::Wait,
         // It exists, and the NodeStorage of its node will show that: a second one must not be
         // created on another node.
-        (Operation::Create(_), _)
+        (Operation::Create(_) | Operation::Restore(_), _)
             if there.has_ended() && phase == Some(Phase::Succeeded) && !same_node =>
         {
             RequestStep::Wait
@@ -456,7 +467,26 @@ fn plan(there: &VolumeRequest, wanted: &VolumeRequestSpec) -> RequestStep {
         {
             RequestStep::Renew
         }
+        // What it permits stands until it is deleted; a node plugin that was restarted has another key.
+        (Operation::Send(before), Operation::Send(now))
+            if same_node
+                && there.spec.volume_handle == wanted.volume_handle
+                && before.snapshot_handle == now.snapshot_handle =>
+        {
+            let has_failed = there.has_ended() && phase == Some(Phase::Failed);
+            match before == now {
+                true if has_failed => RequestStep::Replace,
+                true => RequestStep::Join,
+                false => RequestStep::Renew,
+            }
+        }
         _ if there.has_ended() => RequestStep::Replace,
+        // Where the content comes from may have changed since; it is running all the same.
+        (Operation::Restore(before), Operation::Restore(now))
+            if same_node && (&before.volume, &before.source) == (&now.volume, &now.source) =>
+        {
+            RequestStep::Join
+        }
         _ if there.spec == *wanted => RequestStep::Join,
         _ => RequestStep::Wait,
     }
@@ -482,7 +512,22 @@ fn in_the_way(there: &VolumeRequest) -> VolumeError {
 
 /// A volume is made on one node at a time, so its node is no part of the name.
 fn name_of_create(key: &VolumeKey) -> String {
-    format!("create-{}", key.as_str())
+    create_of(key.as_str())
+}
+
+/// Returns the name of the request that creates the volume of a key.
+pub(super) fn create_of(key: &str) -> String {
+    format!("create-{key}")
+}
+
+/// Returns the name of the request that permits to read what a volume begins with: one node sends it at a time.
+pub(super) fn name_of_send(key: &str) -> String {
+    format!("send-{key}")
+}
+
+/// Returns the key in a volume handle, which follows its hyphen.
+pub(super) fn key_of(handle: &str) -> &str {
+    handle.rsplit('-').next().unwrap_or(handle)
 }
 
 /// Returns true if a request has ended and its node may have the volume since.
@@ -497,13 +542,13 @@ pub fn may_have_made(request: &VolumeRequest) -> bool {
     let failure = request.status.as_ref().and_then(|status| status.error.as_ref());
     let made_nothing =
         failure.is_some_and(|why| NOTHING_MADE.contains(&VolumeError::from(why).reason()));
-    matches!(request.spec.operation, Operation::Create(_)) && request.has_ended() && !made_nothing
+    request.spec.operation.creates().is_some() && request.has_ended() && !made_nothing
 }
 
 /// Returns the name of the request for an operation.
 fn name_of(work: &Operation, id: &VolumeId) -> String {
     match work {
-        Operation::Create(_) => name_of_create(id.key()),
+        Operation::Create(_) | Operation::Restore(_) => name_of_create(id.key()),
         Operation::Expand(_) => format!("expand-{id}"),
         Operation::Shrink(_) => format!("shrink-{id}"),
         Operation::Unpin(_) => format!("unpin-{id}"),
@@ -513,6 +558,7 @@ fn name_of(work: &Operation, id: &VolumeId) -> String {
         // A name is that of one snapshot, whichever its volume.
         Operation::Snapshot(take) => format!("snapshot-{}", VolumeKey::of(&take.name).as_str()),
         Operation::DeleteSnapshot(delete) => format!("delete-snapshot-{}", delete.snapshot_handle),
+        Operation::Send(send) => name_of_send(key_of(&send.target_handle)),
         Operation::Unknown => format!("unknown-{id}"), // It is never asked for.
     }
 }
@@ -520,6 +566,7 @@ fn name_of(work: &Operation, id: &VolumeId) -> String {
 fn verb(work: &Operation) -> &'static str {
     match work {
         Operation::Create(_) => "creating",
+        Operation::Restore(_) => "restoring",
         Operation::Expand(_) => "expanding",
         Operation::Shrink(_) => "shrinking",
         Operation::Unpin(_) => "unpinning",
@@ -528,6 +575,7 @@ fn verb(work: &Operation) -> &'static str {
         Operation::Inspect(_) => "inspecting",
         Operation::Snapshot(_) => "taking a snapshot of",
         Operation::DeleteSnapshot(_) => "deleting a snapshot of",
+        Operation::Send(_) => "sending",
         Operation::Unknown => "working on",
     }
 }
@@ -583,6 +631,33 @@ mod tests {
         })
     }
 
+    /// A permit for the key of a node plugin to read the volume, or a snapshot of it.
+    fn send(key: &str, snapshot: Option<&str>) -> Operation {
+        Operation::Send(Box::new(crate::api::SendContent {
+            snapshot_handle: snapshot.map(str::to_owned),
+            target_handle: format!("{}-{}", "a".repeat(8), "b".repeat(26)),
+            certificate_fingerprint: key.to_owned(),
+            volume_mode: crate::api::VolumeMode::Block,
+            fs_type: None,
+        }))
+    }
+
+    /// A volume with content of another node, whose node plugin has this address.
+    fn restore(address: &str) -> Operation {
+        let Operation::Create(volume) = new_work("x") else { panic!("no creation") };
+        let source = crate::api::ContentSource {
+            snapshot_handle: None,
+            volume_handle: Some("v".to_owned()),
+        };
+        let endpoint = crate::api::TransferEndpoint {
+            address: address.to_owned(),
+            certificate_fingerprint: "k".to_owned(),
+        };
+        let content = crate::api::ContentStatus { size: Quantity(Bytes::gib(1)), empty: false };
+        let from = Some(crate::api::ContentPeer { endpoint, content });
+        Operation::Restore(Box::new(crate::api::Restore { volume, source, from }))
+    }
+
     fn there(work: Operation, phase: Phase, observed: i64) -> VolumeRequest {
         let mut request = VolumeRequest::new("r", spec("a", work));
         request.metadata.generation = Some(2);
@@ -618,6 +693,48 @@ mod tests {
             (there(grow(2), Phase::Failed, 2), spec("b", grow(3)), RequestStep::Replace),
             (there(grow(2), Phase::Running, 2), spec("a", grow_block(3)), RequestStep::Wait),
             (there(grow(2), Phase::Failed, 2), spec("a", grow_block(3)), RequestStep::Replace),
+            // What it permits stands, and is for one key.
+            (
+                there(send("k", None), Phase::Succeeded, 2),
+                spec("a", send("k", None)),
+                RequestStep::Join,
+            ),
+            (
+                there(send("k", None), Phase::Running, 2),
+                spec("a", send("k", None)),
+                RequestStep::Join,
+            ),
+            (
+                there(send("k", None), Phase::Failed, 2),
+                spec("a", send("k", None)),
+                RequestStep::Replace,
+            ),
+            (
+                there(send("k", None), Phase::Succeeded, 2),
+                spec("a", send("l", None)),
+                RequestStep::Renew,
+            ),
+            (
+                there(send("k", None), Phase::Running, 2),
+                spec("a", send("l", Some("s"))),
+                RequestStep::Wait,
+            ),
+            (
+                there(send("k", None), Phase::Succeeded, 2),
+                spec("a", send("k", Some("s"))),
+                RequestStep::Replace,
+            ),
+            (
+                there(send("k", None), Phase::Running, 2),
+                spec("b", send("k", None)),
+                RequestStep::Wait,
+            ),
+            // It runs all the same.
+            (there(restore("x"), Phase::Running, 2), spec("a", restore("y")), RequestStep::Join),
+            (there(restore("x"), Phase::Failed, 2), spec("a", restore("y")), RequestStep::Replace),
+            (there(restore("x"), Phase::Running, 2), spec("b", restore("x")), RequestStep::Wait),
+            (there(restore("x"), Phase::Succeeded, 2), spec("b", restore("x")), RequestStep::Wait),
+            (there(create(), Phase::Running, 2), spec("a", restore("x")), RequestStep::Wait),
         ] {
             assert_eq!(plan(&there, &wanted), step, "{there:?}");
         }
@@ -648,5 +765,9 @@ mod tests {
         let id: VolumeId = format!("{}-{}", "a".repeat(8), "b".repeat(26)).parse().unwrap();
         assert_eq!(name_of(&grow(1), &id), format!("expand-{id}"));
         assert_eq!(name_of(&new_work("x"), &id), format!("create-{}", "b".repeat(26)));
+        assert_eq!(name_of(&restore("x"), &id), format!("create-{}", "b".repeat(26)));
+        // That of the volume that receives, which is on another node.
+        let source: VolumeId = format!("{}-{}", "c".repeat(8), "d".repeat(26)).parse().unwrap();
+        assert_eq!(name_of(&send("k", None), &source), format!("send-{}", "b".repeat(26)));
     }
 }

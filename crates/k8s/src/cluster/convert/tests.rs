@@ -14,6 +14,13 @@ fn a_volume_that_was_written_is_read_again() {
     };
     let Operation::Create(record) = create(&want) else { panic!("no creation") };
     assert_eq!(new_volume("alpha", &record).unwrap(), want);
+    let volume = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-0"));
+    let snapshot = SnapshotId::new(volume.clone(), VolumeKey::of("snapshot-0"));
+    for source in [Source::Volume(volume), Source::Snapshot(snapshot)] {
+        let want = NewVolume { source: Some(source), ..want.clone() };
+        let Operation::Restore(record) = create(&want) else { panic!("no restore") };
+        assert_eq!(restored_volume("alpha", &record).unwrap(), want);
+    }
     let growth = Growth { size: want.size, block: Some(false) };
     let Operation::Expand(record) = expand(growth) else { panic!("no growth") };
     assert_eq!(Growth::from(&record), growth);

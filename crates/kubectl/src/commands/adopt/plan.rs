@@ -130,7 +130,8 @@ fn refuse_if_changing(seen: &ObservedClaim, volume: &VolumeOnNode) -> Result<(),
     }
     let changes = |one: &&VolumeRequest| {
         let work = &one.spec.operation;
-        one.spec.volume_handle == *id && matches!(work, Operation::Create(_) | Operation::Delete(_))
+        let makes_or_deletes = work.creates().is_some() || matches!(work, Operation::Delete(_));
+        one.spec.volume_handle == *id && makes_or_deletes
     };
     match seen.requests.iter().find(changes) {
         None => Ok(()),

@@ -13,9 +13,7 @@ use super::fit::Bar;
 use super::gather::{ClaimFacts, NODES, POOLS, STORAGES, VOLUMES};
 use super::managed::managed;
 use super::verdict::{NodeSays, NodeVerdict};
-use crate::api::{
-    NodeStorageStatus, Operation, Phase, PoolOnNode, Quantity, StoragePool, VolumeRequest,
-};
+use crate::api::{NodeStorageStatus, Phase, PoolOnNode, Quantity, StoragePool, VolumeRequest};
 use crate::cluster::{DEFAULT_POOL, topology};
 use crate::commands::{CLASSES, PODS};
 use crate::populators::{PopulatorReason, SHOWN};
@@ -104,7 +102,9 @@ fn under_way(facts: &ClaimFacts) -> Option<Explanation> {
     let claim = facts.claim.as_ref()?;
     // The provisioner calls it so.
     let name = format!("pvc-{}", claim.metadata.uid.as_deref()?);
-    let is_it = |one: &&VolumeRequest| matches!(&one.spec.operation, Operation::Create(create) if create.name == name);
+    let is_it = |one: &&VolumeRequest| {
+        one.spec.operation.creates().is_some_and(|create| create.name == name)
+    };
     let request = facts.requests.iter().find(is_it)?;
     let (node, status) = (&request.spec.node_name, request.status_or_default());
     if status.phase == Phase::Failed {

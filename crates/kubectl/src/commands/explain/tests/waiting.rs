@@ -331,7 +331,6 @@ fn making(status: VolumeRequestStatus) -> ClaimFacts {
         volume_mode: VolumeMode::Filesystem,
         fs_type: Some(FsType::Ext4),
         parameters: std::collections::BTreeMap::new(),
-        source: None,
     });
     let volume = VolumeId::new(NodeKey::of("alpha"), VolumeKey::of("pvc-u-1")).to_string();
     let spec =
