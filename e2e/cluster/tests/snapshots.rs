@@ -127,28 +127,34 @@ fn a_claim_is_restored_from_a_snapshot_and_cloned() {
     });
 }
 
-/// The scheduler does not know where a snapshot is: the driver has its pod scheduled again.
+/// The scheduler does not know where a snapshot is, and need not.
 #[test]
-fn a_restored_volume_is_on_the_node_of_its_snapshot() {
-    run("a_restored_volume_is_on_the_node_of_its_snapshot", |world| async move {
+fn a_snapshot_is_restored_and_a_claim_cloned_on_another_node() {
+    run("a_snapshot_is_restored_and_a_claim_cloned_on_another_node", |world| async move {
         world.claim("data", "pliant", "64Mi", "Filesystem").await;
         let node = world.pod("app", "data", SLEEP, json!({})).await;
         world.exec("app", "echo early >/data/first; sync /data/first").await;
         world.snapshot("early", "data").await;
+        world.exec("app", "echo late >/data/first; sync /data/first").await;
         let other = if node == "node1" { "node2" } else { "node1" };
-        world.claim_of("restored", "64Mi", of_snapshot("early")).await;
-        let elsewhere = json!({"nodeSelector": {"kubernetes.io/hostname": other}});
-        world.make_pod_with("elsewhere", "restored", SLEEP, elsewhere).await;
-        world.until_said("restored", "ProvisioningFailed", "on the node of its source").await;
-        world.remove_pod("elsewhere").await;
-        let there = json!({"nodeSelector": {"kubernetes.io/hostname": node}});
-        assert_eq!(world.pod("restored", "restored", SLEEP, there).await, node);
-        assert_eq!(world.exec("restored", READ).await, "early");
-        for name in ["app", "restored"] {
-            world.remove_pod(name).await;
+        let elsewhere = || json!({"nodeSelector": {"kubernetes.io/hostname": other}});
+        for (name, source, content) in
+            [("restored", of_snapshot("early"), "early"), ("cloned", of_claim("data"), "late")]
+        {
+            world.claim_of(name, "96Mi", source).await;
+            assert_eq!(world.pod(name, name, SLEEP, elsewhere()).await, other);
+            assert_eq!(world.exec(name, READ).await, content);
+            let size = world.exec(name, crate::expansion::SIZE).await;
+            assert!(size.parse::<u64>().unwrap() > 72 * 1024, "{size} KiB of 96 MiB");
         }
+        // Neither needs the other, and nothing holds the source.
+        world.remove_pod("app").await;
+        world.remove_claim("data").await;
         world.delete_snapshot("early").await;
-        for name in ["data", "restored"] {
+        assert_eq!(world.snapshots_on(&node).await, 0);
+        for (name, content) in [("restored", "early"), ("cloned", "late")] {
+            assert_eq!(world.exec(name, READ).await, content);
+            world.remove_pod(name).await;
             world.remove_claim(name).await;
         }
     });
