@@ -208,7 +208,7 @@ impl NodePlugin {
     ) -> Result<RequestOutcome, VolumeError> {
         let (id, work) = (id.clone(), work.clone());
         let (key, volumes, node) = (id.key().clone(), self.volumes.clone(), self.node.clone());
-        let work = async move { do_work(&*volumes, &node, &id, &work).await }.in_current_span();
+        let work = async move { do_work(&volumes, &node, &id, &work).await }.in_current_span();
         let done = self.busy.run_within(PATIENCE, key.as_str(), work).await;
         done.map_err(|error| match error {
             BusyError::Work(error) => error,
@@ -352,19 +352,17 @@ async fn do_work(
             let want = cluster::restored_volume(node, restore)?;
             match &restore.from {
                 None => make(volumes, node, id, &want).await,
-                Some(from) => receive(volumes, node, id, &want, from).await,
+                Some(from) => Box::pin(receive(volumes, node, id, &want, from)).await,
             }
         }
-        Operation::Send(send) => {
+        Operation::Send(permit) => {
             if peers(volumes).is_none() {
                 return Err(no_transfers());
             }
-            let (_, target, mode) = cluster::sent(id, send)?;
-            let sent = prepare_send(volumes, &target, mode).await?;
-            Ok(RequestOutcome::Sent(ContentStatus {
-                size: Quantity(sent.size),
-                empty: sent.is_empty,
-            }))
+            let (_, target, mode) = cluster::sent(id, permit)?;
+            let ready = Box::pin(prepare_send(volumes, &target, mode)).await?;
+            let (size, empty) = (Quantity(ready.size), ready.is_empty);
+            Ok(RequestOutcome::Sent(ContentStatus { size, empty }))
         }
         Operation::Expand(grow) => {
             let grown = volumes.grow(id, Growth::from(grow)).await?;

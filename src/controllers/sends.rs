@@ -11,7 +11,7 @@ use crate::controllers::storage::StorageRecord;
 use crate::error_chain;
 use crate::node::{Node, SendPermit, set_sends};
 use crate::panics::{AFTER_PANIC, caught};
-use crate::volume::{VolumeError, VolumeId};
+use crate::volume::VolumeId;
 
 /// After a cut that could not be removed.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -27,9 +27,9 @@ pub async fn follow(
     let followed = async {
         storage.until_published().await;
         watched.known().await;
-        let mut changes = watched.changes();
+        let mut news = watched.changes();
         loop {
-            changes.mark_unchanged();
+            news.mark_unchanged();
             let permits = watched.all().iter().filter_map(|request| permit(request)).collect();
             let pause = match caught("sends", set_sends(node, permits)).await {
                 Ok(Ok(())) => None,
@@ -44,7 +44,7 @@ pub async fn follow(
                 }
             };
             tokio::select! {
-                changed = changes.changed() => if changed.is_err() { return },
+                changed = news.changed() => if changed.is_err() { return },
                 () = crate::controllers::until(pause) => {}
             }
         }
@@ -60,7 +60,7 @@ fn permit(request: &VolumeRequest) -> Option<SendPermit> {
         return None;
     }
     let id: VolumeId = request.spec.volume_handle.parse().ok()?;
-    let sent: Result<_, VolumeError> = cluster::sent(&id, send);
-    let (source, target, _) = sent.ok()?; // Else it is refused, with the reason.
+    // Else it is refused, with the reason.
+    let (source, target, _) = cluster::sent(&id, send).ok()?;
     Some(SendPermit { target, source, peer: send.certificate_fingerprint.clone() })
 }

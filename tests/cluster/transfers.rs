@@ -13,6 +13,7 @@ use pliant::volume::{
     Access, Class, Layout, Mode, NewSnapshot, NewVolume, NodeVolumes, Reason, Snapshot, Snapshots,
     Source, Stage, VolumeError, VolumeId, VolumeKey, Volumes,
 };
+use serde_json::json;
 
 use crate::world::{Controller, Machine, World, device, id, refused, want};
 
@@ -293,4 +294,43 @@ async fn a_source_that_is_deleted_meanwhile_leaves_no_half_volume() {
     refused(made(&cluster, &restored).await, Reason::NotFound);
     assert!(beta.host.group("vg0").expect("a group").lvs.is_empty(), "no half volume");
     tidy(&world, &alpha).await;
+}
+
+/// A request that permits to read, or one that creates what reads it, on nodes that do not exist.
+fn request(name: &str, node: &str, operation: &serde_json::Value, phase: &str) -> VolumeRequest {
+    let handle = id(node, "source").to_string();
+    let spec = json!({"nodeName": node, "volumeHandle": handle, "operation": operation});
+    serde_json::from_value(json!({
+        "apiVersion": "pliant.io/v1alpha1", "kind": "VolumeRequest",
+        "metadata": {"name": name, "generation": 1}, "spec": spec,
+        "status": {"observedGeneration": 1, "phase": phase},
+    }))
+    .expect("a request")
+}
+
+/// A controller that has died has ended no permit: one that nothing uses ends later, and one that is used does not.
+#[tokio::test(start_paused = true)]
+async fn a_permit_that_nothing_uses_is_removed_and_one_that_is_used_stays() {
+    let (world, _cluster, _alpha) = World::with_a_node().await;
+    let key = VolumeKey::of("cloned");
+    let name = format!("send-{}", key.as_str());
+    let send = json!({"send": {
+        "targetHandle": id("delta", "cloned").to_string(), "volumeMode": "Block",
+        "certificateFingerprint": format!("sha256:{}", "0".repeat(64)),
+    }});
+    let permits = request(&name, "gamma", &send, "Succeeded");
+    let is_gone = |api: &FakeApi| api.get::<VolumeRequest>(&name).is_none();
+    let lasts = async |world: &World| {
+        let begun = tokio::time::Instant::now();
+        world.api.put(&permits);
+        world.api.until("the permit is gone", is_gone).await;
+        begun.elapsed().as_secs() / 60
+    };
+    assert_eq!(lasts(&world).await, 10);
+    let create = json!({"create": {"name": "cloned", "minSize": "8Mi", "volumeMode": "Block"}});
+    let mut creates = request(&format!("create-{}", key.as_str()), "delta", &create, "Running");
+    creates.spec.volume_handle = id("delta", "cloned").to_string();
+    world.api.put(&creates);
+    // It is given up first, as its node does not exist.
+    assert_eq!(lasts(&world).await, 20);
 }

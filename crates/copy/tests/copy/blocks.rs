@@ -149,7 +149,8 @@ impl Two {
 
 /// Some pieces, the last of them short, with zeroes between.
 fn content() -> Vec<u8> {
-    let mut bytes: Vec<u8> = (0..5 * PIECE + 512).map(|at| (at / 7 % 251) as u8 | 1).collect();
+    let byte = |at: usize| u8::try_from(at / 7 % 251).unwrap() | 1;
+    let mut bytes: Vec<u8> = (0..5 * PIECE + 512).map(byte).collect();
     bytes[PIECE..3 * PIECE].fill(0);
     bytes
 }
