@@ -11,14 +11,14 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use pliant::host::Cmd;
-use pliant::node::lv_tags::{self, VolumeTags};
-use pliant::volume::{Class, FsKind, Mode, NewVolume, NodeKey, VolumeKey};
+use pliant::node::lv_tags::{self, StoredState, VolumeTags};
+use pliant::volume::{FsKind, Mode, NewVolume, NodeKey, Source, VolumeKey};
 use tokio::runtime::Runtime;
 
 use crate::exhaustive::exhaustive;
 use crate::machine::{Disk, figure, run};
 use crate::power_cuts_of_the_driver::{copy_data, number, only, power_off};
-use crate::promises::{GROUP, Machine, NODE, wanted};
+use crate::promises::{GROUP, Machine, NODE, id, new_volume};
 use crate::script::{Part, Step, World};
 
 const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
@@ -43,6 +43,7 @@ const FILE: Step = Step::Write("c", Part::File("one", 2048));
 const WRITTEN: &[Step] = &[Step::Create("c", EXT4, 40), Step::Stage("c"), FILE];
 const UNSTAGED: &[Step] =
     &[Step::Create("c", EXT4, 40), Step::Stage("c"), FILE, Step::Unstage("c")];
+const CLONE: Step = Step::Clone("k", "c", 40);
 const RAW: &[Step] =
     &[Step::Create("a", Mode::Block, 16), Step::Stage("a"), Step::Write("a", Part::Mib(0, 16))];
 
@@ -188,6 +189,48 @@ const CASES: &[(&str, Case)] = &[
         },
     ),
     (
+        "lvcreate of a clone",
+        Case { before: WRITTEN, half: Vec::new, command: || clone("k", "c", 10), step: CLONE },
+    ),
+    (
+        "lvcreate of a cut under a mounted file system",
+        Case {
+            before: WRITTEN,
+            half: || vec![clone("k", "c", 10)],
+            command: || cut("k", "c"),
+            step: CLONE,
+        },
+    ),
+    (
+        "lvcreate of a cut of an inactive volume",
+        Case {
+            before: UNSTAGED,
+            half: || vec![clone("k", "c", 10)],
+            command: || cut("k", "c"),
+            step: CLONE,
+        },
+    ),
+    (
+        "lvchange -ay of a cut",
+        Case {
+            before: UNSTAGED,
+            half: || vec![clone("k", "c", 10), cut("k", "c"), change("c", &["-an"])],
+            command: || {
+                Cmd::new("lvchange").args(["-y", "-ay", "-K", "--poll", "n"]).arg(path("k", ".cut"))
+            },
+            step: CLONE,
+        },
+    ),
+    (
+        "lvremove of a cut",
+        Case {
+            before: WRITTEN,
+            half: || vec![clone("k", "c", 10), cut("k", "c")],
+            command: || Cmd::new("lvremove").args(["-y", "-f"]).arg(path("k", ".cut")),
+            step: CLONE,
+        },
+    ),
+    (
         "mkfs.ext4",
         Case {
             before: &[Step::Create("c", EXT4, 40)],
@@ -224,11 +267,28 @@ fn path(name: &str, suffix: &str) -> String {
 }
 
 fn create(name: &str, mode: Mode, extents: u64) -> Cmd {
-    let nodes = Vec::new();
-    let size = wanted(extents * 4);
-    let new =
-        NewVolume { name: name.into(), size, mode, class: Class::default(), nodes, source: None };
+    let new = new_volume(name, mode, extents * 4);
+    lvcreate(&VolumeTags::new(&NodeKey::of(NODE), &new), extents)
+}
+
+/// What a clone is copied to.
+fn clone(name: &str, of: &str, extents: u64) -> Cmd {
+    let source = Some(Source::Volume(id(of)));
+    let new = NewVolume { source, ..new_volume(name, EXT4, extents * 4) };
     let record = VolumeTags::new(&NodeKey::of(NODE), &new);
+    lvcreate(&VolumeTags { life: StoredState::Copying, ..record }, extents)
+}
+
+/// What it is copied from: a snapshot with room for all of its origin.
+fn cut(name: &str, of: &str) -> Cmd {
+    Cmd::new("lvcreate")
+        .args(["-y", "-s", "-l", "11", "-n"])
+        .arg(format!("pliant-{}.cut", VolumeKey::of(name).as_str()))
+        .args(["--addtag", "pliant.state=shown"])
+        .arg(path(of, ""))
+}
+
+fn lvcreate(record: &VolumeTags, extents: u64) -> Cmd {
     Cmd::new("lvcreate")
         .args(["-y", "-Wn", "-Zn", "--setautoactivation", "n", "-an"])
         .args(["-l", &extents.to_string(), "-n", &record.lv_name()])

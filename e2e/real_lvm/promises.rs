@@ -14,7 +14,7 @@ use pliant::lvm;
 use pliant::node::{GroupSource, Node, NodeSettings, PoolPlan};
 use pliant::volume::{
     Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Page, RequestedSize,
-    Stage, State, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
+    Source, Stage, State, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
 };
 
 use crate::script::{BLOCK, Part, Promised, Step, World, foreign_secrets, secret, secret_file};
@@ -63,18 +63,9 @@ impl Machine {
     pub async fn take(&self, step: Step) -> Result<(), String> {
         let done = match step {
             Step::Create(name, mode, mib) => {
-                let class = Class::default();
-                let nodes = Vec::new();
-                let new = NewVolume {
-                    name: name.into(),
-                    size: wanted(mib),
-                    mode,
-                    class,
-                    nodes,
-                    source: None,
-                };
-                self.node.ensure(&new).await.map(drop)
+                self.node.ensure(&new_volume(name, mode, mib)).await.map(drop)
             }
+            Step::Clone(name, of, mib) => self.clone_of(name, of, mib).await,
             Step::Delete(name) => self.node.remove(&id(name)).await,
             Step::Grow(name, mib) => {
                 let growth = Growth { size: wanted(mib), block: None };
@@ -96,6 +87,14 @@ impl Machine {
             }
         };
         done.map_err(|error| format!("{step}: {}", error_chain::in_full(&error)))
+    }
+
+    async fn clone_of(&self, name: &str, of: &str, mib: u64) -> Result<(), VolumeError> {
+        let found = self.node.find(&id(of)).await?;
+        let mode = found.map_or(Mode::Block, |found| found.volume.mode);
+        let source = Some(Source::Volume(id(of)));
+        let new = NewVolume { source, ..new_volume(name, mode, mib) };
+        self.node.ensure(&new).await.map(drop)
     }
 
     async fn stage(&self, name: &str) -> Result<(), VolumeError> {
@@ -154,7 +153,8 @@ impl Machine {
             }
         };
         for VolumeStatus { volume, .. } in &listed {
-            let coming = matches!(next, Some(Step::Create(name, ..)) if name == volume.name);
+            let coming = matches!(next, Some(Step::Create(name, ..) | Step::Clone(name, ..))
+                if name == volume.name);
             if !coming && !world.volumes.contains_key(volume.name.as_str()) {
                 verdict.broken.push(format!("{} is back", volume.name));
             }
@@ -218,7 +218,7 @@ impl Machine {
         let length = usize::try_from(promised.mib << 20).expect("a small disk");
         let bytes = self.host.read_at(&device, 0, length).await;
         let bytes = bytes.map_err(|error| error.to_string())?;
-        verdict.canaries += foreign_secrets(&bytes, name);
+        verdict.canaries += foreign_secrets(&bytes, promised.writer);
         let mut expected = vec![Some(false); length / BLOCK];
         let coming = match next {
             Some(Step::Write(_, part)) => Some((part, None)),
@@ -233,7 +233,7 @@ impl Machine {
         let wrong =
             bytes.chunks(BLOCK).zip(expected).enumerate().filter(
                 |(n, (block, state))| match state {
-                    Some(true) => **block != secret(name, "raw", *n),
+                    Some(true) => **block != secret(promised.writer, "raw", *n),
                     Some(false) => **block != [0; BLOCK],
                     None => false,
                 },
@@ -260,7 +260,7 @@ impl Machine {
             if let Part::File(file, kib) = *part {
                 let bytes = fs::read(self.staging(name).join(file));
                 let bytes = bytes.map_err(|error| format!("file {file}: {error}"))?;
-                if bytes != secret_file(name, file, kib) {
+                if bytes != secret_file(promised.writer, file, kib) {
                     return Err(format!("file {file} has other bytes"));
                 }
             }
@@ -331,6 +331,7 @@ impl Step {
     pub fn volume(&self) -> &'static str {
         match self {
             Step::Create(name, ..)
+            | Step::Clone(name, ..)
             | Step::Stage(name)
             | Step::Write(name, _)
             | Step::Grow(name, _)
@@ -346,7 +347,13 @@ pub fn id(name: &str) -> VolumeId {
     VolumeId::new(NodeKey::of(NODE), VolumeKey::of(name))
 }
 
-pub fn wanted(mib: u64) -> RequestedSize {
+/// A new volume as the scripts ask for it, empty.
+pub fn new_volume(name: &str, mode: Mode, mib: u64) -> NewVolume {
+    let (class, nodes) = (Class::default(), Vec::new());
+    NewVolume { name: name.into(), size: wanted(mib), mode, class, nodes, source: None }
+}
+
+fn wanted(mib: u64) -> RequestedSize {
     RequestedSize { at_least: Bytes::mib(mib), at_most: None }
 }
 

@@ -13,6 +13,8 @@ use pliant::volume::{FsKind, Mode};
 pub enum Step {
     /// CreateVolume with so many MiB.
     Create(&'static str, Mode, u64),
+    /// CreateVolume with so many MiB and the content of another volume.
+    Clone(&'static str, &'static str, u64),
     /// NodeStageVolume.
     Stage(&'static str),
     /// The workload writes its secret and waits until that is durable.
@@ -40,6 +42,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Step::Create(name, mode, mib) => write!(f, "create {name} {mode} {mib} MiB"),
+            Step::Clone(name, of, mib) => write!(f, "clone {of} to {name} of {mib} MiB"),
             Step::Stage(name) => write!(f, "stage {name}"),
             Step::Write(name, part) => write!(f, "write {name} {part:?}"),
             Step::Grow(name, mib) => write!(f, "grow {name} to {mib} MiB"),
@@ -55,6 +58,8 @@ impl fmt::Display for Step {
 pub struct Promised {
     /// Block or file system.
     pub mode: Mode,
+    /// The volume whose workload wrote what it has: itself, or the one that it is a clone of.
+    pub writer: &'static str,
     /// Its size.
     pub mib: u64,
     /// Whether it was staged once: a file system has been made since.
@@ -86,8 +91,13 @@ impl World {
         match step {
             Step::Create(name, mode, mib) => {
                 let written = Vec::new();
-                let new = Promised { mode, mib, made: false, staged: false, written };
+                let (writer, made, staged) = (name, false, false);
+                let new = Promised { mode, writer, mib, made, staged, written };
                 self.volumes.insert(name, new);
+            }
+            Step::Clone(name, of, mib) => {
+                let clone = Promised { mib, staged: false, ..self.of(of).clone() };
+                self.volumes.insert(name, clone);
             }
             Step::Delete(name) => drop(self.volumes.remove(name)),
             Step::Stage(name) => {
