@@ -104,10 +104,20 @@ impl SharedBlocks for Shared {
         self.node.upgrade().is_some_and(|node| may_read(&node, &text_of(peer)))
     }
 
-    fn open(&self, peer: Digest, transfer: &str) -> Result<Box<dyn BlockSource>, String> {
-        let node = self.node.upgrade().ok_or("the node plugin stops")?;
-        let opened = self.calls.call(open_send(&node, &text_of(peer), transfer));
-        let device = opened.map_err(|error| error_chain::in_full(&error))?;
+    fn open(&self, peer: Digest, transfer: &str) -> Result<Box<dyn BlockSource>, CopyError> {
+        let not_now =
+            |source| CopyError::Failed { doing: "opening", path: transfer.to_owned(), source };
+        let node = self.node.upgrade();
+        let node = node.ok_or_else(|| not_now(io::Error::other("the node plugin stops")))?;
+        let opened = self
+            .calls
+            .call(async { Ok::<_, VolumeError>(open_send(&node, &text_of(peer), transfer).await) });
+        let opened = opened.map_err(not_now)?;
+        let device = opened.map_err(|error| match error.reason() {
+            // Who reads it gives up what it has.
+            Reason::NotFound => CopyError::Refused(error_chain::in_full(&error)),
+            _ => not_now(io::Error::other(error_chain::in_full(&error))),
+        })?;
         Ok(Box::new(SentBlocks { device, calls: self.calls.clone() }))
     }
 }
@@ -141,16 +151,12 @@ impl fmt::Debug for PeerContent {
     }
 }
 
-/// Ends a thread when it is dropped.
-struct EndsThread {
-    stop: Arc<AtomicBool>,
-    ended: CancellationToken,
-}
+/// Has a thread end when it is dropped: at its next look, and after a call under way.
+struct EndsThread(Arc<AtomicBool>);
 
 impl Drop for EndsThread {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.ended.cancel();
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -167,13 +173,17 @@ impl RemoteContent for PeerContent {
         };
         let unavailable = |why| VolumeError::Unavailable { reason: failed(why) };
         let fingerprint = self.from.fingerprint.parse().map_err(unavailable)?;
-        let ends = EndsThread { stop: Arc::default(), ended: self.ended.child_token() };
+        // An address, and no name: what a node writes leads to nothing that is looked up.
+        let address: Result<SocketAddr, _> = self.from.address.parse();
+        address.map_err(|error| unavailable(error.to_string()))?;
+        let ends = EndsThread(Arc::default());
         let from = (self.from.address.as_str(), fingerprint);
-        let peer = Peer::at(from, &self.target.to_string(), &self.key, ends.stop.clone());
+        let peer = Peer::at(from, &self.target.to_string(), &self.key, ends.0.clone());
         let peer = peer.map_err(|error| unavailable(error_chain::in_full(&error)))?;
-        let calls = Calls { runtime: Handle::current(), ended: ends.ended.clone() };
+        // A write that is under way goes on whatever becomes of its caller: it is always waited for.
+        let calls = Calls { runtime: Handle::current(), ended: CancellationToken::new() };
         let mut target = ReceivedBlocks { into: into.clone(), calls };
-        let (tell, done) = oneshot::channel();
+        let (tell, mut done) = oneshot::channel();
         // It blocks on the network.
         let work = move || {
             let _ = tell.send(peer.receive(size.get(), resumes, &mut target));
@@ -182,10 +192,14 @@ impl RemoteContent for PeerContent {
         thread.map_err(|error| unavailable(format!("failed to start a thread: {error}")))?;
         let stopped = || unavailable("it was stopped".to_owned());
         let received = tokio::select! {
-            received = done => received.map_err(|_| stopped())?,
-            () = into.stopped() => return Err(stopped()),
-            () = ends.ended.cancelled() => return Err(stopped()),
+            received = &mut done => received,
+            () = into.stopped() => {
+                ends.0.store(true, Ordering::Relaxed);
+                done.await
+            }
+            () = self.ended.cancelled() => return Err(stopped()),
         };
+        let received = received.map_err(|_| stopped())?;
         let received = received.map_err(|error| match error {
             // What is permitted next may be something else.
             CopyError::Refused(why) => {

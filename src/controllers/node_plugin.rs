@@ -24,7 +24,7 @@ use crate::cluster::{self, Guarded, Record as _, every, guarded, note_readable, 
 use crate::controllers::storage::StorageRecord;
 use crate::error_chain;
 use crate::in_flight::{BusyError, InFlight};
-use crate::node::{Node, PeerAddress, RemoteSource, peers, prepare_send};
+use crate::node::{Node, PeerAddress, RemoteSource, SendPermit, peers, prepare_send};
 use crate::panics::{AFTER_PANIC, caught};
 use crate::volume::{
     Fence, Growth, NewSnapshot, NewVolume, NodeKey, SnapshotId, Snapshots as _, State, Use,
@@ -359,8 +359,10 @@ async fn do_work(
             if peers(volumes).is_none() {
                 return Err(no_transfers());
             }
-            let (_, target, mode) = cluster::sent(id, permit)?;
-            let ready = Box::pin(prepare_send(volumes, &target, mode)).await?;
+            let (source, target, mode) = cluster::sent(id, permit)?;
+            let peer = permit.certificate_fingerprint.clone();
+            let permit = SendPermit { target, source, peer };
+            let ready = Box::pin(prepare_send(volumes, &permit, mode)).await?;
             let (size, empty) = (Quantity(ready.size), ready.is_empty);
             Ok(RequestOutcome::Sent(ContentStatus { size, empty }))
         }

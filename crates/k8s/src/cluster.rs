@@ -206,7 +206,7 @@ impl Cluster {
         want: &NewVolume,
         source: &Source,
     ) -> Result<(), VolumeError> {
-        let has_begun = self.requests.may_be_made(id.key());
+        let has_begun = self.requests.may_be_made_on(node, id.key());
         let there = self.find(id).await.map_err(|error| before_it(has_begun, error))?;
         let has_begun = has_begun || there.is_some();
         if there.is_some_and(|there| there.state != State::Creating) {
@@ -216,8 +216,12 @@ impl Cluster {
         let made = match self.have_sent((node, id), want, source).await {
             Ok(from) => self.requests.carry_out(node, id, convert::receive(want, from)).await,
             Err(error) if !is_passing(&error) && has_begun => {
-                self.remove(id).await?; // It never gets its content.
-                Err(before_it(false, error))
+                // Its node knows what it has: what is whole is returned, and what never gets its content is removed.
+                let whole = self.requests.carry_out(node, id, convert::create(want)).await;
+                match whole {
+                    Err(gone) if gone.reason() == Reason::NotFound => Err(before_it(false, error)),
+                    other => other,
+                }
             }
             Err(error) => Err(before_it(has_begun, error)),
         };

@@ -47,8 +47,8 @@ pub trait SharedBlocks: Send + Sync + 'static {
     /// Opens what the node plugin with this fingerprint may read for a transfer.
     ///
     /// # Errors
-    /// Why it may not, or cannot, in words for people.
-    fn open(&self, peer: Digest, transfer: &str) -> Result<Box<dyn BlockSource>, String>;
+    /// [`CopyError::Refused`] if there is nothing to read any more, and any other error for what may be different later.
+    fn open(&self, peer: Digest, transfer: &str) -> Result<Box<dyn BlockSource>, CopyError>;
 }
 
 /// A listening node plugin, until it is dropped.
@@ -134,7 +134,6 @@ fn serve_one(
         return Err(nonsense("a name that is too long"));
     }
     caller.known()?;
-    line.known();
     line.send(&now())?;
     let mut open: Option<Box<dyn BlockSource>> = None;
     loop {
@@ -145,8 +144,10 @@ fn serve_one(
         };
         match request {
             Request::OpenDevice => {
-                let opened = shared.open(peer, &transfer).map_err(SourceFailure::Other);
+                line.known(); // What it asks for may take its time.
+                let opened = shared.open(peer, &transfer);
                 let size = opened.map(|opened| open.insert(opened).size());
+                let size = size.map_err(|error| SourceFailure::from(&error));
                 line.send(&sendable(Ok(size)))?;
             }
             Request::Piece { at, length, has } => {

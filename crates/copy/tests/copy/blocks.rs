@@ -31,11 +31,13 @@ impl SharedBlocks for Shared {
         self.known.lock().unwrap().keys().any(|(key, _)| *key == peer)
     }
 
-    fn open(&self, peer: Digest, transfer: &str) -> Result<Box<dyn BlockSource>, String> {
+    fn open(&self, peer: Digest, transfer: &str) -> Result<Box<dyn BlockSource>, CopyError> {
         self.opened.fetch_add(1, Ordering::Relaxed);
         let known = self.known.lock().unwrap();
         let device = known.get(&(peer, transfer.to_owned())).cloned();
-        device.map(|device| Box::new(Opened(device)) as _).ok_or("not permitted".to_owned())
+        device
+            .map(|device| Box::new(Opened(device)) as _)
+            .ok_or_else(|| CopyError::Refused("not permitted".to_owned()))
     }
 }
 

@@ -327,9 +327,10 @@ impl Requests {
         may_have_made(&request).then(|| request.spec.node_name.clone())
     }
 
-    /// Returns true if a node was asked to create the volume of this key, and has it, or may have it.
-    pub(super) fn may_be_made(&self, key: &VolumeKey) -> bool {
+    /// Returns true if this node was asked to create the volume of this key, and has it, or may have it.
+    pub(super) fn may_be_made_on(&self, node: &str, key: &VolumeKey) -> bool {
         let request = self.watched.get(&name_of_create(key));
+        let request = request.filter(|request| request.spec.node_name == node);
         request.is_some_and(|request| !request.has_ended() || may_have_made(&request))
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::bytes::Bytes;
 use crate::host::HeldFor;
-use crate::lvm::{Lv, VolumeGroup};
+use crate::lvm::{Group, Lv, VolumeGroup};
 use crate::node::Node;
 use crate::node::allocate::no_room;
 use crate::node::copies::activate_and_hold;
@@ -15,11 +15,11 @@ use crate::node::cuts::{
     find_cut, make_cut, refuse_unless_quiet, remove_half_cut, room_of_cut, size_of_cut,
 };
 use crate::node::found::Found;
-use crate::node::lv_tags;
+use crate::node::lv_tags::{self, StoredState};
 use crate::node::pools::served;
 use crate::node::restore::{SourceContent, content_of};
 use crate::node::sends::{Allowed, SendPermit, Sendable, SentDevice, no_more};
-use crate::volume::{Mode, Source, VolumeError, VolumeId, VolumeKey};
+use crate::volume::{Layout, Mode, Source, VolumeError, VolumeId, VolumeKey};
 
 /// How long a call waits until what it is to make ready is allowed: both come from the same object, by two watches.
 const ALLOWED_WITHIN: Duration = Duration::from_secs(10);
@@ -115,23 +115,27 @@ async fn deactivate(node: &Node, path: &str) -> Result<(), VolumeError> {
 /// exist, [`VolumeError::InvalidArgument`] if it has another volume mode or file system.
 pub async fn prepare_send(
     node: &Node,
-    target: &VolumeId,
+    send: &SendPermit,
     mode: Mode,
 ) -> Result<Sendable, VolumeError> {
+    // An earlier permit for the same volume may be there: it is for another key, or another source.
+    let is_there = || node.sends.find(&send.target).as_ref() == Some(send);
     let mut news = node.sends.news.subscribe();
-    let is_allowed = news.wait_for(|()| node.sends.find(target).is_some());
+    let is_allowed = news.wait_for(|()| is_there());
     if tokio::time::timeout(ALLOWED_WITHIN, is_allowed).await.is_err() {
         return Err(no_more());
     }
     let _turn = node.sends.turn.lock().await;
-    let send = node.sends.find(target).ok_or_else(no_more)?;
-    if let Some((_, size)) = find_remote_cut(node, target.key()) {
+    if !is_there() {
+        return Err(no_more());
+    }
+    if let Some((_, size)) = find_remote_cut(node, send) {
         return Ok(Sendable { size, is_empty: false });
     }
     let content = content_of(node, &send.source).await?;
     content.refuse_other_mode(&send.source, mode)?;
     if !content.empty && content.live.is_some() {
-        make_remote_cut(node, &content, target.key()).await?;
+        make_remote_cut(node, &content, send.target.key()).await?;
     }
     Ok(Sendable { size: content.has.size(), is_empty: content.empty })
 }
@@ -154,7 +158,7 @@ pub async fn open_send(
         return Ok(open);
     }
     let (from, size) = match &send.source {
-        Source::Volume(_) => find_remote_cut(node, target.key()).ok_or_else(no_more)?,
+        Source::Volume(_) => find_remote_cut(node, &send).ok_or_else(no_more)?,
         Source::Snapshot(_) => {
             let content = content_of(node, &send.source).await?;
             let size = content.has.size();
@@ -166,18 +170,46 @@ pub async fn open_send(
     if let Some(one) = node.sends.all().get_mut(target.key()) {
         (one.open, one.path) = (Arc::downgrade(&open), Some(from.path()));
     }
+    // Whoever deletes it looks for readers after it has said so; so look whether it has, as a reader.
+    if let Err(error) = refuse_if_it_goes(&from).await {
+        open.close().await;
+        return Err(error);
+    }
     Ok(open)
 }
 
-/// The cut of a volume for the volume of another node with this key, and the size of what it shows.
-fn find_remote_cut(node: &Node, key: &VolumeKey) -> Option<(Found<()>, Bytes)> {
-    let target = lv_tags::remote_name(key);
+/// # Errors
+/// [`VolumeError::NotFound`] if a logical volume is gone, or about to be deleted.
+async fn refuse_if_it_goes(found: &Found<()>) -> Result<(), VolumeError> {
+    let now = found.group.read().await?;
+    let deleting = StoredState::Deleting.tag();
+    let is_it = |lv: &&Lv| lv.uuid == found.lv.uuid && !lv.tags.contains(&deleting);
+    match now.lvs.get(&found.lv.name).filter(is_it) {
+        Some(_) => Ok(()),
+        None => Err(VolumeError::NotFound { id: found.path() }),
+    }
+}
+
+/// The cut that was made for this permit, and the size of what it shows.
+fn find_remote_cut(node: &Node, send: &SendPermit) -> Option<(Found<()>, Bytes)> {
+    let target = lv_tags::remote_name(send.target.key());
+    let source = lv_tags::lv_name(send.source.volume().key());
     served(&node.pools()).find_map(|(pool, group): (_, &Arc<VolumeGroup>)| {
         let seen = group.remembered()?;
-        let lv = find_cut(&seen, &target)?.clone();
+        let lv = find_cut(&seen, &target).filter(|cut| is_cut_of(&seen, cut, &source))?.clone();
         let size = size_of_cut(&seen, &lv);
         Some((Found { pool: pool.clone(), group: group.clone(), seen, lv, record: () }, size))
     })
+}
+
+/// Returns whether this is a cut of the logical volume with this name, which may be gone if it is thin.
+fn is_cut_of(group: &Group, cut: &Lv, source: &str) -> bool {
+    let of_lv = |lv: &Lv| group.snapshots_of(lv).any(|name| *name == cut.name);
+    let origin = cut.segments.first().and_then(|segment| segment.volumes.get("origin"));
+    match cut.layout() {
+        Layout::Linear => group.lvs.get(source).is_some_and(of_lv),
+        Layout::Thin => origin.is_none_or(|origin| origin == source),
+    }
 }
 
 /// Cuts a volume for the volume of another node with this key.
