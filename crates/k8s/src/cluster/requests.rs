@@ -694,7 +694,16 @@ mod tests {
             (there(grow(2), Phase::Failed, 2), spec("b", grow(3)), RequestStep::Replace),
             (there(grow(2), Phase::Running, 2), spec("a", grow_block(3)), RequestStep::Wait),
             (there(grow(2), Phase::Failed, 2), spec("a", grow_block(3)), RequestStep::Replace),
-            // What it permits stands, and is for one key.
+        ] {
+            assert_eq!(plan(&there, &wanted), step, "{there:?}");
+        }
+    }
+
+    /// What is sent stays permitted, and is for one key; what is restored runs, wherever its content came from.
+    #[test]
+    fn a_send_is_renewed_for_another_key_and_a_restore_is_joined() {
+        let create = || new_work("x");
+        for (there, wanted, step) in [
             (
                 there(send("k", None), Phase::Succeeded, 2),
                 spec("a", send("k", None)),
