@@ -474,19 +474,21 @@ fn a_pool_that_no_node_could_have_is_refused() {
 }
 
 #[test]
-fn a_request_is_for_a_file_system_or_for_none_and_an_expansion_changes_only_its_size() {
+fn a_request_is_for_a_file_system_or_for_none_and_changes_only_a_size_or_a_receiver() {
     let spec = &schema("VolumeRequest")["properties"]["spec"]["properties"];
     let operation = &spec["operation"];
     let (rule, message) = rules(operation).remove(0);
     // The API server refuses a comparison of optional values: it cannot say what that costs.
-    let parts = [
-        "has(self.expand) ? has(oldSelf.expand)",
-        "has(self.expand.volumeMode) == has(oldSelf.expand.volumeMode)",
-        "(!has(self.expand.volumeMode) || self.expand.volumeMode == oldSelf.expand.volumeMode) : \
-         self == oldSelf",
-    ];
-    assert_eq!(rule, parts.join(" && "));
-    assert_eq!(message, "only the size of an expansion can change");
+    let only_besides = |operation: &str, field: &str| {
+        let (now, old) = (format!("self.{operation}"), format!("oldSelf.{operation}"));
+        format!(
+            "has({now}) ? has({old}) && has({now}.{field}) == has({old}.{field}) && \
+             (!has({now}.{field}) || {now}.{field} == {old}.{field})"
+        )
+    };
+    let kept = [only_besides("expand", "volumeMode"), only_besides("send", "snapshotHandle")];
+    assert_eq!(rule, format!("{} : self == oldSelf", kept.join(" : ")));
+    assert_eq!(message, "only the size of an expansion and the receiver of a send can change");
     let create = &operation["properties"]["create"];
     let (rule, _) = rules(create).remove(0);
     assert_eq!(rule, "has(self.fsType) == (self.volumeMode == 'Filesystem')");
