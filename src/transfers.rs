@@ -180,8 +180,8 @@ impl RemoteContent for PeerContent {
         let from = (self.from.address.as_str(), fingerprint);
         let peer = Peer::at(from, &self.target.to_string(), &self.key, ends.0.clone());
         let peer = peer.map_err(|error| unavailable(error_chain::in_full(&error)))?;
-        // A write that is under way goes on whatever becomes of its caller: it is always waited for.
-        let calls = Calls { runtime: Handle::current(), ended: CancellationToken::new() };
+        // A write that is under way goes on whatever becomes of its caller: it is waited for until the process ends.
+        let calls = Calls { runtime: Handle::current(), ended: self.ended.clone() };
         let mut target = ReceivedBlocks { into: into.clone(), calls };
         let (tell, mut done) = oneshot::channel();
         // It blocks on the network.

@@ -173,7 +173,8 @@ async fn receive(
     as_it_is_now(node, &found).await
 }
 
-/// Goes on with a volume whose content is on another node.
+/// Goes on with a volume whose content is on another node. Without a source it never gets it: whoever asks knows that the
+/// other node does not have it any more.
 async fn go_on_receiving(
     node: &Node,
     found: &FoundVolume,
@@ -183,11 +184,9 @@ async fn go_on_receiving(
         node.copies.settle(&found.path()).await?;
         return as_it_is_now(node, found).await;
     }
-    let source = source.ok_or_else(|| VolumeError::Unavailable {
-        reason: format!(
-            "volume {} waits for its content from another node; retry",
-            found.record.id
-        ),
+    let source = source.ok_or_else(|| VolumeError::Reported {
+        reason: Reason::NotFound,
+        message: format!("volume {} never gets its content from another node", found.record.id),
     })?;
     receive(node, found.clone(), source, true).await
 }
