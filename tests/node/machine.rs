@@ -154,7 +154,7 @@ impl Op {
     }
 }
 
-fn snapshot_id() -> SnapshotId {
+pub fn snapshot_id() -> SnapshotId {
     new_snapshot().id()
 }
 

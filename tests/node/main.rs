@@ -39,6 +39,7 @@ mod power_cuts;
 mod programs;
 mod refusals;
 mod scenarios;
+mod sends;
 mod shrinks;
 mod standby;
 mod storm;
