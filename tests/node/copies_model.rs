@@ -235,7 +235,9 @@ impl World {
                     self.lived.push((life, false));
                     return;
                 }
-                Err(_) => panic!("seed {}: {life:?} after {:?}: {said:?}", self.seed, self.lived),
+                Err(reason) => {
+                    panic!("seed {}: {life:?} after {:?}: {reason}", self.seed, self.lived)
+                }
             }
         }
         panic!("seed {}: {life:?} never ends after {:?}: {last:?}", self.seed, self.lived);
