@@ -3,7 +3,7 @@
 //! The bytes belong to tenants, so the parsers are total: any input gives an answer, and every
 //! number is checked before something is computed from it. They read and compare; nothing else.
 
-mod btrfs;
+pub mod btrfs;
 mod ext;
 mod facts;
 mod fields;

@@ -69,6 +69,29 @@ fn sees_an_xfs_whose_format_was_cut_off() {
 }
 
 #[test]
+fn a_btrfs_gets_another_uuid_by_its_superblock_alone() {
+    let head = real("btrfs.was");
+    let place = btrfs::PLACES[0];
+    let at = usize::try_from(place).unwrap()..usize::try_from(place).unwrap() + btrfs::LENGTH;
+    let block = &head[at.clone()];
+    let renamed = btrfs::with_uuid(block, place, [0xab; 16]).expect("a whole superblock");
+    let mut copy = head.clone();
+    copy[at].copy_from_slice(&renamed);
+    let (before, after) = (parse(&head).unwrap(), parse(&copy).unwrap());
+    assert_eq!(after.uuid, "abababab-abab-abab-abab-abababababab");
+    assert_eq!(Superblock { uuid: before.uuid.clone(), ..after }, before);
+    assert_eq!(renamed[0x23b..0x24b], block[0x20..0x30], "the uuid that its blocks have");
+    // Again, to a third one: that of its blocks stays.
+    let again = btrfs::with_uuid(&renamed, place, [0xcd; 16]).expect("its checksum is right");
+    assert_eq!(again[0x23b..0x24b], block[0x20..0x30]);
+    let mut damaged = renamed.clone();
+    damaged[0x200] ^= 1;
+    assert_eq!(btrfs::with_uuid(&damaged, place, [1; 16]), None);
+    assert_eq!(btrfs::with_uuid(&renamed, btrfs::PLACES[1], [1; 16]), None, "of another place");
+    assert!(!btrfs::has_log(block));
+}
+
+#[test]
 fn sees_what_cannot_grow_online() {
     let FsFacts::Ext(facts) = parsed("sparse2.made").facts else {
         panic!("not ext");
