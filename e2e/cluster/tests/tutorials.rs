@@ -27,6 +27,9 @@ fn with_our_postgresql(page: &str) -> String {
         ("image: postgres:17", image.as_str()),
         ("env:", path),
         ("spec:\n      containers:", owned),
+        // The disks of the tests are slow.
+        ("storage: 1Gi", "storage: 320Mi"),
+        ("storage: 1536Mi", "storage: 400Mi"),
     ];
     swaps.into_iter().fold(page.to_owned(), |page, (theirs, ours)| {
         assert_eq!(page.matches(theirs).count(), 1, "{theirs}");
