@@ -22,7 +22,7 @@ fn with_our_postgresql(page: &str) -> String {
     );
     let path = "env:\n            - {name: PATH, value: '/usr/lib/postgresql/15/bin:/usr/bin:/bin'}\n            \
                 - {name: PGHOST, value: /tmp}";
-    let owned = "spec:\n      securityContext: {fsGroup: 999}\n      containers:";
+    let owned = "spec:\n      securityContext: {fsGroup: 999, fsGroupChangePolicy: OnRootMismatch}\n      containers:";
     let swaps = [
         ("image: postgres:17", image.as_str()),
         ("env:", path),
