@@ -446,7 +446,7 @@ async fn copy_of(node: &Node, found: &FoundVolume, source: &Source) -> Result<Lv
     } else {
         let content = content_of(node, source).await?;
         if let Some(live) = &content.live {
-            let cut = cut_of(node, live, found).await?;
+            let cut = cut_of(node, live, &found.lv.name).await?;
             let size = size_of_cut(&cut.seen, &cut.lv);
             (cut, size, true)
         } else {
@@ -473,22 +473,22 @@ fn zeroes_behind(found: &FoundVolume, size: Bytes) -> Vec<Range<u64>> {
     }
 }
 
-/// Cuts a volume for a new one.
-async fn cut_of(
+/// Cuts a volume for the logical volume of this name, here or on another node.
+pub(super) async fn cut_of(
     node: &Node,
     live: &FoundVolume,
-    target: &FoundVolume,
+    target: &str,
 ) -> Result<Found<()>, VolumeError> {
     let turn = live.group.turn().await?;
     turn.read().await?;
-    remove_half_cut(&turn, &target.lv.name).await?;
+    remove_half_cut(&turn, target).await?;
     let read = turn.seen().await?;
     refuse_unless_quiet(node, &read, live).await?;
     if !room_of_cut(&read, live).await {
         drop(turn);
         return Err(no_room(&live.pool, live.lv.layout(), live.size(), Vec::new()).await);
     }
-    let lv = make_cut(&turn, live, &target.lv.name).await?;
+    let lv = make_cut(&turn, live, target).await?;
     let seen = turn.seen().await?;
     drop(turn);
     // Before a byte of it is copied: a later cut has other bytes, and those of this one would stay between them.

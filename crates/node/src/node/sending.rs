@@ -9,15 +9,12 @@ use crate::bytes::Bytes;
 use crate::host::HeldFor;
 use crate::lvm::{Group, Lv, VolumeGroup};
 use crate::node::Node;
-use crate::node::allocate::no_room;
 use crate::node::copies::activate_and_hold;
-use crate::node::cuts::{
-    find_cut, make_cut, refuse_unless_quiet, remove_half_cut, room_of_cut, size_of_cut,
-};
+use crate::node::cuts::{find_cut, size_of_cut};
 use crate::node::found::Found;
 use crate::node::lv_tags::{self, StoredState};
 use crate::node::pools::served;
-use crate::node::restore::{SourceContent, content_of};
+use crate::node::restore::{content_of, cut_of};
 use crate::node::sends::{Allowed, SendPermit, Sendable, SentDevice, no_more};
 use crate::volume::{Layout, Mode, Source, VolumeError, VolumeId, VolumeKey};
 
@@ -134,8 +131,8 @@ pub async fn prepare_send(
     }
     let content = content_of(node, &send.source).await?;
     content.refuse_other_mode(&send.source, mode)?;
-    if !content.empty && content.live.is_some() {
-        make_remote_cut(node, &content, send.target.key()).await?;
+    if let Some(live) = content.live.as_ref().filter(|_| !content.empty) {
+        cut_of(node, live, &lv_tags::remote_name(send.target.key())).await?;
     }
     Ok(Sendable { size: content.has.size(), is_empty: content.empty })
 }
@@ -210,26 +207,4 @@ fn is_cut_of(group: &Group, cut: &Lv, source: &str) -> bool {
         Layout::Linear => group.lvs.get(source).is_some_and(of_lv),
         Layout::Thin => origin.is_none_or(|origin| origin == source),
     }
-}
-
-/// Cuts a volume for the volume of another node with this key.
-async fn make_remote_cut(
-    node: &Node,
-    content: &SourceContent,
-    key: &VolumeKey,
-) -> Result<(), VolumeError> {
-    let Some(live) = &content.live else { return Ok(()) };
-    let target = lv_tags::remote_name(key);
-    let turn = live.group.turn().await?;
-    turn.read().await?;
-    remove_half_cut(&turn, &target).await?;
-    let read = turn.seen().await?;
-    refuse_unless_quiet(node, &read, live).await?;
-    if !room_of_cut(&read, live).await {
-        drop(turn);
-        return Err(no_room(&live.pool, live.lv.layout(), live.size(), Vec::new()).await);
-    }
-    make_cut(&turn, live, &target).await?;
-    drop(turn);
-    live.group.flush().await.map_err(VolumeError::from)
 }
