@@ -41,6 +41,7 @@ mod sizes;
 mod snapshots;
 mod storm;
 mod swap_storm;
+mod thin;
 mod tutorials;
 mod two_templates;
 mod upgrade;

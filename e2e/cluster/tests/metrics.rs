@@ -59,7 +59,7 @@ async fn told(client: &Client) -> Told {
     told
 }
 
-/// A claim that was grown, one that could not, and one that was filled: so each metric has been told of.
+/// A claim that was grown, one that could not, one that was filled, and one in a thin pool: so each metric has been told of.
 async fn live(world: &World) {
     world.claim("data", "pliant", "64Mi", "Filesystem").await;
     world.pod("app", "data", "sleep 9999", json!({})).await;
@@ -76,6 +76,7 @@ async fn live(world: &World) {
     world.claim_from("web", "pliant", "64Mi", "ArchivePopulator", "site").await;
     world.pod("reader", "web", "sleep 9999", json!({})).await;
     world.filled("web").await;
+    world.thin_claim("thin").await;
 }
 
 #[test]

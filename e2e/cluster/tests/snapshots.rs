@@ -42,7 +42,7 @@ impl World {
     }
 
     /// Take a snapshot of a claim, and wait until it is ready; its size.
-    async fn snapshot(&self, name: &str, claim: &str) -> String {
+    pub async fn snapshot(&self, name: &str, claim: &str) -> String {
         let spec = VolumeSnapshotSpec {
             volume_snapshot_class_name: "pliant".to_owned(),
             source: json!({"persistentVolumeClaimName": claim}),
@@ -56,18 +56,18 @@ impl World {
         taken.status.unwrap().restore_size.unwrap()
     }
 
-    async fn delete_snapshot(&self, name: &str) {
+    pub async fn delete_snapshot(&self, name: &str) {
         self.snapshots().delete(name, &DeleteParams::default()).await.unwrap();
         self.until_gone(self.snapshots(), name).await;
     }
 
-    /// Make a claim of the class `pliant` that begins with the content of something.
-    async fn claim_of(&self, name: &str, size: &str, source: Value) {
+    /// Make a claim that begins with the content of something.
+    pub async fn claim_of(&self, name: &str, class: &str, size: &str, source: Value) {
         let claim = json!({
             "metadata": {"name": name},
             "spec": {
                 "accessModes": ["ReadWriteOnce"],
-                "storageClassName": "pliant",
+                "storageClassName": class,
                 "dataSource": source,
                 "resources": {"requests": {"storage": size}},
             },
@@ -83,7 +83,7 @@ impl World {
     }
 }
 
-fn of_snapshot(name: &str) -> Value {
+pub fn of_snapshot(name: &str) -> Value {
     json!({"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": name})
 }
 
@@ -101,13 +101,13 @@ fn a_claim_is_restored_from_a_snapshot_and_cloned() {
         world.exec("app", "echo late >/data/first; sync /data/first").await;
 
         let there = || json!({"nodeSelector": {"kubernetes.io/hostname": node}});
-        world.claim_of("restored", "128Mi", of_snapshot("early")).await;
+        world.claim_of("restored", "pliant", "128Mi", of_snapshot("early")).await;
         assert_eq!(world.pod("restored", "restored", SLEEP, there()).await, node);
         assert_eq!(world.exec("restored", READ).await, "early");
         let size = world.exec("restored", crate::expansion::SIZE).await;
         assert!(size.parse::<u64>().unwrap() > 100 * 1024, "{size} KiB of 128 MiB");
 
-        world.claim_of("cloned", "64Mi", of_claim("data")).await;
+        world.claim_of("cloned", "pliant", "64Mi", of_claim("data")).await;
         world.pod("cloned", "cloned", SLEEP, there()).await;
         assert_eq!(world.exec("cloned", READ).await, "late");
 
@@ -141,7 +141,7 @@ fn a_snapshot_is_restored_and_a_claim_cloned_on_another_node() {
         for (name, source, content) in
             [("restored", of_snapshot("early"), "early"), ("cloned", of_claim("data"), "late")]
         {
-            world.claim_of(name, "96Mi", source).await;
+            world.claim_of(name, "pliant", "96Mi", source).await;
             assert_eq!(world.pod(name, name, SLEEP, elsewhere()).await, other);
             assert_eq!(world.exec(name, READ).await, content);
             let size = world.exec(name, crate::expansion::SIZE).await;
