@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 const PREFIX: &str = "sha256:";
 
 /// A SHA-256, printed in hexadecimal.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {

@@ -3,12 +3,17 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::copy::Digest;
+
 /// How many may be open that have shown the right key: a copy has three.
 const MOST_KNOWN: usize = 16;
+/// How many of these may show the same key, where several are right.
+const MOST_OF_ONE_KEY: usize = 4;
 /// How many may be open that have not shown it yet.
 const MOST_UNKNOWN: usize = 64;
 
@@ -21,6 +26,8 @@ struct Open {
     /// Those that are not known yet, the oldest first.
     unknown: Vec<Unknown>,
     known: usize,
+    /// How many of the known ones have shown a key of several.
+    by_key: HashMap<Digest, usize>,
     /// How many there were.
     count: u64,
 }
@@ -39,6 +46,7 @@ pub struct Caller<'a> {
     number: u64,
     from: SocketAddr,
     is_known: Cell<bool>,
+    key: Cell<Option<Digest>>,
 }
 
 impl Callers {
@@ -59,7 +67,7 @@ impl Callers {
             // Whoever answers it finds it closed; that it is closed already is as good.
             let _ = open.unknown.remove(at).tcp.shutdown(Shutdown::Both);
         }
-        Ok(Caller { callers: self, number, from, is_known: Cell::new(false) })
+        Ok(Caller { callers: self, number, from, is_known: Cell::new(false), key: Cell::new(None) })
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
@@ -78,6 +86,16 @@ impl Open {
         self.unknown.iter().position(|unknown| counts[&unknown.from] == *most)
     }
 
+    /// Counts one no more that has shown this key.
+    fn leave(&mut self, key: Digest) {
+        if let Entry::Occupied(mut count) = self.by_key.entry(key) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
     /// Counts one no more that is not known; false if it is not among them.
     fn close(&mut self, number: u64) -> bool {
         let before = self.unknown.len();
@@ -87,6 +105,26 @@ impl Open {
 }
 
 impl Caller<'_> {
+    /// As [`Caller::known`], where several keys are right: who has one of them leaves room for the others.
+    ///
+    /// # Errors
+    /// As there, and if too many have shown this key.
+    pub fn known_by(&self, key: Digest) -> io::Result<()> {
+        let mut open = self.callers.open();
+        let count = open.by_key.entry(key).or_default();
+        if *count >= MOST_OF_ONE_KEY {
+            return Err(self.too_many(MOST_OF_ONE_KEY));
+        }
+        *count += 1;
+        self.key.set(Some(key));
+        drop(open);
+        self.known()
+    }
+
+    fn too_many(&self, most: usize) -> io::Error {
+        io::Error::other(format!("{}: {most} copies are in progress already", self.from))
+    }
+
     /// Marks it as authenticated.
     ///
     /// # Errors
@@ -94,11 +132,7 @@ impl Caller<'_> {
     pub fn known(&self) -> io::Result<()> {
         let mut open = self.callers.open();
         if open.known >= MOST_KNOWN {
-            let from = self.from;
-            return Err(io::Error::other(format!(
-                "{from}: {MOST_KNOWN} copies are in progress \
-                                                 already"
-            )));
+            return Err(self.too_many(MOST_KNOWN));
         }
         if !open.close(self.number) {
             return Err(io::Error::other("closed: too many unauthenticated connections"));
@@ -116,6 +150,9 @@ impl Drop for Caller<'_> {
             open.known -= 1;
         } else {
             open.close(self.number);
+        }
+        if let Some(key) = self.key.get() {
+            open.leave(key);
         }
     }
 }
@@ -160,6 +197,26 @@ mod tests {
         drop(admitted);
         let open = callers.open();
         assert_eq!((open.known, open.unknown.len()), (0, 0));
+    }
+
+    #[test]
+    fn who_has_one_key_of_several_leaves_room_for_the_others() {
+        let callers = Callers::default();
+        let ends = connections(MOST_OF_ONE_KEY + 2);
+        let mut admitted: Vec<Caller> =
+            ends.iter().map(|(_, tcp)| callers.admit(tcp, from(1)).unwrap()).collect();
+        let (first, second) = (Digest::of(b"first"), Digest::of(b"second"));
+        for caller in &admitted[..MOST_OF_ONE_KEY] {
+            caller.known_by(first).unwrap();
+        }
+        let error = admitted[MOST_OF_ONE_KEY].known_by(first).unwrap_err();
+        assert!(error.to_string().ends_with("4 copies are in progress already"), "{error}");
+        admitted[MOST_OF_ONE_KEY + 1].known_by(second).unwrap();
+        drop(admitted.remove(0));
+        admitted[MOST_OF_ONE_KEY - 1].known_by(first).unwrap();
+        drop(admitted);
+        let open = callers.open();
+        assert_eq!((open.known, open.unknown.len(), open.by_key.len()), (0, 0, 0));
     }
 
     #[test]

@@ -133,7 +133,7 @@ fn serve_one(
     if transfer.len() > LONGEST_NAME {
         return Err(nonsense("a name that is too long"));
     }
-    caller.known()?;
+    caller.known_by(peer)?;
     line.send(&now())?;
     let mut open: Option<Box<dyn BlockSource>> = None;
     loop {
