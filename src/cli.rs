@@ -272,6 +272,11 @@ pub struct MachineFlags {
     #[arg(long, value_name = "ADDRESS", env = "PLIANT_METRICS_ADDRESS", hide_env_values = true)]
     metrics_address: Option<SocketAddress>,
 
+    /// Limit the copies of snapshots, restores and clones together to this many bytes per second, such as 200Mi
+    /// [default: unlimited]
+    #[arg(long, value_name = "BYTES", env = "PLIANT_COPY_RATE", hide_env_values = true)]
+    copy_rate: Option<Rate>,
+
     /// Limit wiping to this many bytes per second, such as 200Mi [default: unlimited]
     #[arg(long, value_name = "BYTES", env = "PLIANT_WIPE_RATE", hide_env_values = true)]
     wipe_rate: Option<Rate>,
@@ -311,6 +316,7 @@ impl From<MachineFlags> for Flags {
                 max_volumes_per_node: flags.max_volumes_per_node,
                 state_dir: flags.state_dir,
                 metrics_address: flags.metrics_address,
+                copy_rate: flags.copy_rate,
                 wipe_rate: flags.wipe_rate,
                 wipe_timeout: flags.wipe_timeout,
                 log_format: flags.log_format,

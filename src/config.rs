@@ -40,6 +40,8 @@ pub struct Settings {
     pub state_dir: StateDir,
     /// Address of the metrics endpoint; `None`: no endpoint.
     pub metrics_address: Option<SocketAddr>,
+    /// Bytes a second that copies of volumes and snapshots read at most, all together; `None`: as fast as the disks.
+    pub copy_rate: Option<Bytes>,
     /// Bytes a second that wiping writes at most; `None`: as fast as the disk.
     pub wipe_rate: Option<Bytes>,
     /// How long CreateVolume and DeleteVolume wait for a wipe before they answer ABORTED.
@@ -151,6 +153,8 @@ pub struct Layer {
     pub state_dir: Option<StateDir>,
     /// `metrics-address`.
     pub metrics_address: Option<SocketAddress>,
+    /// `copy-rate`.
+    pub copy_rate: Option<Rate>,
     /// `wipe-rate`.
     pub wipe_rate: Option<Rate>,
     /// `wipe-timeout`.

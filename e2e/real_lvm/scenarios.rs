@@ -5,17 +5,21 @@ mod shared;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use pliant::host::{Host, RealHost};
-use pliant::volume::Mode;
+use nix::sys::stat::{major, minor};
+use pliant::bytes::Bytes;
+use pliant::host::{DeviceNumber, Host, RealHost};
+use pliant::lvm::THIN_POOL;
+use pliant::volume::{FsKind, Mode, ThinSettings};
 
 use crate::csi::{noise, volume_sizes};
 use crate::machine::{Disk, attempt, run};
+use shared::site::{GROUP, Site};
 use shared::{Place, Shown, play_on};
 
 const DIR: &str = "/run/scenario";
@@ -129,3 +133,54 @@ impl Drop for RealMachine {
 }
 
 play_on! { RealMachine::new(), #[ignore = "needs the throw-away kernel: e2e/real-lvm"] }
+
+/// Bytes of the thin pool that are in use.
+fn used() -> f64 {
+    let pool = format!("{GROUP}/{THIN_POOL}");
+    let options = ["--noheadings", "--nosuffix", "--units", "b", "-o", "lv_size,data_percent"];
+    let said = run("lvs", &[&options[..], &[&pool]].concat());
+    let words: Vec<f64> = said.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    words[0] * words[1] / 100.0
+}
+
+/// What is deleted goes back to the thin pool; what is mounted at its path by then is no one else's.
+#[test]
+#[ignore = "needs the throw-away kernel: e2e/real-lvm"]
+fn a_trimmed_file_system_gives_back_what_was_deleted() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let site = Site::thin(RealMachine::new(), 2048, ThinSettings::default()).await;
+        for kind in [FsKind::Ext4, FsKind::Xfs, FsKind::Btrfs] {
+            let (name, mode) = (kind.to_string(), Mode::Filesystem(kind));
+            site.create(&name, mode, 320).await.expect("create");
+            let shown = site.show(&name, mode).await;
+            let before = used();
+            let large = File::create(shown.dir.join("large")).expect("a file");
+            large.write_all_at(&noise(1, 64 << 20), 0).expect("write");
+            large.sync_all().expect("fsync");
+            let full = used();
+            assert!(full - before > 60e6, "{kind}: {before} bytes, then {full}");
+            large.set_len(0).expect("truncate");
+            run("sync", &["--file-system", shown.dir.to_str().unwrap()]);
+
+            let device = fs::metadata(&shown.device).expect("a device").rdev();
+            let part = |number: u64| u32::try_from(number).expect("a number");
+            let number = DeviceNumber { major: part(major(device)), minor: part(minor(device)) };
+            let all = if kind == FsKind::Btrfs { 0..u64::MAX } else { 0..320 << 20 };
+            let other = DeviceNumber { minor: number.minor + 1, ..number };
+            let error = site.host.trim(&shown.dir, other, all.clone()).await.unwrap_err();
+            assert_eq!(error.errno(), Some(nix::libc::ESTALE), "{kind}: {error}");
+            assert!((used() - full).abs() < 4e6, "{kind}: nothing of another is trimmed");
+            let trimmed = site.host.trim(&shown.dir, number, all).await.expect("it is trimmed");
+            assert!(trimmed >= Bytes::mib(60), "{kind}: {trimmed}");
+            let after = used();
+            assert!(full - after > 50e6, "{kind}: {full} bytes, then {after}");
+            if kind != FsKind::Btrfs {
+                let behind = site.host.trim(&shown.dir, number, 400 << 20..401 << 20).await;
+                assert_eq!(behind.unwrap_err().errno(), Some(nix::libc::EINVAL), "{kind}");
+            }
+            site.hide(&name).await;
+            site.delete(&name).await.expect("delete");
+        }
+    });
+}

@@ -73,6 +73,7 @@ impl Settings {
                 .or(file.max_volumes_per_node)
                 .unwrap_or_default(),
             metrics_address: over.metrics_address.or(file.metrics_address).map(|at| at.0),
+            copy_rate: over.copy_rate.or(file.copy_rate).map(|rate| rate.0),
             wipe_rate: over.wipe_rate.or(file.wipe_rate).map(|rate| rate.0),
             wipe_timeout: over
                 .wipe_timeout

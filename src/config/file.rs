@@ -45,6 +45,7 @@ fn layer(mut top: ConfigTable<'_>) -> Layer {
         max_volumes_per_node: top.take("max-volumes-per-node", number),
         state_dir: top.take("state-dir", text),
         metrics_address: top.take("metrics-address", text),
+        copy_rate: top.take("copy-rate", text_or_number),
         wipe_rate: top.take("wipe-rate", text_or_number),
         wipe_timeout: top.take("wipe-timeout", text),
         log_format: top.take("log-format", text),

@@ -16,8 +16,10 @@ impl fmt::Display for Settings {
         if let Some(address) = self.metrics_address {
             text(f, "metrics-address", &address)?;
         }
-        if let Some(rate) = self.wipe_rate {
-            text(f, "wipe-rate", &Rate(rate))?;
+        for (key, rate) in [("copy-rate", self.copy_rate), ("wipe-rate", self.wipe_rate)] {
+            if let Some(rate) = rate {
+                text(f, key, &Rate(rate))?;
+            }
         }
         text(f, "wipe-timeout", &TimeSpan(self.wipe_timeout))?;
         text(f, "log-format", &self.log_format)?;

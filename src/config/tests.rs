@@ -28,6 +28,7 @@ default-fstype = "xfs"
 max-volumes-per-node = 16
 state-dir = "/run/other"
 metrics-address = "127.0.0.1:9808"
+copy-rate = "50Mi"
 wipe-rate = "100Mi"
 wipe-timeout = "5s"
 log-format = "json"
@@ -101,6 +102,7 @@ default-fstype: xfs
 max-volumes-per-node: 16
 state-dir: /run/other
 metrics-address: 127.0.0.1:9808
+copy-rate: 50Mi
 wipe-rate: 100Mi
 wipe-timeout: 5s
 log-format: json
@@ -152,6 +154,7 @@ fn flags_lie_over_the_file() {
         "--max-volumes-per-node=1",
         "--state-dir=/run/x",
         "--metrics-address=[::1]:1",
+        "--copy-rate=2Ki",
         "--wipe-rate=1Ki",
         "--wipe-timeout=1m",
         "--log-format=text",
@@ -170,6 +173,7 @@ default-fstype = "btrfs"
 max-volumes-per-node = 1
 state-dir = "/run/x"
 metrics-address = "[::1]:1"
+copy-rate = "2Ki"
 wipe-rate = "1Ki"
 wipe-timeout = "1m"
 log-format = "text"
@@ -259,8 +263,8 @@ fn yaml_errors_have_lines_too() {
         (
             "zebra: 1\nnode-id: a\n",
             "c.yml:1: zebra: unknown key; known keys are endpoint, node-id, pools, filesystem-expansion, \
-             default-fstype, max-volumes-per-node, state-dir, metrics-address, wipe-rate, wipe-timeout, \
-             log-format, log-level",
+             default-fstype, max-volumes-per-node, state-dir, metrics-address, copy-rate, wipe-rate, \
+             wipe-timeout, log-format, log-level",
         ),
     ];
     for (text, message) in cases {

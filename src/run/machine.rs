@@ -14,7 +14,7 @@ use crate::config::{FilesystemExpansion, Settings};
 use crate::csi::RpcObserver;
 use crate::host::{self, Host, RealHost, StateLock};
 use crate::metrics::{self, FigureSource, Metrics};
-use crate::node::{Node, NodeSettings, PoolPlan};
+use crate::node::{Node, NodeSettings, PoolPlan, keep_trimmed};
 use crate::run::figures::NodeFigures;
 
 /// How long work under way is waited for at the end. With the last calls before it, it stays below the
@@ -66,6 +66,7 @@ pub async fn start(
     let node = Node::start(host.clone(), told, plans)
         .await
         .context("failed to list the disks of this host")?;
+    tokio::spawn(keep_trimmed(Arc::downgrade(&node)));
     let metrics = Metrics::default();
     let figures = Arc::new(NodeFigures::new(node.clone(), host.clone()));
     tell_figures(settings.metrics_address, &metrics, figures, stop).await?;
@@ -140,6 +141,7 @@ fn node_settings(settings: &Settings) -> NodeSettings {
     NodeSettings {
         max_volumes_per_node: settings.max_volumes_per_node,
         two_step: settings.filesystem_expansion == FilesystemExpansion::Node,
+        copy_rate: settings.copy_rate,
         wipe_rate: settings.wipe_rate,
         wipe_patience: settings.wipe_timeout,
         state_dir: settings.state_dir.as_path().to_owned(),

@@ -37,6 +37,7 @@ mod plans;
 mod pools;
 mod power_cuts;
 mod programs;
+mod rates;
 mod refusals;
 mod scenarios;
 mod sends;
@@ -46,6 +47,7 @@ mod storm;
 #[path = "../tally/mod.rs"]
 mod tally;
 mod thin;
+mod trims;
 mod truth;
 mod uses;
 mod wipes;

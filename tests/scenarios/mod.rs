@@ -13,7 +13,7 @@ mod edges;
 mod growing;
 mod lives;
 mod shrinking;
-mod site;
+pub mod site;
 mod snapshots;
 mod thin;
 

@@ -50,7 +50,7 @@ pub struct Site<P> {
     pub node: Arc<Node>,
     /// Those of the group.
     pub disks: Vec<PathBuf>,
-    host: Arc<dyn Host>,
+    pub host: Arc<dyn Host>,
     plan: PoolPlan,
     two_step: bool,
     /// Of the volumes that are asked for.

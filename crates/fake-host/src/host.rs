@@ -382,6 +382,15 @@ impl Host for FakeHost {
         self.look("fs_reads", |world| world.usage(path)).await
     }
 
+    async fn trim(
+        &self,
+        mounted: &Path,
+        device: DeviceNumber,
+        range: Range<u64>,
+    ) -> Result<Bytes, HostError> {
+        self.look("fs_trims", |world| world.trim(mounted, device, &range)).await
+    }
+
     async fn ext_resize(&self, mounted: &Path, blocks: u64) -> Result<(), HostError> {
         let what = format!("EXT4_IOC_RESIZE_FS {} {blocks}", mounted.display());
         let size = Bytes::new(blocks.saturating_mul(FakeFs::BLOCK));

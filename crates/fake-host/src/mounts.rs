@@ -1,8 +1,9 @@
 //! The mount table, the tree of paths, and mounted file systems.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use nix::libc::{EBUSY, EEXIST, EINVAL, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, EROFS};
+use nix::libc::{EBUSY, EEXIST, EINVAL, ENOENT, ENOSPC, ENOTDIR, ENOTEMPTY, EROFS, ESTALE};
 use pliant_lvm::host::{DeviceNumber, HostError, Mount, NewMount, PathKind};
 use pliant_volume::bytes::Bytes;
 use pliant_volume::{FsKind, FsUsage};
@@ -284,6 +285,24 @@ impl World {
             inodes,
             inodes_free: inodes.saturating_sub(11),
         })
+    }
+
+    /// Discard what a mounted file system does not use: here that is what lies behind its first MiB.
+    pub fn trim(
+        &self,
+        path: &Path,
+        device: DeviceNumber,
+        range: &Range<u64>,
+    ) -> Result<Bytes, HostError> {
+        let (fs, node, _) = self.mounted_fs(path, "FITRIM")?;
+        if self.number_of(&node) != Some(device) {
+            return Err(system("FITRIM", ESTALE));
+        }
+        let end = fs.covers.get();
+        if range.start >= end {
+            return Err(system("FITRIM", EINVAL));
+        }
+        Ok(Bytes::new(range.end.min(end).saturating_sub(range.start.max(1 << 20))))
     }
 
     /// Grow a mounted file system to this many bytes, or to its device.

@@ -340,6 +340,19 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// Reads the usage of a mounted file system.
     async fn usage(&self, path: &Path) -> Result<FsUsage, HostError>;
 
+    /// `FITRIM`: discards what the file system of `device`, which is mounted here, does not use within a range of it; returns
+    /// how many bytes.
+    ///
+    /// # Errors
+    /// `ESTALE` if another file system is mounted here, `EINVAL` for a range behind its end, `EOPNOTSUPP` if the device has
+    /// no discards.
+    async fn trim(
+        &self,
+        mounted: &Path,
+        device: DeviceNumber,
+        range: Range<u64>,
+    ) -> Result<Bytes, HostError>;
+
     // Resizing mounted file systems.
 
     /// `EXT4_IOC_RESIZE_FS`: the new count of file system blocks.

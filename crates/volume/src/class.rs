@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{FsKind, Layout, MkfsOptions, PoolName, either, nearest};
+use crate::{FsKind, Layout, MkfsOptions, PoolName, TrimInterval, either, nearest};
 
 /// Parameters of a StorageClass.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Class {
     pub safety: Safety,
     /// `mkfsOptions`: options for making the file system, from an allow-list.
     pub mkfs_options: MkfsOptions,
+    /// `trimInterval`: how often the mounted file system is trimmed, as with `fstrim`: `1h` to `8760h`. Default: never.
+    pub trim: Option<TrimInterval>,
     /// `csi.storage.k8s.io/fstype`: the file system where the request itself names none. Default: the driver's.
     pub fs: Option<FsKind>,
 }
@@ -104,7 +106,8 @@ pub struct ClassError {
 }
 
 /// The keys of a class.
-const KEYS: [&str; 6] = ["pool", "layout", "wipe", "resizeSnapshot", "mkfsOptions", FS_TYPE];
+const KEYS: [&str; 7] =
+    ["pool", "layout", "wipe", "resizeSnapshot", "mkfsOptions", "trimInterval", FS_TYPE];
 
 /// The key of the file system, as external-provisioner reads it and then passes it in the capability.
 const FS_TYPE: &str = "csi.storage.k8s.io/fstype";
@@ -137,6 +140,7 @@ impl Class {
             safety: value(parameters, "resizeSnapshot", one_of(&Safety::ALL, Safety::as_str))?
                 .unwrap_or_default(),
             mkfs_options: MkfsOptions::default(),
+            trim: value(parameters, "trimInterval", str::parse)?,
             fs: value(parameters, FS_TYPE, str::parse)?,
         };
         let fs = class.file_system(named, default);
@@ -159,6 +163,7 @@ impl Class {
             ("wipe", Some(self.wipe.as_str().to_owned())),
             ("resizeSnapshot", Some(self.safety.as_str().to_owned())),
             ("mkfsOptions", (!mkfs.is_empty()).then_some(mkfs)),
+            ("trimInterval", self.trim.map(|trim| trim.to_string())),
             (FS_TYPE, self.fs.map(|fs| fs.to_string())),
         ];
         said.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()

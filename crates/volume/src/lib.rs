@@ -24,6 +24,7 @@ pub mod panics;
 mod snapshot;
 mod store;
 mod thin;
+mod trim;
 mod workload;
 
 pub use class::{Class, ClassError, Safety, Wipe};
@@ -41,6 +42,7 @@ pub use store::{
     Capacity, CapacityQuery, Grown, Growth, Listing, Page, PoolAilment, PoolSummary, Volumes,
 };
 pub use thin::{Discards, Part, Terms, ThinSettings, WhenFull, percent_of};
+pub use trim::TrimInterval;
 pub use workload::{Access, FsUsage, Inspection, NodeInfo, NodeVolumes, Publish, Stage, Stats};
 
 /// The name of the driver, as StorageClasses and PersistentVolumes spell it.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Every kind of call that is counted.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 20] = [
     "binds",
     "device_reads",
     "device_copies",
@@ -16,6 +16,7 @@ const NAMES: [&str; 19] = [
     "fs_grows",
     "fs_reads",
     "fs_shrinks",
+    "fs_trims",
     "fsyncs",
     "lvm_commands",
     "mount_table_reads",

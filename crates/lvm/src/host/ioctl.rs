@@ -34,12 +34,23 @@ struct XfsGrowData {
     inode_max_percent: u32,
 }
 
+/// `struct fstrim_range`.
+#[repr(C)]
+struct TrimRange {
+    start: u64,
+    length: u64,
+    least: u64,
+}
+
 mod raw {
-    use super::{BtrfsDevice, BtrfsInfo, BtrfsVolume, LoopInfo, XfsGeometryBytes, XfsGrowData};
+    use super::{
+        BtrfsDevice, BtrfsInfo, BtrfsVolume, LoopInfo, TrimRange, XfsGeometryBytes, XfsGrowData,
+    };
 
     nix::ioctl_read!(size, 0x12, 114, u64);
     nix::ioctl_write_ptr_bad!(zero_out, nix::request_code_none!(0x12, 127), [u64; 2]);
     nix::ioctl_write_ptr_bad!(discard, nix::request_code_none!(0x12, 119), [u64; 2]);
+    nix::ioctl_readwrite!(trim, b'X', 121, TrimRange);
     nix::ioctl_write_ptr!(ext_resize, b'f', 16, u64);
     nix::ioctl_read!(xfs_geometry, b'X', 126, XfsGeometryBytes);
     nix::ioctl_write_ptr!(xfs_grow, b'X', 110, XfsGrowData);
@@ -70,6 +81,14 @@ pub(super) fn zero_out(device: &File, start: u64, length: u64) -> io::Result<()>
     // SAFETY: the kernel reads two u64 and keeps no pointer.
     unsafe { raw::zero_out(device.as_raw_fd(), &raw const *&[start, length]) }?;
     Ok(())
+}
+
+/// `FITRIM` of `length` bytes from `start`; how many were discarded.
+pub(super) fn trim(mounted: &File, start: u64, length: u64) -> io::Result<u64> {
+    let mut range = TrimRange { start, length, least: 0 };
+    // SAFETY: the kernel reads and writes one structure of 24 bytes.
+    unsafe { raw::trim(mounted.as_raw_fd(), &raw mut range) }?;
+    Ok(range.length)
 }
 
 /// `BLKDISCARD` of `length` bytes from `start`.

@@ -152,7 +152,8 @@ pub(super) fn split(path: &Path) -> io::Result<(&Path, &Path)> {
     }
 }
 
-fn number(device: u64) -> DeviceNumber {
+/// A device number as the system calls have it.
+pub(super) fn number(device: u64) -> DeviceNumber {
     let part = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
     DeviceNumber { major: part(major(device)), minor: part(minor(device)) }
 }

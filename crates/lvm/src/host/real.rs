@@ -386,6 +386,16 @@ impl Host for RealHost {
         self.call("fs_reads", "statfs", path, SMALL, paths::usage).await
     }
 
+    async fn trim(
+        &self,
+        mounted: &Path,
+        device: DeviceNumber,
+        range: Range<u64>,
+    ) -> Result<Bytes, HostError> {
+        let trim = move |mounted: &Path| resize::trim(mounted, device, &range).map(Bytes::new);
+        self.call("fs_trims", "FITRIM", mounted, LARGE, trim).await
+    }
+
     async fn ext_resize(&self, mounted: &Path, blocks: u64) -> Result<(), HostError> {
         let grow = move |mounted: &Path| resize::ext_resize(mounted, blocks);
         self.call("fs_grows", "EXT4_IOC_RESIZE_FS", mounted, LARGE, grow).await

@@ -1,15 +1,19 @@
-//! Resizing mounted file systems by ioctl on their mount point.
+//! Resizing and trimming mounted file systems by ioctl on their mount point.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
-use super::XfsGeometry;
 use super::ioctl::{self, BtrfsDevice};
-use super::paths::open;
+use super::paths::{number, open};
+use super::{DeviceNumber, XfsGeometry};
 
 /// Grows ext3 or ext4 to this many blocks.
 pub(super) fn ext_resize(mounted: &Path, blocks: u64) -> io::Result<()> {
@@ -45,6 +49,27 @@ pub(super) fn btrfs_grow_to_device(mounted: &Path) -> io::Result<()> {
 /// Shrinks a btrfs to this many bytes of its only device.
 pub(super) fn btrfs_shrink(mounted: &Path, to: u64) -> io::Result<()> {
     btrfs_resize(mounted, &to.to_string())
+}
+
+/// Discards what the file system of this device does not use within a range; how many bytes.
+pub(super) fn trim(mounted: &Path, device: DeviceNumber, range: &Range<u64>) -> io::Result<u64> {
+    let mounted = directory(mounted)?;
+    // It may be unmounted by now: what is below its path then is the host's.
+    if !is_on(&mounted, device)? {
+        return Err(Errno::ESTALE.into());
+    }
+    ioctl::trim(&mounted, range.start, range.end.saturating_sub(range.start))
+}
+
+/// Returns whether a directory is on the file system of a device. That of a btrfs has a number of its own.
+fn is_on(directory: &File, device: DeviceNumber) -> io::Result<bool> {
+    if number(directory.metadata()?.dev()) == device {
+        return Ok(true);
+    }
+    let Ok(own) = only_device(directory) else { return Ok(false) };
+    let path: Vec<u8> = own[3072..].iter().copied().take_while(|byte| *byte != 0).collect();
+    let path = Path::new(OsStr::from_bytes(&path));
+    Ok(path.metadata().is_ok_and(|it| number(it.rdev()) == device))
 }
 
 fn btrfs_resize(mounted: &Path, to: &str) -> io::Result<()> {

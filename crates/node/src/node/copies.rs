@@ -17,6 +17,7 @@ use crate::lvm::{Group, Lv, VgGuard};
 use crate::node::error::failed;
 use crate::node::found::Found;
 use crate::node::lv_tags::StoredState;
+use crate::node::rate::RateLimit;
 use crate::node::transfers::{ReceivingDevice, RemoteContent};
 use crate::node::wipe::{hold, progress_text};
 use crate::panics::caught;
@@ -68,6 +69,8 @@ pub(super) struct RemoteCopy {
 pub(super) struct Copies {
     jobs: Mutex<HashMap<String, CopyJob>>,
     host: Arc<dyn Host>,
+    /// Bytes a second that all copies together may read.
+    pub limit: Arc<RateLimit>,
     /// How long a caller waits before it is asked to retry.
     patience: Duration,
     /// Told at the end of each copy.
@@ -127,9 +130,10 @@ impl CopyJob {
 }
 
 impl Copies {
-    pub fn new(host: Arc<dyn Host>, patience: Duration) -> Self {
+    pub fn new(host: Arc<dyn Host>, rate: Option<Bytes>, patience: Duration) -> Self {
         let (news, leaving) = (watch::Sender::new(()), CancellationToken::new());
-        Copies { jobs: Mutex::default(), host, patience, news, leaving }
+        let limit = Arc::new(RateLimit::new(rate));
+        Copies { jobs: Mutex::default(), host, limit, patience, news, leaving }
     }
 
     /// Ends all waits for a copy: the next start of the driver makes what is not whole again.
@@ -185,8 +189,8 @@ impl Copies {
     pub async fn finish_remote(&self, copy: RemoteCopy) -> Result<(), VolumeError> {
         let target = copy.to.path();
         let (of, from, size) = (copy.of.clone(), format!("{:?}", copy.from), copy.size);
-        let host = self.host.clone();
-        let receive = move |job: CopyJob| async move { receive(host, &copy, job).await };
+        let (host, limit) = (self.host.clone(), self.limit.clone());
+        let receive = move |job: CopyJob| async move { receive(host, limit, &copy, job).await };
         self.begin((&target, of, from, size), receive);
         self.settle(&target).await
     }
@@ -246,8 +250,9 @@ impl Copies {
     fn join(&self, copy: LvCopy) {
         let target = copy.to.path();
         let (of, from, size) = (copy.of.clone(), copy.from.path(), copy.size);
-        let host = self.host.clone();
-        let make = move |job: CopyJob| async move { make(host.as_ref(), &copy, &job).await };
+        let (host, limit) = (self.host.clone(), self.limit.clone());
+        let make =
+            move |job: CopyJob| async move { make(host.as_ref(), &limit, &copy, &job).await };
         self.begin((&target, of, from, size), make);
     }
 
@@ -289,8 +294,13 @@ impl Copies {
 }
 
 /// Makes the copy, compares it, and notes that it is whole.
-async fn make(host: &dyn Host, copy: &LvCopy, job: &CopyJob) -> Result<(), VolumeError> {
-    copy_content(host, copy, job).await?;
+async fn make(
+    host: &dyn Host,
+    limit: &RateLimit,
+    copy: &LvCopy,
+    job: &CopyJob,
+) -> Result<(), VolumeError> {
+    copy_content(host, limit, copy, job).await?;
     let turn = copy.to.group.turn().await?;
     turn.read().await?;
     refuse_unless_wanted(copy).await?;
@@ -306,13 +316,18 @@ async fn make(host: &dyn Host, copy: &LvCopy, job: &CopyJob) -> Result<(), Volum
 }
 
 /// Receives what another node has, and notes that it is whole.
-async fn receive(host: Arc<dyn Host>, copy: &RemoteCopy, job: CopyJob) -> Result<(), VolumeError> {
+async fn receive(
+    host: Arc<dyn Host>,
+    limit: Arc<RateLimit>,
+    copy: &RemoteCopy,
+    job: CopyJob,
+) -> Result<(), VolumeError> {
     let io = |what: &str| failed(format!("failed to {what} {}", copy.to.path()));
     let (device, target) = activate_and_hold(host.as_ref(), &copy.to, HeldFor::Writing).await?;
     refuse_unless_copying(&copy.to).await?;
     let is_thin = copy.to.lv.layout() == Layout::Thin;
     let (done, stop) = (job.done.clone(), job.stop.clone());
-    let into = Arc::new(ReceivingDevice { host: host.clone(), device, is_thin, done, stop });
+    let into = Arc::new(ReceivingDevice { host: host.clone(), device, is_thin, limit, done, stop });
     for range in &copy.zeroes {
         target.write_zeroes(range.clone()).await.map_err(io("write zeroes to"))?;
     }
@@ -384,24 +399,30 @@ pub(super) async fn activate_and_hold(
     }
 }
 
-async fn copy_content(host: &dyn Host, copy: &LvCopy, job: &CopyJob) -> Result<(), VolumeError> {
+async fn copy_content(
+    host: &dyn Host,
+    limit: &RateLimit,
+    copy: &LvCopy,
+    job: &CopyJob,
+) -> Result<(), VolumeError> {
     let io = |what: &str| failed(format!("failed to {what} {}", copy.to.path()));
     let (from, _source) = activate_and_hold(host, &copy.from, HeldFor::Programs).await?;
     let (to, target) = activate_and_hold(host, &copy.to, HeldFor::Writing).await?;
     refuse_unless_wanted(copy).await?;
     // A new chunk of a thin pool has zeroes already.
     let leave_zeroes = copy.to.lv.layout() == Layout::Thin;
-    for piece in pieces(copy.size.get()) {
+    let piece = limit.piece(PIECE);
+    for piece in pieces(copy.size.get(), piece) {
         goes_on(job)?;
         let copied = host.copy_range(&from, &to, piece.clone(), leave_zeroes).await;
         copied.map_err(io("copy to"))?;
-        job.done.fetch_add(piece.end - piece.start, Ordering::Relaxed);
+        count(limit, job, &piece).await;
     }
     for range in &copy.zeroes {
         target.write_zeroes(range.clone()).await.map_err(io("write zeroes to"))?;
     }
     target.flush().await.map_err(io("flush"))?;
-    for piece in pieces(copy.size.get()) {
+    for piece in pieces(copy.size.get(), piece) {
         goes_on(job)?;
         if !host.is_same(&from, &to, piece.clone()).await.map_err(io("compare"))? {
             return Err(VolumeError::Unavailable {
@@ -415,9 +436,16 @@ async fn copy_content(host: &dyn Host, copy: &LvCopy, job: &CopyJob) -> Result<(
                 ),
             });
         }
-        job.done.fetch_add(piece.end - piece.start, Ordering::Relaxed);
+        count(limit, job, &piece).await;
     }
     Ok(())
+}
+
+/// Counts a piece that was copied, or compared; waits as its limit says, unless it is to stop.
+async fn count(limit: &RateLimit, job: &CopyJob, piece: &Range<u64>) {
+    let bytes = piece.end - piece.start;
+    job.done.fetch_add(bytes, Ordering::Relaxed);
+    job.stop.run_until_cancelled(limit.count(bytes)).await;
 }
 
 fn goes_on(job: &CopyJob) -> Result<(), VolumeError> {
@@ -427,8 +455,8 @@ fn goes_on(job: &CopyJob) -> Result<(), VolumeError> {
     Ok(())
 }
 
-fn pieces(size: u64) -> impl Iterator<Item = Range<u64>> {
-    (0..size.div_ceil(PIECE)).map(move |at| at * PIECE..size.min((at + 1) * PIECE))
+fn pieces(size: u64, piece: u64) -> impl Iterator<Item = Range<u64>> {
+    (0..size.div_ceil(piece)).map(move |at| at * piece..size.min((at + 1) * piece))
 }
 
 #[cfg(test)]
@@ -437,8 +465,8 @@ mod tests {
 
     #[test]
     fn pieces_cover_all_and_nothing_more() {
-        let all: Vec<Range<u64>> = pieces(2 * PIECE + 4096).collect();
+        let all: Vec<Range<u64>> = pieces(2 * PIECE + 4096, PIECE).collect();
         assert_eq!(all, [0..PIECE, PIECE..2 * PIECE, 2 * PIECE..2 * PIECE + 4096]);
-        assert_eq!(pieces(0).count(), 0);
+        assert_eq!(pieces(0, PIECE).count(), 0);
     }
 }

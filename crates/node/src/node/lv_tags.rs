@@ -6,7 +6,8 @@ use crate::bytes::Bytes;
 use crate::lvm::{Group, Lv, tags};
 use crate::node::settings::NodeSettings;
 use crate::volume::{
-    Class, Fence, MkfsOptions, Mode, NewVolume, NodeKey, Safety, Source, VolumeId, VolumeKey, Wipe,
+    Class, Fence, MkfsOptions, Mode, NewVolume, NodeKey, Safety, Source, TrimInterval, VolumeId,
+    VolumeKey, Wipe,
 };
 
 /// Begins the names of our logical volumes.
@@ -25,6 +26,7 @@ pub(super) const EMPTY: &str = "empty";
 pub(super) const TAKEN: &str = "taken-nanoseconds";
 const FENCE: &str = "fence";
 const LIMIT: &str = "max-size";
+const TRIM: &str = "trim-hours";
 /// Key of the tag with the progress of a volume's last wipe.
 pub const WIPED: &str = "wiped-bytes";
 
@@ -92,6 +94,8 @@ pub struct VolumeTags {
     pub limit: Option<Bytes>,
     /// What it was filled with when it was made.
     pub source: Option<Source>,
+    /// How often its mounted file system is trimmed; `None` if never, or if its tag cannot be read.
+    pub trim: Option<TrimInterval>,
 }
 
 /// The name of the logical volume of a key.
@@ -138,7 +142,7 @@ pub fn more_name(key: &VolumeKey) -> String {
 impl VolumeTags {
     /// Returns the record of a volume about to be created on this node.
     pub fn new(node: &NodeKey, want: &NewVolume) -> Self {
-        let Class { wipe, safety, ref mkfs_options, .. } = want.class;
+        let Class { wipe, safety, trim, ref mkfs_options, .. } = want.class;
         VolumeTags {
             id: VolumeId::new(node.clone(), want.key()),
             name: want.name.clone(),
@@ -152,6 +156,7 @@ impl VolumeTags {
             fence: Fence::default(),
             limit: None,
             source: want.source.clone(),
+            trim,
         }
     }
 
@@ -203,6 +208,7 @@ impl VolumeTags {
             fence,
             limit,
             source,
+            trim: value(TRIM).and_then(|hours| TrimInterval::of_hours(hours.parse().ok()?)),
             id,
         })
     }
@@ -226,6 +232,7 @@ impl VolumeTags {
             tags.push(tags::tag("resize-snapshot", self.safety.tag_value()));
         }
         tags.extend(self.source.as_ref().map(|source| tags::tag(SOURCE, &source.to_string())));
+        tags.extend(self.trim.map(|every| tags::tag(TRIM, &every.hours().to_string())));
         if !self.mkfs.words().is_empty() {
             tags.push(tags::tag("mkfs", &self.mkfs.words().join(" ")));
         }

@@ -52,15 +52,19 @@ pub async fn set_sends(node: &Node, sends: Vec<SendPermit>) -> Result<(), Volume
         }
         ended
     };
+    // A cut is removed, or read again.
+    let is_snapshot = |one: &&Allowed| matches!(one.send.source, Source::Snapshot(_));
+    let paths = ended.values().filter(is_snapshot).filter_map(|one| one.path.clone());
+    node.sends.unread().extend(paths);
     for open in ended.values().filter_map(|one| one.open.upgrade()) {
         open.close().await;
     }
     node.sends.news.send_replace(());
     remove_cuts_of_no_send(node, &stale).await?;
-    // A cut is removed, or read again.
-    let is_snapshot = |one: &&Allowed| matches!(one.send.source, Source::Snapshot(_));
-    for path in ended.values().filter(is_snapshot).filter_map(|one| one.path.as_ref()) {
-        deactivate(node, path).await?;
+    let unread = node.sends.unread().clone();
+    for path in unread {
+        deactivate(node, &path).await?;
+        node.sends.unread().remove(&path);
     }
     Ok(())
 }
@@ -163,7 +167,13 @@ pub async fn open_send(
         }
     };
     let held = activate_and_hold(node.host.as_ref(), &from, HeldFor::Programs).await?;
-    let open = Arc::new(SentDevice::new(node.host.clone(), held, from.path(), size));
+    let open = Arc::new(SentDevice::new(
+        node.host.clone(),
+        held,
+        from.path(),
+        size,
+        node.copies.limit.clone(),
+    ));
     if let Some(one) = node.sends.all().get_mut(target.key()) {
         (one.open, one.path) = (Arc::downgrade(&open), Some(from.path()));
     }

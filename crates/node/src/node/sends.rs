@@ -1,7 +1,7 @@
 //! What other nodes may read of this one: each permit is for one volume of another node, and for the key of that node's
 //! plugin.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,6 +11,7 @@ use tokio::sync::{RwLock, watch};
 use crate::bytes::Bytes;
 use crate::host::{HeldDevice, Host};
 use crate::node::error::failed;
+use crate::node::rate::RateLimit;
 use crate::volume::{Source, VolumeError, VolumeId, VolumeKey};
 
 /// What another node may read.
@@ -39,6 +40,8 @@ pub(super) struct Sends {
     permits: Mutex<BTreeMap<VolumeKey, Allowed>>,
     /// Told when they have changed.
     pub news: watch::Sender<()>,
+    /// `group/name` of what was read for permits that have ended, until it is deactivated.
+    unread: Mutex<BTreeSet<String>>,
     /// Taken while cuts are made and removed, and devices opened.
     pub turn: tokio::sync::Mutex<()>,
 }
@@ -60,6 +63,7 @@ pub struct SentDevice {
     /// `group/name` of its logical volume.
     path: String,
     size: Bytes,
+    limit: Arc<RateLimit>,
     /// None once the permission has ended.
     held: RwLock<Option<Box<dyn HeldDevice>>>,
 }
@@ -81,12 +85,15 @@ impl SentDevice {
     /// # Errors
     /// [`VolumeError::Unavailable`] once it is not allowed any more, and errors of the disk.
     pub async fn read(&self, at: u64, length: usize) -> Result<Vec<u8>, VolumeError> {
+        let left = usize::try_from(self.size.get().saturating_sub(at)).unwrap_or(usize::MAX);
+        let length = length.min(left);
+        // Before it is held: whoever ends the permission does not wait for this.
+        self.limit.count(u64::try_from(length).unwrap_or(u64::MAX)).await;
         let held = self.held.read().await;
         if held.is_none() {
             return Err(no_more());
         }
-        let left = usize::try_from(self.size.get().saturating_sub(at)).unwrap_or(usize::MAX);
-        let read = self.host.read_at(&self.device, at, length.min(left)).await;
+        let read = self.host.read_at(&self.device, at, length).await;
         read.map_err(failed(format!("failed to read {}", self.path)))
     }
 
@@ -96,8 +103,9 @@ impl SentDevice {
         (device, held): (PathBuf, Box<dyn HeldDevice>),
         path: String,
         size: Bytes,
+        limit: Arc<RateLimit>,
     ) -> Self {
-        SentDevice { host, device, path, size, held: RwLock::new(Some(held)) }
+        SentDevice { host, device, path, size, limit, held: RwLock::new(Some(held)) }
     }
 
     /// Waits for reads under way, and lets go of the device.
@@ -115,6 +123,11 @@ impl Sends {
     /// All of them, by the key of the volume that receives.
     pub fn all(&self) -> MutexGuard<'_, BTreeMap<VolumeKey, Allowed>> {
         self.permits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be deactivated, by `group/name`.
+    pub fn unread(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The permit for a volume.

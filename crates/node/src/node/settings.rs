@@ -20,6 +20,8 @@ pub struct NodeSettings {
     /// True if the caller enforces read-only access to raw block volumes. A read-only bind mount
     /// does not. The kubelet does, by the container's rules for devices.
     pub guarded_devices: bool,
+    /// Bytes a second that all copies of volumes and snapshots together may read; `None`: no limit.
+    pub copy_rate: Option<Bytes>,
     /// Bytes a second that a wipe may write; `None`: no limit.
     pub wipe_rate: Option<Bytes>,
     /// Time that a call waits for a wipe before it returns an error and its caller retries.
@@ -38,6 +40,7 @@ impl NodeSettings {
             max_volumes_per_node: 0,
             two_step: false,
             guarded_devices: false,
+            copy_rate: None,
             wipe_rate: None,
             wipe_patience: Duration::from_secs(20),
             state_dir: PathBuf::from("/run/pliant"),

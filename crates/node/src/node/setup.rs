@@ -38,7 +38,7 @@ impl Node {
         plans: Vec<PoolPlan>,
     ) -> Result<Arc<Node>, HostError> {
         let wipes = wipe::Wipes::new(host.clone(), settings.wipe_rate, settings.wipe_patience);
-        let copies = Copies::new(host.clone(), settings.wipe_patience);
+        let copies = Copies::new(host.clone(), settings.copy_rate, settings.wipe_patience);
         let (pools, setting) = (RwLock::new(Vec::new().into()), tokio::sync::Mutex::default());
         let (growths, outcomes) = (Mutex::default(), Outcomes::default());
         let node = Arc::new(Node {

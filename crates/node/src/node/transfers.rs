@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bytes::Bytes;
 use crate::host::{Host, HostError};
+use crate::node::rate::RateLimit;
 use crate::volume::{VolumeError, VolumeId};
 
 /// Where a node plugin answers others, and how they know it.
@@ -67,6 +68,7 @@ pub struct ReceivingDevice {
     pub(super) device: PathBuf,
     /// True if it may have zeroes without a block that is written: writing them would take space.
     pub(super) is_thin: bool,
+    pub(super) limit: Arc<RateLimit>,
     /// Counts what was received, and what was compared.
     pub(super) done: Arc<AtomicU64>,
     pub(super) stop: CancellationToken,
@@ -79,6 +81,7 @@ impl ReceivingDevice {
     /// [`HostError`].
     pub async fn read(&self, range: Range<u64>) -> Result<Vec<u8>, HostError> {
         let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        self.wait_for(range.end - range.start).await;
         self.host.read_at(&self.device, range.start, length).await
     }
 
@@ -87,6 +90,7 @@ impl ReceivingDevice {
     /// # Errors
     /// [`HostError`].
     pub async fn write(&self, at: u64, bytes: Vec<u8>) -> Result<(), HostError> {
+        self.wait_for(u64::try_from(bytes.len()).unwrap_or(u64::MAX)).await;
         self.host.write_blocks(&self.device, at, bytes).await
     }
 
@@ -107,6 +111,11 @@ impl ReceivingDevice {
     /// [`HostError`].
     pub async fn flush(&self) -> Result<(), HostError> {
         self.host.flush(&self.device).await
+    }
+
+    /// Waits until so much may be read or written, unless it is to stop.
+    async fn wait_for(&self, bytes: u64) {
+        self.stop.run_until_cancelled(self.limit.count(bytes)).await;
     }
 
     /// Counts bytes that were received, or compared.

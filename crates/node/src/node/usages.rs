@@ -9,10 +9,11 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use crate::bytes::Bytes;
 use crate::node::pools::served;
 use crate::node::stats::{look, usage_unless_suspended};
 use crate::node::{Node, lv_tags};
-use crate::volume::{FsUsage, Mode, VolumeError, VolumeId};
+use crate::volume::{FsUsage, Mode, TrimInterval, VolumeError, VolumeId};
 
 /// How many file systems are asked at once.
 const AT_ONCE: usize = 64;
@@ -21,10 +22,14 @@ const AT_ONCE: usize = 64;
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// A mounted file system of ours.
-struct Mounted {
-    id: VolumeId,
-    dm_uuid: String,
-    at: PathBuf,
+pub(super) struct Mounted {
+    pub id: VolumeId,
+    pub dm_uuid: String,
+    pub at: PathBuf,
+    pub mode: Mode,
+    /// Size of its device.
+    pub size: Bytes,
+    pub trim: Option<TrimInterval>,
 }
 
 impl Node {
@@ -59,7 +64,8 @@ impl Node {
     }
 }
 
-async fn mounted(node: &Node) -> Result<Vec<Mounted>, VolumeError> {
+/// All of them.
+pub(super) async fn mounted(node: &Node) -> Result<Vec<Mounted>, VolumeError> {
     let look = look(node).await?;
     let mut all = Vec::new();
     for (_, group) in served(&node.pools()) {
@@ -70,14 +76,16 @@ async fn mounted(node: &Node) -> Result<Vec<Mounted>, VolumeError> {
             let Some(mount) = node.shown(&look.table, *number).first().copied() else {
                 continue;
             };
-            all.push(Mounted { id: record.id, dm_uuid, at: mount.target.clone() });
+            let (at, size) = (mount.target.clone(), seen.size_of(lv.extents()));
+            let (id, mode, trim) = (record.id, record.mode, record.trim);
+            all.push(Mounted { id, dm_uuid, at, mode, size, trim });
         }
     }
     Ok(all)
 }
 
 async fn usage_of(node: &Node, mounted: Mounted) -> Option<(VolumeId, FsUsage)> {
-    let Mounted { id, dm_uuid, at } = mounted;
+    let Mounted { id, dm_uuid, at, .. } = mounted;
     let info = node.host.dm_info(&dm_uuid).await.ok()??;
     let usage = usage_unless_suspended(node, &at, &info, &mut Vec::new()).await;
     match usage {

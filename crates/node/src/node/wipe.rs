@@ -18,6 +18,7 @@ use crate::host::{DeviceNumber, HeldDevice, HeldFor, Host, HostError};
 use crate::lvm::tags;
 use crate::node::found::{Found, FoundVolume, device_node};
 use crate::node::lv_tags;
+use crate::node::rate::{piece_at, time_for};
 use crate::panics::caught;
 use crate::volume::{FsKind, Layout, Mode, VolumeError, VolumeKey, Wipe, error_chain};
 
@@ -380,7 +381,7 @@ async fn wipe(
     for range in &task.ranges {
         let mut at = range.start;
         while at < range.end && !job.stop.is_cancelled() {
-            let piece = at..range.end.min(at + piece_at(rate).next_multiple_of(task.unit));
+            let piece = at..range.end.min(at + piece_at(rate, PIECE).next_multiple_of(task.unit));
             at = piece.end;
             let length = piece.end - piece.start;
             match task.how {
@@ -437,17 +438,6 @@ async fn discard_or_zero(device: &dyn HeldDevice, piece: Range<u64>) -> Result<(
     }
 }
 
-/// The size of a piece: a second's worth where there is a rate.
-fn piece_at(rate: Option<Bytes>) -> u64 {
-    rate.map_or(PIECE, |rate| rate.get().clamp(END, PIECE))
-}
-
-/// How long it takes to write so much at this rate.
-fn time_for(bytes: u64, rate: Bytes) -> Duration {
-    let micros = u128::from(bytes) * 1_000_000 / u128::from(rate.get().max(1));
-    Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
-}
-
 /// Notes in a tag that everything before `wiped` is done. Failing to is no harm: a restart would do
 /// a part again.
 async fn write_down(task: &Task, wiped: u64) {
@@ -480,16 +470,6 @@ mod tests {
             vec![0..mib, 127 * mib..128 * mib, 64 * mib..64 * mib + 4096]
         );
         assert_eq!(places(FsKind::Btrfs, 64), vec![0..mib, 63 * mib..64 * mib]);
-    }
-
-    #[test]
-    fn a_rate_is_in_bytes_a_second() {
-        let rate = Bytes::mib(100);
-        assert_eq!(time_for(200 << 20, rate), Duration::from_secs(2));
-        assert_eq!(piece_at(Some(rate)), 100 << 20, "a second's worth");
-        assert_eq!(piece_at(Some(Bytes::kib(1))), END);
-        assert_eq!(piece_at(Some(Bytes::gib(9))), PIECE);
-        assert_eq!(piece_at(None), PIECE);
     }
 
     #[test]

@@ -27,6 +27,7 @@ fn each_key_is_understood() {
         ("wipe", "Discard"),
         ("resizeSnapshot", "Required"),
         ("mkfsOptions", "-m crc=1"),
+        ("trimInterval", "24h"),
         (FS_TYPE, "xfs"),
         ("csi.storage.k8s.io/pvc/name", "db"),
     ]);
@@ -36,6 +37,7 @@ fn each_key_is_understood() {
         wipe: Wipe::Discard,
         safety: Safety::Required,
         mkfs_options: MkfsOptions::parse(FsKind::Xfs, "-m crc=1").unwrap(),
+        trim: TrimInterval::of_hours(24),
         fs: Some(FsKind::Xfs),
     };
     assert_eq!(class, Ok(expected));
@@ -45,7 +47,7 @@ fn each_key_is_understood() {
 fn a_class_is_written_as_it_is_read() {
     for pairs in [
         &[][..],
-        &[("pool", "fast"), ("wipe", "None"), ("resizeSnapshot", "Off")],
+        &[("pool", "fast"), ("wipe", "None"), ("resizeSnapshot", "Off"), ("trimInterval", "168h")],
         &[(FS_TYPE, "xfs"), ("mkfsOptions", "-m crc=1,reflink=0 -L data")],
     ] {
         let class = parse(pairs).unwrap();
@@ -76,7 +78,7 @@ fn an_unknown_key_is_answered_with_the_nearest() {
     assert_eq!(
         refused(&[("mkfs-options", "")]),
         "class parameter mkfs-options: unknown; did you mean mkfsOptions? Known parameters are \
-         pool, layout, wipe, resizeSnapshot, mkfsOptions, csi.storage.k8s.io/fstype"
+         pool, layout, wipe, resizeSnapshot, mkfsOptions, trimInterval, csi.storage.k8s.io/fstype"
     );
     for (typed, meant) in
         [("Pool", "pool"), ("fs-type", FS_TYPE), ("resizesnapshot", "resizeSnapshot")]
@@ -111,6 +113,10 @@ fn a_bad_value_is_answered_with_the_good_ones() {
         refused(&[(FS_TYPE, "zfs")]),
         "class parameter csi.storage.k8s.io/fstype: `zfs` is not a supported file system: use ext4, xfs, btrfs, ext3 \
          or ext2"
+    );
+    assert_eq!(
+        refused(&[("trimInterval", "daily")]),
+        "class parameter trimInterval: `daily` is not an interval from 1h to 8760h"
     );
     assert!(refused(&[("pool", "-f")]).starts_with("class parameter pool: `-f` is not"));
 }
