@@ -7,6 +7,7 @@ use crate::node::find::search;
 use crate::node::found::FoundVolume;
 use crate::node::lv_tags::StoredState;
 use crate::node::pools::Pool;
+use crate::node::remove::remove_volume;
 use crate::node::restore::{complete, make_received, make_restored};
 use crate::node::transfers::RemoteSource;
 use crate::node::wipe_tasks::start_first_wipe;
@@ -30,9 +31,11 @@ pub(super) async fn ensure_volume(
     };
     same_as_wanted(&found, want, &node.settings.name)?;
     if found.record.life == StoredState::Deleting {
+        // Nobody else may ask for its end: a volume that gets no content is deleted by who asked for it.
+        remove_volume(node, &found.record.id).await?;
         return Err(VolumeError::InProgress {
             what: format!("deleting the earlier volume {:?}", want.name),
-            progress: "it is being wiped".to_owned(),
+            progress: "it is deleted now".to_owned(),
         });
     }
     found.group.flush().await?;

@@ -18,6 +18,7 @@ use crate::node::find::{hidden, search, usable};
 use crate::node::found::{Found, FoundVolume};
 use crate::node::lv_tags::{self, StoredState, VolumeTags};
 use crate::node::pools::{Pool, served};
+use crate::node::remove::remove_volume;
 use crate::node::snapshots::{find_snapshot, refuse_unless_whole, resume_snapshots, tidy_up};
 use crate::node::thin_figures::thin_usage;
 use crate::node::transfers::RemoteSource;
@@ -115,7 +116,8 @@ async fn go_on(
     share(node, want, &content, size).await
 }
 
-/// Removes a volume that gets no content, if that is the last word: who asks takes a final error for nothing made.
+/// Removes a volume that gets no content, if that is the last word: who asks takes a final error for nothing made. What it
+/// has of its content is wiped as its class says.
 async fn give_up_if_final(
     node: &Node,
     made: &FoundVolume,
@@ -123,9 +125,7 @@ async fn give_up_if_final(
 ) -> Result<FoundVolume, VolumeError> {
     let Err(error) = filled else { return filled };
     if !matches!(error.reason(), Reason::InProgress | Reason::Unavailable) {
-        give_up_copy(node, made).await?;
-        made.group.turn().await?.remove(&made.lv.name).await?;
-        made.group.flush().await?;
+        Box::pin(remove_volume(node, &made.record.id)).await?;
     }
     Err(error)
 }
@@ -165,7 +165,11 @@ async fn receive(
         from: source.content.clone(),
         size: source.size,
         to: found.bare(),
-        zeroes: zeroes_behind(&found, source.size),
+        zeroes: if resumes {
+            behind(&found, source.size)
+        } else {
+            zeroes_behind(&found, source.size)
+        },
         whole: vec![StoredState::Restored.tag()],
         resumes,
     };
@@ -461,15 +465,22 @@ async fn copy_of(node: &Node, found: &FoundVolume, source: &Source) -> Result<Lv
     Ok(LvCopy { of, from, size, to: found.bare(), zeroes, whole, ends_source })
 }
 
-/// The ranges of a volume behind content of this size that are to have zeroes.
+/// The ranges of a volume behind content of this size that are to have zeroes, if nothing was written there.
 fn zeroes_behind(found: &FoundVolume, size: Bytes) -> Vec<Range<u64>> {
+    match found.lv.layout() {
+        Layout::Thin => Vec::new(),
+        Layout::Linear => behind(found, size),
+    }
+}
+
+/// As [`zeroes_behind`], where the end of a larger content may be: what was received before is another one.
+fn behind(found: &FoundVolume, size: Bytes) -> Vec<Range<u64>> {
     let behind = size.get()..found.size().get();
-    match (found.lv.layout(), found.record.mode) {
+    match found.record.mode {
         _ if behind.is_empty() => Vec::new(),
-        (Layout::Thin, _) => Vec::new(),
-        (Layout::Linear, Mode::Block) => std::iter::once(behind).collect(),
+        Mode::Block => std::iter::once(behind).collect(),
         // The file system guards its bytes; no signature is to be found there before it has grown.
-        (Layout::Linear, Mode::Filesystem(_)) => ends(behind),
+        Mode::Filesystem(_) => ends(behind),
     }
 }
 

@@ -13,10 +13,11 @@ use crate::volume::{Severity, Terms, ThinSettings, VolumeCondition, error_chain}
 /// Size of a block of metadata, whatever the chunks are.
 const METADATA_BLOCK: Bytes = Bytes::kib(4);
 
-/// How full the thin pool of a group is now; `None` without an active one, or if the kernel does not report it.
+/// How full the thin pool of a group is now, or was at the last reading if the kernel does not report it; `None` if it was
+/// never read.
 pub(super) async fn thin_usage(group: &Arc<VolumeGroup>) -> Option<ThinUsage> {
     match read_thin_usage(group).await {
-        Ok(found) => found.map(|(usage, _)| usage),
+        Ok(found) => found.map(|(usage, _)| usage).or_else(|| steady_usage(group)),
         Err(error) => {
             let error = error_chain::in_full(&error);
             tracing::warn!(
@@ -24,7 +25,7 @@ pub(super) async fn thin_usage(group: &Arc<VolumeGroup>) -> Option<ThinUsage> {
                 error,
                 "failed to read the usage of the thin pool"
             );
-            None
+            steady_usage(group)
         }
     }
 }
