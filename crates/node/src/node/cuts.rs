@@ -7,6 +7,7 @@ use crate::node::Node;
 use crate::node::error::failed;
 use crate::node::found::{Found, FoundVolume};
 use crate::node::lv_tags::{self, StoredState};
+use crate::node::pools::served;
 use crate::node::thin_figures::thin_usage;
 use crate::volume::{Layout, Mode, VolumeError};
 
@@ -77,6 +78,25 @@ pub(super) async fn remove_cut(found: &Found<()>) -> Result<(), VolumeError> {
     let turn = found.group.turn().await?;
     if turn.seen().await?.lvs.contains_key(&cut) {
         turn.remove(&cut).await?;
+    }
+    Ok(())
+}
+
+/// Stops the copy to a volume, and removes what it was copied from.
+pub(super) async fn give_up_copy(node: &Node, found: &FoundVolume) -> Result<(), VolumeError> {
+    node.copies.stop(&found.path()).await;
+    remove_cuts_for(node, found).await
+}
+
+/// Removes the cut that a volume was to be copied from, in whatever group it is.
+pub(super) async fn remove_cuts_for(node: &Node, found: &FoundVolume) -> Result<(), VolumeError> {
+    for (pool, group) in served(&node.pools()) {
+        let Some(seen) = group.remembered() else { continue };
+        if let Some(lv) = seen.lvs.get(&lv_tags::cut_name(&found.lv.name)).cloned() {
+            let lv = Lv { name: found.lv.name.clone(), ..lv };
+            let (pool, group) = (pool.clone(), group.clone());
+            remove_cut(&Found { pool, group, seen, lv, record: () }).await?;
+        }
     }
     Ok(())
 }

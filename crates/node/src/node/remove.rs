@@ -2,13 +2,12 @@
 //! freed.
 
 use crate::node::Node;
-use crate::node::cuts::refuse_while_copied;
+use crate::node::cuts::{give_up_copy, refuse_while_copied};
 use crate::node::find::find_key;
 use crate::node::found::FoundVolume;
 use crate::node::held::{refuse_if_held, refuse_if_stacked_on};
 use crate::node::lv_tags::{self, StoredState};
 use crate::node::resize_offline::leave_private_mount;
-use crate::node::restore::give_up_copy;
 use crate::node::wipe_tasks::{last_wipe, loses_its_bytes_first};
 use crate::volume::{VolumeError, VolumeId};
 

@@ -12,7 +12,8 @@ use crate::node::Node;
 use crate::node::allocate::{keeps_limit, make_somewhere, no_room};
 use crate::node::copies::{LvCopy, RemoteCopy};
 use crate::node::cuts::{
-    find_cut, make_cut, refuse_unless_quiet, remove_cut, remove_half_cut, room_of_cut, size_of_cut,
+    find_cut, make_cut, refuse_unless_quiet, remove_cuts_for, remove_half_cut, room_of_cut,
+    size_of_cut,
 };
 use crate::node::find::{hidden, search, usable};
 use crate::node::found::{Found, FoundVolume};
@@ -250,24 +251,6 @@ async fn tidy_up_after(
         && let Ok(Some(snapshot)) = find_snapshot(node, id).await
     {
         tidy_up(node, &snapshot).await?;
-    }
-    Ok(())
-}
-
-/// Stops the copy to a volume, and removes what it was copied from.
-pub(super) async fn give_up_copy(node: &Node, found: &FoundVolume) -> Result<(), VolumeError> {
-    node.copies.stop(&found.path()).await;
-    remove_cuts_for(node, found).await
-}
-
-async fn remove_cuts_for(node: &Node, found: &FoundVolume) -> Result<(), VolumeError> {
-    for (pool, group) in served(&node.pools()) {
-        let Some(seen) = group.remembered() else { continue };
-        if let Some(lv) = seen.lvs.get(&lv_tags::cut_name(&found.lv.name)).cloned() {
-            let lv = Lv { name: found.lv.name.clone(), ..lv };
-            let (pool, group) = (pool.clone(), group.clone());
-            remove_cut(&Found { pool, group, seen, lv, record: () }).await?;
-        }
     }
     Ok(())
 }
