@@ -5,7 +5,7 @@ use std::sync::Arc;
 use pliant::bytes::Bytes;
 use pliant::node::{GroupSource, Node, PoolPlan};
 use pliant::testing::{FakeHost, Side};
-use pliant::volume::{Mode, NodeVolumes, Volumes, Wipe};
+use pliant::volume::{Mode, NodeVolumes, Reason, Volumes, Wipe};
 
 use crate::cuts::block_on;
 use crate::machine::{Setup, VOLUME, id_of, settings, staging, want};
@@ -102,5 +102,27 @@ fn a_start_goes_on_with_the_wipes_of_deleted_volumes() {
             tokio::task::yield_now().await;
         }
         assert_eq!(begins(&again.effects(), "BLKZEROOUT").len(), 2);
+    });
+}
+
+/// Who asks for a volume whose deletion was cut ends that first: nobody else may.
+#[test]
+fn a_volume_is_made_anew_after_a_deletion_that_was_cut() {
+    block_on(async {
+        let (host, setup, node) = machine(2, Wipe::Zero).await;
+        let base = host.after_crash();
+        node.remove(&id_of(VOLUME)).await.expect("delete");
+        let wipes = begins(&host.effects(), "BLKZEROOUT");
+        let node = setup.start(&base).await;
+        base.forget_effects();
+        base.cut_at(wipes[0] + 1, Side::Before);
+        assert!(base.run_until_cut(node.remove(&id_of(VOLUME))).await.is_none());
+        let again = base.after_crash();
+        let node = setup.start(&again).await;
+        let smaller = want(VOLUME, Mode::Block, 1 << 10);
+        let error = node.ensure(&smaller).await.expect_err("the earlier one is there");
+        assert_eq!(error.reason(), Reason::InProgress, "{error}");
+        let made = node.ensure(&smaller).await.expect("it is gone");
+        assert_eq!(made.size, Bytes::gib(1));
     });
 }

@@ -49,6 +49,7 @@ mod thin_growth;
 mod thin_pool;
 mod this_node;
 mod transfers;
+mod trimming;
 mod trims;
 mod usages;
 mod volumes;

@@ -13,7 +13,7 @@ use crate::copy::Digest;
 /// How many may be open that have shown the right key: a copy has three.
 const MOST_KNOWN: usize = 16;
 /// How many of these may show the same key, where several are right.
-const MOST_OF_ONE_KEY: usize = 4;
+const MOST_OF_ONE_KEY: usize = 12;
 /// How many may be open that have not shown it yet.
 const MOST_UNKNOWN: usize = 64;
 
@@ -210,7 +210,7 @@ mod tests {
             caller.known_by(first).unwrap();
         }
         let error = admitted[MOST_OF_ONE_KEY].known_by(first).unwrap_err();
-        assert!(error.to_string().ends_with("4 copies are in progress already"), "{error}");
+        assert!(error.to_string().ends_with("12 copies are in progress already"), "{error}");
         admitted[MOST_OF_ONE_KEY + 1].known_by(second).unwrap();
         drop(admitted.remove(0));
         admitted[MOST_OF_ONE_KEY - 1].known_by(first).unwrap();

@@ -25,6 +25,8 @@ use crate::volume::{Layout, Reason, VolumeError, VolumeId};
 
 /// How much one call to the kernel copies, or compares.
 const PIECE: u64 = 64 << 20;
+/// How much one call zeroes.
+const ZEROES: u64 = 1 << 30;
 
 /// A copy to be made.
 #[derive(Debug, Clone)]
@@ -328,8 +330,9 @@ async fn receive(
     let is_thin = copy.to.lv.layout() == Layout::Thin;
     let (done, stop) = (job.done.clone(), job.stop.clone());
     let into = Arc::new(ReceivingDevice { host: host.clone(), device, is_thin, limit, done, stop });
-    for range in &copy.zeroes {
-        target.write_zeroes(range.clone()).await.map_err(io("write zeroes to"))?;
+    for range in copy.zeroes.iter().flat_map(zero_pieces) {
+        goes_on(&job)?;
+        into.write_zeroes(range).await.map_err(io("write zeroes to"))?;
     }
     copy.from.receive(copy.size, copy.resumes, into).await?;
     goes_on(&job)?;
@@ -418,8 +421,9 @@ async fn copy_content(
         copied.map_err(io("copy to"))?;
         count(limit, job, &piece).await;
     }
-    for range in &copy.zeroes {
-        target.write_zeroes(range.clone()).await.map_err(io("write zeroes to"))?;
+    for range in copy.zeroes.iter().flat_map(zero_pieces) {
+        goes_on(job)?;
+        target.write_zeroes(range).await.map_err(io("write zeroes to"))?;
     }
     target.flush().await.map_err(io("flush"))?;
     for piece in pieces(copy.size.get(), piece) {
@@ -453,6 +457,12 @@ fn goes_on(job: &CopyJob) -> Result<(), VolumeError> {
         return Err(VolumeError::Unavailable { reason: "the copy was stopped".to_owned() });
     }
     Ok(())
+}
+
+/// A range in parts that one call to the kernel zeroes.
+fn zero_pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+    let Range { start, end } = *range;
+    pieces(end - start, ZEROES).map(move |part| start + part.start..start + part.end)
 }
 
 fn pieces(size: u64, piece: u64) -> impl Iterator<Item = Range<u64>> {

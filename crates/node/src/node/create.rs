@@ -7,7 +7,7 @@ use crate::node::find::search;
 use crate::node::found::FoundVolume;
 use crate::node::lv_tags::StoredState;
 use crate::node::pools::Pool;
-use crate::node::remove::remove_volume;
+use crate::node::remove::remove_for_retry;
 use crate::node::restore::{complete, make_received, make_restored};
 use crate::node::transfers::RemoteSource;
 use crate::node::wipe_tasks::start_first_wipe;
@@ -29,15 +29,15 @@ pub(super) async fn ensure_volume(
         (Some(found), _) => complete(node, found.reachable()?, want, remote).await?,
         (None, _) => make_volume(node, want, remote).await?,
     };
-    same_as_wanted(&found, want, &node.settings.name)?;
     if found.record.life == StoredState::Deleting {
         // Nobody else may ask for its end: a volume that gets no content is deleted by who asked for it.
-        remove_volume(node, &found.record.id).await?;
+        remove_for_retry(node, &found.record.id).await?;
         return Err(VolumeError::InProgress {
             what: format!("deleting the earlier volume {:?}", want.name),
             progress: "it is deleted now".to_owned(),
         });
     }
+    same_as_wanted(&found, want, &node.settings.name)?;
     found.group.flush().await?;
     if found.record.is_new() {
         start_first_wipe(node, &found);

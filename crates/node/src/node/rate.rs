@@ -24,9 +24,10 @@ impl RateLimit {
         RateLimit { rate, free_at: Mutex::default() }
     }
 
-    /// The size of a piece of work, of which none is larger than `most`.
+    /// The size of a piece of work, of which none is larger than `most`: small where there is a limit, so that those who
+    /// share it take turns.
     pub fn piece(&self, most: u64) -> u64 {
-        piece_at(self.rate, most)
+        if self.rate.is_some() { most.min(SMALLEST_PIECE) } else { most }
     }
 
     /// Counts bytes, and waits until they and all that were counted before are done at the rate.

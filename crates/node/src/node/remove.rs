@@ -9,7 +9,7 @@ use crate::node::held::{refuse_if_held, refuse_if_stacked_on};
 use crate::node::lv_tags::{self, StoredState};
 use crate::node::resize_offline::leave_private_mount;
 use crate::node::wipe_tasks::{last_wipe, loses_its_bytes_first};
-use crate::volume::{VolumeError, VolumeId};
+use crate::volume::{Reason, VolumeError, VolumeId, error_chain};
 
 /// Deletes the volume, durably.
 pub(super) async fn remove_volume(node: &Node, id: &VolumeId) -> Result<(), VolumeError> {
@@ -60,6 +60,22 @@ pub(super) async fn remove_volume(node: &Node, id: &VolumeId) -> Result<(), Volu
     }
     node.forget(key);
     found.group.flush().await.map_err(VolumeError::from)
+}
+
+/// As [`remove_volume`], for one who asks for a volume and not for its end.
+///
+/// # Errors
+/// None that is the last word: the volume is still there.
+pub(super) async fn remove_for_retry(node: &Node, id: &VolumeId) -> Result<(), VolumeError> {
+    Box::pin(remove_volume(node, id)).await.map_err(to_be_retried)
+}
+
+/// The error of who cannot give up what is there: whoever asks comes again.
+pub(super) fn to_be_retried(error: VolumeError) -> VolumeError {
+    match error.reason() {
+        Reason::InProgress | Reason::Unavailable => error,
+        _ => VolumeError::Unavailable { reason: error_chain::in_full(&error) },
+    }
 }
 
 async fn mark_deleting(found: &FoundVolume) -> Result<FoundVolume, VolumeError> {

@@ -12,14 +12,14 @@ use crate::node::Node;
 use crate::node::allocate::{keeps_limit, make_somewhere, no_room};
 use crate::node::copies::{LvCopy, RemoteCopy};
 use crate::node::cuts::{
-    find_cut, make_cut, refuse_unless_quiet, remove_cuts_for, remove_half_cut, room_of_cut,
-    size_of_cut,
+    find_cut, give_up_copy, make_cut, refuse_unless_quiet, remove_cuts_for, remove_half_cut,
+    room_of_cut, size_of_cut,
 };
 use crate::node::find::{hidden, search, usable};
 use crate::node::found::{Found, FoundVolume};
 use crate::node::lv_tags::{self, StoredState, VolumeTags};
 use crate::node::pools::{Pool, served};
-use crate::node::remove::remove_volume;
+use crate::node::remove::{remove_for_retry, to_be_retried};
 use crate::node::snapshots::{find_snapshot, refuse_unless_whole, resume_snapshots, tidy_up};
 use crate::node::thin_figures::thin_usage;
 use crate::node::transfers::RemoteSource;
@@ -117,18 +117,27 @@ async fn go_on(
     share(node, want, &content, size).await
 }
 
-/// Removes a volume that gets no content, if that is the last word: who asks takes a final error for nothing made. What it
-/// has of its content is wiped as its class says.
+/// Removes a volume that gets no content, if that is the last word: who asks takes a final error for nothing made. Of a
+/// source that is gone it may have a part, which is wiped as its class says.
 async fn give_up_if_final(
     node: &Node,
     made: &FoundVolume,
     filled: Result<FoundVolume, VolumeError>,
 ) -> Result<FoundVolume, VolumeError> {
     let Err(error) = filled else { return filled };
-    if !matches!(error.reason(), Reason::InProgress | Reason::Unavailable) {
-        Box::pin(remove_volume(node, &made.record.id)).await?;
+    match error.reason() {
+        Reason::InProgress | Reason::Unavailable => {}
+        Reason::NotFound => remove_for_retry(node, &made.record.id).await?,
+        _ => remove_blank(node, made).await.map_err(to_be_retried)?,
     }
     Err(error)
+}
+
+/// Removes a volume of which nothing was written.
+async fn remove_blank(node: &Node, made: &FoundVolume) -> Result<(), VolumeError> {
+    give_up_copy(node, made).await?;
+    made.group.turn().await?.remove(&made.lv.name).await?;
+    made.group.flush().await.map_err(VolumeError::from)
 }
 
 /// Makes the volume with the content of what another node has, at least as large as that.

@@ -60,13 +60,17 @@ pub async fn set_sends(node: &Node, sends: Vec<SendPermit>) -> Result<(), Volume
         open.close().await;
     }
     node.sends.news.send_replace(());
-    remove_cuts_of_no_send(node, &stale).await?;
+    // What fails for one keeps no other.
+    let mut done = remove_cuts_of_no_send(node, &stale).await;
     let unread = node.sends.unread().clone();
     for path in unread {
-        deactivate(node, &path).await?;
-        node.sends.unread().remove(&path);
+        let deactivated = deactivate(node, &path).await;
+        if deactivated.is_ok() {
+            node.sends.unread().remove(&path);
+        }
+        done = done.and(deactivated);
     }
-    Ok(())
+    done
 }
 
 /// Removes cuts that nothing is sent from, and those of another volume than what is sent now.
@@ -81,16 +85,22 @@ async fn remove_cuts_of_no_send(
         });
         live.map(|(key, _)| lv_tags::cut_name(&lv_tags::remote_name(key))).collect()
     };
+    let mut done = Ok(());
     for (_, group) in served(&node.pools()) {
         let Some(seen) = group.remembered() else { continue };
         let is_remote =
             |name: &&String| lv_tags::target_of_cut(name).is_some_and(lv_tags::is_remote);
         for name in seen.lvs.keys().filter(is_remote).filter(|name| !wanted.contains(*name)) {
-            let turn = group.turn().await?;
-            if turn.seen().await?.lvs.contains_key(name) {
-                turn.remove(name).await?;
-            }
+            done = done.and(remove_if_there(group, name).await);
         }
+    }
+    done
+}
+
+async fn remove_if_there(group: &Arc<VolumeGroup>, name: &str) -> Result<(), VolumeError> {
+    let turn = group.turn().await?;
+    if turn.seen().await?.lvs.contains_key(name) {
+        turn.remove(name).await?;
     }
     Ok(())
 }

@@ -20,6 +20,7 @@ use crate::node::restore::resume_copies;
 use crate::node::sends::Sends;
 use crate::node::survey::Survey;
 use crate::node::thin_growth::keep_thin_pools;
+use crate::node::trimming::Trimming;
 use crate::node::{Node, NodeSettings, wipe};
 use crate::panics::caught;
 use crate::volume::error_chain;
@@ -54,6 +55,7 @@ impl Node {
             growths,
             outcomes,
             usages: Mutex::default(),
+            trimming: Trimming::default(),
             refused_disks: RefusedDisks::default(),
             thin_news: watch::Sender::new(()),
         });

@@ -321,6 +321,7 @@ pub(super) async fn unstage_volume(
     node.wipes.settle(id.key()).await?; // That of a shrink holds it open.
     leave_private_mount(node, &found).await?;
     refuse_if_held(node, &found, Some(staging)).await?;
+    node.trimming.settle(&found.dm_uuid()).await;
     unmount(node, id, Some(info.number), staging).await?;
     refuse_if_held(node, &found, None).await?; // A mount that is not seen from here holds it too.
     if is_copied(&found) {

@@ -16,8 +16,9 @@ const METADATA_BLOCK: Bytes = Bytes::kib(4);
 /// How full the thin pool of a group is now, or was at the last reading if the kernel does not report it; `None` if it was
 /// never read.
 pub(super) async fn thin_usage(group: &Arc<VolumeGroup>) -> Option<ThinUsage> {
+    let before = steady_usage(group);
     match read_thin_usage(group).await {
-        Ok(found) => found.map(|(usage, _)| usage).or_else(|| steady_usage(group)),
+        Ok(found) => found.map(|(usage, _)| usage).or(before),
         Err(error) => {
             let error = error_chain::in_full(&error);
             tracing::warn!(
@@ -25,7 +26,7 @@ pub(super) async fn thin_usage(group: &Arc<VolumeGroup>) -> Option<ThinUsage> {
                 error,
                 "failed to read the usage of the thin pool"
             );
-            steady_usage(group)
+            before
         }
     }
 }

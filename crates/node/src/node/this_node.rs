@@ -17,6 +17,7 @@ use crate::node::pools::{Pool, default_pool, served};
 use crate::node::refused_disks::RefusedDisks;
 use crate::node::sends::Sends;
 use crate::node::transfers::Peers;
+use crate::node::trimming::Trimming;
 use crate::node::{NewDisk, NodeSettings, formats, wipe};
 use crate::volume::{Class, FsUsage, PoolName, State, VolumeError, VolumeId, VolumeKey};
 
@@ -39,6 +40,7 @@ pub struct Node {
     pub(super) outcomes: Outcomes,
     /// How full the file systems were that answered when they were asked last.
     pub(super) usages: Mutex<BTreeMap<VolumeId, FsUsage>>,
+    pub(super) trimming: Trimming,
     pub(super) refused_disks: RefusedDisks,
     /// Tells those who keep thin pools large enough that a group, or a thin pool, has come.
     pub(super) thin_news: watch::Sender<()>,

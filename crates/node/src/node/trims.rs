@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Weak;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use nix::libc::{EINVAL, EOPNOTSUPP};
+use nix::libc::{EINVAL, ENOENT, EOPNOTSUPP, ESTALE};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::bytes::Bytes;
@@ -18,6 +18,10 @@ use crate::volume::{FsKind, Mode, TrimInterval, VolumeError};
 const PIECE: u64 = 1 << 30;
 /// After a piece nothing is trimmed for so many times as long as that took: writers have the disk nine tenths of the time.
 const PAUSE: u32 = 9;
+/// And never longer, or one slow file system keeps all others waiting.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// After the mounts could not be read.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// The time, which no other clock moves once this has started.
 struct TrimClock {
@@ -46,6 +50,7 @@ pub async fn keep_trimmed(node: Weak<Node>) {
     let mut done = clock.now();
     loop {
         let now = clock.now();
+        let mut looked = true;
         // No interval is shorter, so that a volume that comes meanwhile misses nothing.
         let mut next = now + TrimInterval::SHORTEST;
         {
@@ -53,14 +58,19 @@ pub async fn keep_trimmed(node: Weak<Node>) {
             match caught("trims", trim_due(&node, done, now)).await {
                 Ok(Ok(Some(soonest))) => next = next.min(soonest),
                 Ok(Ok(None)) => {}
-                Ok(Err(error)) => tracing::warn!(%error, "failed to look for file systems to trim"),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "failed to look for file systems to trim, retrying");
+                    (looked, next) = (false, clock.now() + AGAIN);
+                }
                 Err(panicked) => {
                     tracing::error!(%panicked, "failed to trim file systems");
                     sleep(AFTER_PANIC).await;
                 }
             }
         }
-        done = now;
+        if looked {
+            done = now;
+        }
         sleep_until(clock.at(next)).await;
     }
 }
@@ -96,16 +106,25 @@ async fn trim(node: &Node, one: &Mounted) -> Result<Bytes, VolumeError> {
     let mut all = 0;
     for range in pieces(one.mode, one.size) {
         let info = node.host.dm_info(&one.dm_uuid).await.map_err(failed("device-mapper"))?;
-        let Some(info) = info.filter(|info| !info.suspended) else { break };
+        let Some(info) = info else { break };
+        if info.suspended {
+            let reason = "its device is suspended; it is trimmed at its next time".to_owned();
+            return Err(VolumeError::Unavailable { reason });
+        }
         let began = Instant::now();
-        match node.host.trim(&one.at, info.number, range.clone()).await {
+        let trimmed = {
+            let _now = node.trimming.begin(&one.dm_uuid);
+            node.host.trim(&one.at, info.number, range.clone()).await
+        };
+        match trimmed {
             Ok(bytes) => all += bytes.get(),
             // It is a little smaller than its device.
             Err(error) if error.errno() == Some(EINVAL) && range.start > 0 => break,
-            Err(error) if error.errno() == Some(EOPNOTSUPP) => break,
+            // It takes none, or it is unmounted.
+            Err(error) if matches!(error.errno(), Some(EOPNOTSUPP | ESTALE | ENOENT)) => break,
             Err(error) => return Err(failed("failed to trim the file system")(error)),
         }
-        sleep(began.elapsed() * PAUSE).await;
+        sleep((began.elapsed() * PAUSE).min(LONGEST_PAUSE)).await;
     }
     Ok(Bytes::new(all))
 }
