@@ -10,11 +10,12 @@ use std::time::Duration;
 use pliant::bytes::Bytes;
 use pliant::error_chain;
 use pliant::host::{Cmd, Host, RealHost};
-use pliant::lvm;
+use pliant::lvm::{self, THIN_POOL};
 use pliant::node::{GroupSource, Node, NodeSettings, PoolPlan};
 use pliant::volume::{
-    Access, Class, FsKind, Growth, Mode, NewVolume, NodeKey, NodeVolumes, Page, RequestedSize,
-    Source, Stage, State, VolumeError, VolumeId, VolumeKey, VolumeStatus, Volumes,
+    Access, Class, FsKind, Growth, Layout, Mode, NewVolume, NodeKey, NodeVolumes, Page,
+    RequestedSize, Source, Stage, State, ThinSettings, VolumeError, VolumeId, VolumeKey,
+    VolumeStatus, Volumes,
 };
 
 use crate::script::{BLOCK, Part, Promised, Step, World, foreign_secrets, secret, secret_file};
@@ -51,10 +52,11 @@ impl Machine {
             state_dir: dir.join("state"),
             ..NodeSettings::new(NODE)
         };
-        let plan = PoolPlan::new(
+        let mut plan = PoolPlan::new(
             "default".parse().expect("name"),
             vec![GroupSource::Existing(GROUP.to_owned())],
         );
+        plan.terms.thin = Some(ThinSettings::default());
         let node = Node::start(host.clone(), settings, vec![plan]).await.expect("start");
         Machine { host, node, dir: dir.to_owned() }
     }
@@ -281,7 +283,7 @@ impl Machine {
     /// Asks the file system's own checker.
     async fn check(&self, name: &str, kind: FsKind) -> Result<(), String> {
         let lv = format!("{GROUP}/pliant-{}", VolumeKey::of(name).as_str());
-        let change = |how: &str| Cmd::new("lvchange").args(["-y", how]).arg(lv.clone());
+        let change = |how: &str| Cmd::new("lvchange").args(["-y", "-K", how]).arg(lv.clone());
         self.host.lvm(GROUP, change("-ay")).await.map_err(|error| error.to_string())?;
         let device = self.device(name).await.map_err(|error| error.to_string())?;
         let checker = match kind {
@@ -307,14 +309,27 @@ impl Machine {
             .keys()
             .map(|name| format!("pliant-{}", VolumeKey::of(name).as_str()))
             .collect();
-        let lvs = group.lvs.keys().filter(|name| !names.contains(*name));
+        // A thin pool stays, with its data and its metadata.
+        let pool = THIN_POOL;
+        let of_pool = |name: &str| {
+            name == "lvol0_pmspare"
+                || name
+                    .strip_prefix(pool)
+                    .is_some_and(|part| ["", "_tdata", "_tmeta"].contains(&part))
+        };
+        let lvs = group.lvs.keys().filter(|name| !names.contains(*name) && !of_pool(name));
         left.extend(lvs.map(|name| format!("logical volume {name} is left")));
-        let uuids: Vec<String> = group.lvs.values().map(|lv| group.dm_uuid(lv)).collect();
+        let lvs = group.lvs.values().map(|lv| (of_pool(&lv.name), group.dm_uuid(lv)));
+        let (of_pool, uuids): (Vec<_>, Vec<_>) = lvs.partition(|(of_pool, _)| *of_pool);
+        let is_known = |uuid: &str| {
+            let is_layer = |(_, own): &(bool, String)| uuid.starts_with(own);
+            uuids.iter().any(|(_, own)| own == uuid) || of_pool.iter().any(is_layer)
+        };
         for device in self.host.dm_list().await.expect("dm") {
             if !device.uuid.starts_with("LVM-") {
                 continue;
             }
-            if !uuids.contains(&device.uuid) {
+            if !is_known(&device.uuid) {
                 left.push(format!("device {} is left", device.name));
             }
             let info = self.host.dm_info(&device.uuid).await.expect("dm");
@@ -347,9 +362,10 @@ pub fn id(name: &str) -> VolumeId {
     VolumeId::new(NodeKey::of(NODE), VolumeKey::of(name))
 }
 
-/// A new volume as the scripts ask for it, empty.
+/// A new volume as the scripts ask for it, empty: thin if its name begins so.
 pub fn new_volume(name: &str, mode: Mode, mib: u64) -> NewVolume {
-    let (class, nodes) = (Class::default(), Vec::new());
+    let layout = if name.starts_with("thin") { Layout::Thin } else { Layout::Linear };
+    let (class, nodes) = (Class { layout, ..Class::default() }, Vec::new());
     NewVolume { name: name.into(), size: wanted(mib), mode, class, nodes, source: None }
 }
 

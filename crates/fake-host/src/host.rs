@@ -312,6 +312,11 @@ impl Host for FakeHost {
         self.change("dm_changes", what, |world| world.dm_resume(uuid)).await
     }
 
+    /// Its commands of LVM tell their thin pools all at once, so that nothing is left to be told.
+    async fn dm_message(&self, uuid: &str, message: &str) -> Result<(), HostError> {
+        Err(system(format!("DM_TARGET_MSG {uuid} {message}"), EINVAL))
+    }
+
     async fn dm_remove(&self, uuid: &str) -> Result<(), HostError> {
         let what = format!("DM_DEV_REMOVE {uuid}");
         self.change("dm_changes", what, |world| world.dm_remove(uuid)).await

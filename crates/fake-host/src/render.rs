@@ -162,7 +162,7 @@ fn write_segment(out: &mut String, segment: &Segment) -> fmt::Result {
     if segment.kind == "snapshot" {
         writeln!(out, "chunk_size = 8")?;
     }
-    if let Some(pool) = segment.thin_pool {
+    if let Some(pool) = &segment.thin_pool {
         writeln!(out, "transaction_id = 0\nchunk_size = {}", pool.chunk.get() / SECTOR as u64)?;
         writeln!(out, "discards = \"passdown\"\nzero_new_blocks = {}", u8::from(pool.zeroes))?;
     }

@@ -288,6 +288,9 @@ pub trait Host: Send + Sync + fmt::Debug + 'static {
     /// Lets I/O go on with the table that is live, or with the waiting one if there is one.
     async fn dm_resume(&self, uuid: &str) -> Result<(), HostError>;
 
+    /// `DM_TARGET_MSG`: sends a message to the first target of a device.
+    async fn dm_message(&self, uuid: &str, message: &str) -> Result<(), HostError>;
+
     /// Removes a device that is not open; success if it does not exist.
     async fn dm_remove(&self, uuid: &str) -> Result<(), HostError>;
 

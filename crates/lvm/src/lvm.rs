@@ -17,6 +17,7 @@ mod tag_set;
 pub mod tags;
 pub mod thin;
 pub mod thin_commands;
+mod thin_transactions;
 pub mod thin_usage;
 pub mod torn_commit;
 mod volume_group;

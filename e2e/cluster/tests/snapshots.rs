@@ -1,6 +1,6 @@
 //! Snapshots, and claims that begin with the content of one or of another claim.
 
-use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use kube::api::{DeleteParams, PostParams};
 use kube::{Api, CustomResource};
 use pliant::api::NodeStorage;
@@ -76,10 +76,18 @@ impl World {
         self.api().create(&PostParams::default(), &claim).await.unwrap();
     }
 
-    /// How many snapshots a node has.
-    async fn snapshots_on(&self, node: &str) -> i32 {
+    /// The handle of the volume of a claim.
+    async fn handle_of(&self, claim: &str) -> String {
+        let volume = self.get_claim(claim).await.spec.unwrap().volume_name.unwrap();
+        let volumes: Api<PersistentVolume> = Api::all(self.client.clone());
+        volumes.get(&volume).await.unwrap().spec.unwrap().csi.unwrap().volume_handle
+    }
+
+    /// How many snapshots of a volume a node has. Other tests take some too.
+    async fn snapshots_on(&self, node: &str, volume: &str) -> usize {
         let nodes: Api<NodeStorage> = Api::all(self.client.clone());
-        nodes.get(node).await.unwrap().status.unwrap().snapshot_count
+        let told = nodes.get(node).await.unwrap().status.unwrap().snapshots;
+        told.iter().filter(|one| one.snapshot_handle.starts_with(volume)).count()
     }
 }
 
@@ -98,6 +106,7 @@ fn a_claim_is_restored_from_a_snapshot_and_cloned() {
         let node = world.pod("app", "data", SLEEP, json!({})).await;
         world.exec("app", "echo early >/data/first; sync /data/first").await;
         assert_eq!(world.snapshot("early", "data").await, "64Mi");
+        let volume = world.handle_of("data").await;
         world.exec("app", "echo late >/data/first; sync /data/first").await;
 
         let there = || json!({"nodeSelector": {"kubernetes.io/hostname": node}});
@@ -116,9 +125,9 @@ fn a_claim_is_restored_from_a_snapshot_and_cloned() {
             world.remove_pod(name).await;
         }
         world.remove_claim("data").await;
-        assert_eq!(world.snapshots_on(&node).await, 1);
+        assert_eq!(world.snapshots_on(&node, &volume).await, 1);
         world.delete_snapshot("early").await;
-        assert_eq!(world.snapshots_on(&node).await, 0);
+        assert_eq!(world.snapshots_on(&node, &volume).await, 0);
         assert_eq!(world.exec("restored", READ).await, "early");
         world.remove_pod("restored").await;
         for name in ["restored", "cloned"] {
@@ -135,6 +144,7 @@ fn a_snapshot_is_restored_and_a_claim_cloned_on_another_node() {
         let node = world.pod("app", "data", SLEEP, json!({})).await;
         world.exec("app", "echo early >/data/first; sync /data/first").await;
         world.snapshot("early", "data").await;
+        let volume = world.handle_of("data").await;
         world.exec("app", "echo late >/data/first; sync /data/first").await;
         let other = if node == "node1" { "node2" } else { "node1" };
         let elsewhere = || json!({"nodeSelector": {"kubernetes.io/hostname": other}});
@@ -151,7 +161,7 @@ fn a_snapshot_is_restored_and_a_claim_cloned_on_another_node() {
         world.remove_pod("app").await;
         world.remove_claim("data").await;
         world.delete_snapshot("early").await;
-        assert_eq!(world.snapshots_on(&node).await, 0);
+        assert_eq!(world.snapshots_on(&node, &volume).await, 0);
         for (name, content) in [("restored", "early"), ("cloned", "late")] {
             assert_eq!(world.exec(name, READ).await, content);
             world.remove_pod(name).await;

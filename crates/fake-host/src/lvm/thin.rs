@@ -35,7 +35,12 @@ impl World {
             kind: "thin-pool".to_owned(),
             pieces: Vec::new(),
             volumes: [named("metadata", "_tmeta"), named("pool", "_tdata")].into(),
-            thin_pool: Some(ThinPoolSegment { chunk: bytes(line, "-c"), zeroes: true }),
+            thin_pool: Some(ThinPoolSegment {
+                chunk: bytes(line, "-c"),
+                transaction: 0,
+                zeroes: true,
+                messages: Vec::new(),
+            }),
         });
         group.lvs.insert(pool.name.clone(), pool.clone());
         let mut steps = commit(group.clone());

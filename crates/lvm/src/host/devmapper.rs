@@ -82,6 +82,13 @@ pub(super) fn resume(uuid: &str) -> io::Result<()> {
     there(about(uuid, DmCommand::Resume, 0, 0)?.as_ref())
 }
 
+/// Sends a message to the first target.
+pub(super) fn message(uuid: &str, text: &str) -> io::Result<()> {
+    let Some(control) = control()? else { return Err(Errno::ENXIO.into()) };
+    let mut buffer = Buffer::message(DeviceKey::Uuid(uuid), text)?;
+    ioctl::device_mapper(&control, DmCommand::Message, &mut buffer)
+}
+
 /// Removes a device that is not open.
 pub(super) fn remove(uuid: &str) -> io::Result<()> {
     about(uuid, DmCommand::Remove, 0, 0).map(drop)

@@ -52,6 +52,8 @@ pub(super) enum DmCommand {
     Clear = 10,
     /// `DM_TABLE_STATUS`.
     Table = 12,
+    /// `DM_TARGET_MSG`.
+    Message = 14,
     /// `DM_DEV_ARM_POLL`.
     ArmPoll = 16,
 }
@@ -93,6 +95,21 @@ impl Buffer {
         }
         bytes[field][..text.len()].copy_from_slice(text.as_bytes());
         Ok(Buffer(bytes))
+    }
+
+    /// A request with a message for the target of sector 0: `struct dm_target_msg`.
+    ///
+    /// # Errors
+    /// As [`Buffer::request`], and `InvalidInput` for a message with a zero byte.
+    pub(super) fn message(key: DeviceKey<'_>, text: &str) -> io::Result<Self> {
+        if text.contains('\0') {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let sector = size_of::<u64>();
+        let mut buffer = Buffer::request(key, 0, sector + text.len() + 1)?;
+        let at = HEADER + sector;
+        buffer.0[at..at + text.len()].copy_from_slice(text.as_bytes());
+        Ok(buffer)
     }
 
     /// The buffer for the kernel to read and write, with the length in its header.

@@ -318,6 +318,12 @@ impl Host for RealHost {
         self.dm("dm_changes", "DM_DEV_SUSPEND (resume)", uuid, devmapper::resume).await
     }
 
+    async fn dm_message(&self, uuid: &str, message: &str) -> Result<(), HostError> {
+        let text = message.to_owned();
+        let send = move |uuid: &str| devmapper::message(uuid, &text);
+        self.dm("dm_changes", "DM_TARGET_MSG", uuid, send).await
+    }
+
     async fn dm_remove(&self, uuid: &str) -> Result<(), HostError> {
         self.dm("dm_changes", "DM_DEV_REMOVE", uuid, devmapper::remove).await
     }

@@ -11,6 +11,7 @@ use crate::lvm::command_stats::code_of;
 use crate::lvm::group::{ExtentRun, Group, Lv};
 use crate::lvm::recovery::{remove_from_other_disks, remove_layers};
 use crate::lvm::report::{self, CommandFailure, CommandOutcome};
+use crate::lvm::thin_transactions::send_what_waits;
 use crate::lvm::volume_group::look::read_changed;
 use crate::lvm::volume_group::{VgGuard, failed, impediment, is_uneven, pin};
 use crate::lvm::{LvmError, THIN_POOL};
@@ -268,8 +269,18 @@ impl VgGuard {
         }
     }
 
-    /// Runs a command in the group's shell.
+    /// Runs a command in the group's shell; once more, if what an earlier one left was in its way and is not any more.
     pub(super) async fn command(&self, cmd: Cmd) -> Result<CommandResult, LvmError> {
+        let said = self.command_once(cmd.clone()).await?;
+        match &said.outcome {
+            CommandOutcome::Failure(refusal) if send_what_waits(self, &refusal.words).await? => {
+                self.command_once(cmd).await
+            }
+            CommandOutcome::Failure(_) | CommandOutcome::Success => Ok(said),
+        }
+    }
+
+    async fn command_once(&self, cmd: Cmd) -> Result<CommandResult, LvmError> {
         let command = cmd.to_string();
         tracing::debug!(group = self.group.name(), command);
         pin(&self.group, None).await?;

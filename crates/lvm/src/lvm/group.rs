@@ -93,13 +93,26 @@ pub struct Segment {
     pub thin_pool: Option<ThinPoolSegment>,
 }
 
+/// A change to the volumes of a thin pool of which LVM tells the kernel next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ThinMessage {
+    /// The kernel is to make the volume of this logical volume.
+    Create(String),
+    /// The kernel is to delete the volume with this id.
+    Delete(u64),
+}
+
 /// What only the segment of a thin pool has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThinPoolSegment {
     /// Size of a chunk: space is given to volumes in whole chunks.
     pub chunk: Bytes,
+    /// Number of changes to the volumes in it. The kernel counts them too.
+    pub transaction: u64,
     /// True if a chunk is zeroed when a volume gets it. Without that a volume shows what its chunks held before.
     pub zeroes: bool,
+    /// What a command that did not come to its end has left to tell, in order; none if the kernel knows all.
+    pub messages: Vec<ThinMessage>,
 }
 
 /// Consecutive extents of one physical volume.

@@ -27,7 +27,7 @@ pub struct ThinPool<'a> {
     /// Its logical volume.
     pub lv: &'a Lv,
     /// What only its segment has.
-    pub segment: ThinPoolSegment,
+    pub segment: &'a ThinPoolSegment,
 }
 
 impl Lv {
@@ -52,7 +52,7 @@ impl Group {
     /// The thin pool of this driver.
     pub fn thin_pool(&self) -> Option<ThinPool<'_>> {
         let lv = self.lvs.get(THIN_POOL)?;
-        let segment = lv.segments.iter().find_map(|segment| segment.thin_pool)?;
+        let segment = lv.segments.iter().find_map(|segment| segment.thin_pool.as_ref())?;
         Some(ThinPool { group: self, lv, segment })
     }
 }
@@ -180,7 +180,7 @@ pub(super) mod tests {
 
     /// A group of 1,000 extents of 4 MiB: a pool of 100 and twice 2 for its metadata, a volume of 300 and a snapshot
     /// of 300 in it, a linear volume of 96.
-    const TEXT: &str = r#"g { id = "Group0-0000-0000-0000-0000-0000-000000" seqno = 1 extent_size = 8192
+    pub const TEXT: &str = r#"g { id = "Group0-0000-0000-0000-0000-0000-000000" seqno = 1 extent_size = 8192
         status = ["RESIZEABLE", "READ", "WRITE"]
         physical_volumes { pv0 { id = "Disk00-0000-0000-0000-0000-0000-000000" status = ["ALLOCATABLE"]
             dev_size = 8194048 pe_start = 2048 pe_count = 1000 } }
@@ -232,7 +232,13 @@ pub(super) mod tests {
         let group = group();
         let pool = group.thin_pool().unwrap();
         assert_eq!((pool.lv.extents(), pool.promised(), pool.metadata_extents()), (100, 600, 2));
-        assert_eq!(pool.segment, ThinPoolSegment { chunk: Bytes::kib(64), zeroes: true });
+        let segment = ThinPoolSegment {
+            chunk: Bytes::kib(64),
+            transaction: 2,
+            zeroes: true,
+            messages: Vec::new(),
+        };
+        assert_eq!(*pool.segment, segment);
         let kinds = ["a", "s", "linear", "pliant-thinpool"].map(|name| {
             let lv = &group.lvs[name];
             (lv.layout(), lv.is_thin_pool())

@@ -57,6 +57,11 @@ pub fn parse(status: &str) -> Option<ThinUsage> {
     Some(ThinUsage { metadata, data, state, needs_check })
 }
 
+/// Returns the number of changes to its volumes that a pool counts, from its status line; `None` for another line.
+pub fn transaction(status: &str) -> Option<u64> {
+    status.split_whitespace().next()?.parse().ok()
+}
+
 /// A pool whose data in use are so many percent of the most that it can have is nearly full.
 pub const DATA_NEARLY_FULL: u64 = 90;
 /// The same of its metadata, whose end costs much more.

@@ -6,7 +6,9 @@ use super::text::{self, MetadataValue, Section};
 use super::{MetadataError, SECTOR, malformed};
 use crate::bytes::Bytes;
 use crate::lvm::Words;
-use crate::lvm::group::{ExtentRun, Group, Lv, PhysicalVolume, Segment, ThinPoolSegment};
+use crate::lvm::group::{
+    ExtentRun, Group, Lv, PhysicalVolume, Segment, ThinMessage, ThinPoolSegment,
+};
 
 const PART: &str = "volume group";
 
@@ -156,8 +158,10 @@ impl KnownNames<'_> {
         if segment.kind == "thin-pool" {
             segment.thin_pool = Some(ThinPoolSegment {
                 chunk: sectors(section, "chunk_size")?,
+                transaction: number(section, "transaction_id").unwrap_or_default(),
                 // As LVM reads it.
                 zeroes: number(section, "zero_new_blocks").is_ok_and(|zeroes| zeroes != 0),
+                messages: messages(section)?,
             });
         }
         for (key, value) in &section.0 {
@@ -231,6 +235,19 @@ fn named<T>(
         }
     }
     Ok(found)
+}
+
+/// The messages of a thin pool, in order.
+///
+/// # Source
+/// `_thin_pool_text_export` in LVM2's `lib/thin/thin.c`.
+fn messages(section: &Section) -> Result<Vec<ThinMessage>, MetadataError> {
+    let messages = section.sections().filter(|(name, _)| name.starts_with("message"));
+    let message = |(_, message): (&str, &Section)| match word(message, "create") {
+        Some(name) => Ok(ThinMessage::Create(name)),
+        None => number(message, "delete").map(ThinMessage::Delete),
+    };
+    messages.map(message).collect()
 }
 
 fn string(section: &Section, key: &str) -> Result<String, MetadataError> {

@@ -268,7 +268,12 @@ fn layers_name_the_volumes_below_them() {
     let mirror = [("mirrors.0", "oldmirror_mimage_0"), ("mirrors.2", "oldmirror_mimage_1")];
     assert_eq!(top("oldmirror"), layered(3, "mirror", &mirror));
     let pool = [("metadata", "pool_tmeta"), ("pool", "pool_tdata")];
-    let thin_pool = Some(ThinPoolSegment { chunk: Bytes::kib(64), zeroes: true });
+    let thin_pool = Some(ThinPoolSegment {
+        chunk: Bytes::kib(64),
+        transaction: 2,
+        zeroes: true,
+        messages: Vec::new(),
+    });
     assert_eq!(top("pool"), Segment { thin_pool, ..layered(10, "thin-pool", &pool) });
     assert_eq!(top("thin"), layered(25, "thin", &[("thin_pool", "pool")]));
     let snapshot = [("origin", "thin"), ("thin_pool", "pool")];
