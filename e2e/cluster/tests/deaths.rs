@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use pliant::api::NodeStorage;
+use pliant::lvm::THIN_POOL;
 use pliant::node::lv_tags::lv_name;
 use pliant::volume::VolumeId;
 use serde_json::json;
@@ -187,7 +188,9 @@ pub async fn leaked(client: &Client) -> BTreeSet<String> {
         let told = kubectl(&exec).await.expect("the node plugin answers");
         assert!(told.status.success(), "{told:?}");
         let found = said(&told);
-        leaked.extend(found.split_whitespace().map(str::to_owned).filter(|lv| !named.contains(lv)));
+        // A thin pool stays when its last volume goes.
+        let lvs = found.split_whitespace().filter(|lv| *lv != THIN_POOL).map(str::to_owned);
+        leaked.extend(lvs.filter(|lv| !named.contains(lv)));
     }
     leaked
 }
