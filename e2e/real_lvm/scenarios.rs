@@ -179,6 +179,7 @@ fn a_trimmed_file_system_gives_back_what_was_deleted() {
                 let behind = site.host.trim(&shown.dir, number, 400 << 20..401 << 20).await;
                 assert_eq!(behind.unwrap_err().errno(), Some(nix::libc::EINVAL), "{kind}");
             }
+            drop(large);
             site.hide(&name).await;
             site.delete(&name).await.expect("delete");
         }

@@ -162,6 +162,21 @@ async fn heal_thin_pool(turn: &VgGuard, group: &Group) -> Result<bool, LvmError>
             done = true;
         }
     }
+    let is_down = ask(turn, turn.group.host.dm_info(&pool.device()).await)?.is_none();
+    for uuid in pool.parts_alone(is_down) {
+        let info = ask(turn, turn.group.host.dm_info(&uuid).await)?;
+        // LVM wipes new metadata so, or was killed before the pool came; it refuses to activate the pool meanwhile.
+        if info.is_some_and(|info| info.open_count == 0) {
+            let _lock = while_no_command_runs(turn).await?;
+            tracing::warn!(
+                group = group.name,
+                uuid,
+                "removing a part of a thin pool that is active without it"
+            );
+            ask(turn, turn.group.host.dm_remove(&uuid).await)?;
+            done = true;
+        }
+    }
     for uuid in devices {
         let info = ask(turn, turn.group.host.dm_info(&uuid).await)?;
         if let Some(info) = info.filter(|info| info.live_table && waits_for_us(info)) {

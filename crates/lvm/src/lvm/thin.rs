@@ -148,6 +148,14 @@ impl ThinPool<'_> {
         self.sizes().into_iter().map(|(uuid, _)| uuid).collect()
     }
 
+    /// The device-mapper uuids that its parts have while they are active without it; `is_down` if it is not active.
+    pub(super) fn parts_alone(&self, is_down: bool) -> Vec<String> {
+        let parts = ["metadata", "pool"].into_iter().filter_map(|key| self.part(key));
+        let own = parts.map(|lv| self.group.dm_uuid(lv));
+        let below = self.hidden_devices().into_iter().filter(|uuid| *uuid != self.device());
+        own.chain(below.filter(|_| is_down)).collect()
+    }
+
     /// As [`ThinPool::hidden_devices`], with their sizes in extents.
     pub(super) fn sizes(&self) -> Vec<(String, u64)> {
         let part = |key, layer| {

@@ -21,8 +21,12 @@ pub struct NewThinPool {
     pub discards: Discards,
 }
 
-/// Makes the thin pool. No volume in it shows what its chunks held before.
+/// Makes the thin pool. No volume in it shows what its chunks held before. What a killed command left of one, which is no
+/// thin pool yet, goes first.
 pub async fn create_thin_pool(turn: &VgGuard, new: &NewThinPool) -> Result<(), LvmError> {
+    if turn.seen().await?.lvs.get(THIN_POOL).is_some_and(is_half_made) {
+        turn.remove(THIN_POOL).await?;
+    }
     let bytes = |size: Bytes| format!("{}b", size.get());
     let cmd = Cmd::new("lvcreate")
         .args(["-y", "-Zy", "--type", "thin-pool", "-l", &new.extents.to_string()])
@@ -33,9 +37,16 @@ pub async fn create_thin_pool(turn: &VgGuard, new: &NewThinPool) -> Result<(), L
     turn.expect(THIN_POOL, said, Lv::is_thin_pool).await.map(drop)
 }
 
+/// Returns whether it is what LVM first makes of a thin pool: its data, which nobody has written to.
+fn is_half_made(lv: &Lv) -> bool {
+    lv.tags.is_empty() && lv.segments.iter().all(|segment| segment.kind == "striped")
+}
+
 /// Lets no host activate the thin pool by itself, and has it active here: else LVM would check all of the pool for
-/// each new volume. A group without one, and a repeated call, change nothing.
+/// each new volume. What a killed command left of its devices is repaired. A group without one, and a repeated call, change
+/// nothing.
 pub async fn complete_thin_pool(turn: &VgGuard) -> Result<(), LvmError> {
+    heal_before(turn, THIN_POOL).await?;
     let group = turn.seen().await?;
     let Some(pool) = group.thin_pool() else { return Ok(()) };
     if !pool.lv.flags.contains("NOAUTOACTIVATE") {
