@@ -85,18 +85,23 @@ fn a_long_wipe_goes_on_from_what_is_durably_wiped() {
     });
 }
 
+/// A machine whose driver died in the midst of the wipe of a deleted volume of 2 GiB.
+async fn half_wiped() -> (FakeHost, Setup) {
+    let (host, setup, node) = machine(2, Wipe::Zero).await;
+    let base = host.after_crash();
+    node.remove(&id_of(VOLUME)).await.expect("delete");
+    let wipes = begins(&host.effects(), "BLKZEROOUT");
+    let node = setup.start(&base).await;
+    base.forget_effects();
+    base.cut_at(wipes[0] + 1, Side::Before);
+    assert!(base.run_until_cut(node.remove(&id_of(VOLUME))).await.is_none());
+    (base.after_crash(), setup)
+}
+
 #[test]
 fn a_start_goes_on_with_the_wipes_of_deleted_volumes() {
     block_on(async {
-        let (host, setup, node) = machine(2, Wipe::Zero).await;
-        let base = host.after_crash();
-        node.remove(&id_of(VOLUME)).await.expect("delete");
-        let wipes = begins(&host.effects(), "BLKZEROOUT");
-        let node = setup.start(&base).await;
-        base.forget_effects();
-        base.cut_at(wipes[0] + 1, Side::Before);
-        assert!(base.run_until_cut(node.remove(&id_of(VOLUME))).await.is_none());
-        let again = base.after_crash();
+        let (again, setup) = half_wiped().await;
         let _node = setup.start(&again).await;
         for _turn in 0..100 {
             tokio::task::yield_now().await;
@@ -109,15 +114,7 @@ fn a_start_goes_on_with_the_wipes_of_deleted_volumes() {
 #[test]
 fn a_volume_is_made_anew_after_a_deletion_that_was_cut() {
     block_on(async {
-        let (host, setup, node) = machine(2, Wipe::Zero).await;
-        let base = host.after_crash();
-        node.remove(&id_of(VOLUME)).await.expect("delete");
-        let wipes = begins(&host.effects(), "BLKZEROOUT");
-        let node = setup.start(&base).await;
-        base.forget_effects();
-        base.cut_at(wipes[0] + 1, Side::Before);
-        assert!(base.run_until_cut(node.remove(&id_of(VOLUME))).await.is_none());
-        let again = base.after_crash();
+        let (again, setup) = half_wiped().await;
         let node = setup.start(&again).await;
         let smaller = want(VOLUME, Mode::Block, 1 << 10);
         let error = node.ensure(&smaller).await.expect_err("the earlier one is there");
