@@ -6,9 +6,10 @@
 //! under strace, in the words that the driver uses.
 
 use std::fs::{self, File};
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use pliant::host::Cmd;
 use pliant::lvm::THIN_POOL;
@@ -521,14 +522,14 @@ fn kill_everywhere(what: &str, case: &Case, sums: &mut Sums) {
 fn prepare(before: &[Step], disk: &Disk) {
     run("vgcreate", &["--metadatasize", "16m", GROUP, disk.device()]);
     let runtime = Runtime::new().expect("runtime");
-    runtime.block_on(async {
+    let host = runtime.block_on(async {
         let machine = Machine::start(Path::new("/tmp/prepare")).await;
         for step in before {
             machine.take(*step).await.unwrap_or_else(|words| panic!("{words}"));
         }
-        power_off(machine.host.as_ref()).await;
+        machine.host
     });
-    runtime.shutdown_background();
+    power_off(runtime, host.as_ref());
 }
 
 /// A machine on which the case is about to happen.
@@ -633,6 +634,8 @@ impl<'a> Bench<'a> {
 
     /// Starts another driver on what is there, as after a crash.
     fn restart(&mut self) {
+        let dead = mem::replace(&mut self.runtime, Runtime::new().expect("runtime"));
+        dead.shutdown_timeout(Duration::from_secs(60));
         self.machine = self.runtime.block_on(Machine::start(&self.dir));
     }
 
@@ -649,9 +652,7 @@ impl<'a> Bench<'a> {
     }
 
     fn clear(self) {
-        self.runtime.block_on(power_off(self.machine.host.as_ref()));
-        drop(self.machine);
-        self.runtime.shutdown_background();
+        power_off(self.runtime, self.machine.host.as_ref());
     }
 }
 

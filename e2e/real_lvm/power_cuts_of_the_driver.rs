@@ -6,9 +6,10 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::unistd::{Whence, lseek};
-use pliant::host::Host;
+use pliant::host::{DmDevice, Host};
 use pliant::mount::MountTable;
 use pliant::volume::FsKind;
 use tokio::runtime::Runtime;
@@ -74,7 +75,7 @@ fn record(bytes: u64, steps: &[Step], log: &Disk) -> Log {
     recorder.mark("0");
     let dir = PathBuf::from("/tmp/recorded");
     let runtime = Runtime::new().expect("runtime");
-    runtime.block_on(async {
+    let host = runtime.block_on(async {
         let machine = Machine::start(&dir).await;
         for (number, step) in steps.iter().enumerate() {
             machine.take(*step).await.unwrap_or_else(|words| panic!("{words}"));
@@ -82,9 +83,9 @@ fn record(bytes: u64, steps: &[Step], log: &Disk) -> Log {
         }
         let verdict = machine.compare(&World::after(steps), None).await;
         assert!(verdict.broken.is_empty() && verdict.canaries == 0, "{verdict:?}");
-        power_off(machine.host.as_ref()).await;
+        machine.host
     });
-    drop(runtime);
+    power_off(runtime, host.as_ref());
     recorder.finish().expect("log")
 }
 
@@ -142,7 +143,7 @@ fn try_cut(cut: Cut, steps: &[Step], acknowledged: usize, sums: &mut Sums) {
     let dir = PathBuf::from(format!("/tmp/cut-{}-{:?}", cut.at, cut.seed));
     let runtime = Runtime::new().expect("runtime");
     let next = steps.get(acknowledged).copied();
-    let (broken, canaries) = runtime.block_on(async {
+    let (broken, canaries, host) = runtime.block_on(async {
         let machine = Machine::start(&dir).await;
         let before = World::after(&steps[..acknowledged]);
         let mut verdict = machine.compare(&before, next).await;
@@ -157,10 +158,9 @@ fn try_cut(cut: Cut, steps: &[Step], acknowledged: usize, sums: &mut Sums) {
                 Err(words) => verdict.broken.push(format!("again: {words}")),
             }
         }
-        power_off(machine.host.as_ref()).await;
-        (verdict.broken, verdict.canaries)
+        (verdict.broken, verdict.canaries, machine.host)
     });
-    runtime.shutdown_background();
+    power_off(runtime, host.as_ref());
     sums.cuts += 1;
     sums.canaries += canaries;
     sums.lost += usize::from(!broken.is_empty());
@@ -172,8 +172,34 @@ fn try_cut(cut: Cut, steps: &[Step], acknowledged: usize, sums: &mut Sums) {
     }
 }
 
-/// Takes away what a machine without power has not: mounts and device-mapper devices.
-pub async fn power_off(host: &dyn Host) {
+/// Ends a driver with all that its runtime does, and takes away what a machine without power has not: mounts and
+/// device-mapper devices. First the driver, which may make devices behind its answers.
+pub fn power_off(driver: Runtime, host: &dyn Host) {
+    driver.shutdown_timeout(Duration::from_secs(60));
+    Runtime::new().expect("runtime").block_on(async {
+        unmount_all(host).await;
+        // Nodes of devices that are gone confuse the next group of the same name.
+        let _ = fs::remove_dir_all(Path::new("/dev").join(GROUP));
+        for node in fs::read_dir("/dev/mapper").expect("/dev/mapper").flatten() {
+            if node.file_name().to_string_lossy().starts_with(&format!("{GROUP}-")) {
+                fs::remove_file(node.path()).expect("node");
+            }
+        }
+        // A device goes after those that lie on it.
+        for _ in 0..4 {
+            for device in logical_volumes(host).await {
+                let _ = host.dm_clear(&device.uuid).await;
+                let _ = host.dm_resume(&device.uuid).await;
+                let _ = host.dm_remove(&device.uuid).await;
+            }
+        }
+        // One that stays would go on writing under whatever is put on the disk next.
+        let left = logical_volumes(host).await;
+        assert!(left.is_empty(), "still there without power: {left:?}");
+    });
+}
+
+async fn unmount_all(host: &dyn Host) {
     let mounts = MountTable::read(host).await.expect("mounts");
     for device in host.dm_list().await.expect("dm") {
         let node = format!("dm-{}", device.number.minor);
@@ -182,23 +208,12 @@ pub async fn power_off(host: &dyn Host) {
             let _ = host.unmount(&mount.target).await;
         }
     }
-    // Nodes of devices that are gone confuse the next group of the same name.
-    let _ = fs::remove_dir_all(Path::new("/dev").join(GROUP));
-    for node in fs::read_dir("/dev/mapper").expect("/dev/mapper").flatten() {
-        if node.file_name().to_string_lossy().starts_with(&format!("{GROUP}-")) {
-            fs::remove_file(node.path()).expect("node");
-        }
-    }
-    // A device goes after those that lie on it.
-    for _ in 0..4 {
-        for device in host.dm_list().await.expect("dm") {
-            if device.uuid.starts_with("LVM-") {
-                let _ = host.dm_clear(&device.uuid).await;
-                let _ = host.dm_resume(&device.uuid).await;
-                let _ = host.dm_remove(&device.uuid).await;
-            }
-        }
-    }
+}
+
+async fn logical_volumes(host: &dyn Host) -> Vec<DmDevice> {
+    let mut devices = host.dm_list().await.expect("dm");
+    devices.retain(|device| device.uuid.starts_with("LVM-"));
+    devices
 }
 
 /// Copies what is not a hole, and makes holes of the rest.

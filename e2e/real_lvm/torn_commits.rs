@@ -60,16 +60,15 @@ fn two_commits() -> (Disk, Vec<u8>, Vec<u8>) {
     let disk = Disk::of(256 << 20);
     run("vgcreate", &["--metadatasize", "16m", GROUP, disk.device()]);
     let runtime = Runtime::new().expect("runtime");
-    let (before, after) = runtime.block_on(async {
+    let (before, after, host) = runtime.block_on(async {
         let machine = Machine::start(Path::new("/tmp/torn-0")).await;
         machine.take(Step::Create("one", EXT4, 40)).await.expect("one");
         let before = read(&disk).expect("head");
         machine.take(Step::Create("two", EXT4, 40)).await.expect("two");
         let after = read(&disk).expect("head");
-        power_off(machine.host.as_ref()).await;
-        (before, after)
+        (before, after, machine.host)
     });
-    runtime.shutdown_background();
+    power_off(runtime, host.as_ref());
     (disk, before, after)
 }
 

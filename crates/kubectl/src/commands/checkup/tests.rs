@@ -159,7 +159,7 @@ fn what_is_wrong_with_pools_and_classes_is_told() {
         → kubectl get storagepool fast --output yaml
     ✗ class typo cannot be used: class parameter pol: unknown; did you mean pool?
       Known parameters are pool, layout, wipe, resizeSnapshot, mkfsOptions,
-      csi.storage.k8s.io/fstype
+      trimInterval, csi.storage.k8s.io/fstype
         → kubectl get storageclass typo --output yaml
     ✗ class nowhere takes pool slow, which no node has
         → pliant status

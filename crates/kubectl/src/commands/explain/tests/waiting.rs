@@ -155,7 +155,7 @@ fn a_class_that_is_missing_or_wrong_is_told_before_any_node() {
     which Pliant cannot explain.
     default/db-2 is Pending: its class fast cannot be used: class parameter pol:
     unknown; did you mean pool? Known parameters are pool, layout, wipe,
-    resizeSnapshot, mkfsOptions, csi.storage.k8s.io/fstype.
+    resizeSnapshot, mkfsOptions, trimInterval, csi.storage.k8s.io/fstype.
     What to do:
       create the class again: its parameters cannot be edited
         kubectl get storageclass fast --output yaml
