@@ -35,6 +35,7 @@ mod scale;
 mod scenarios;
 mod script;
 mod swaps;
+mod thin_pools;
 mod torn_commits;
 mod udev;
 mod xfs_copies;

@@ -180,9 +180,8 @@ fn no_room(asked: Bytes, free: Bytes, largest: Bytes, pool: &PoolName) -> String
     let short = asked.saturating_sub(largest);
     format!(
         "insufficient capacity in pool {pool}: a new volume needs {asked}, {free} is free there and at \
-         most {largest} is possible, so {short} is missing; request {} or less, delete \
-         volumes, or add a disk to the pool",
-        largest.exact()
+         most {largest} is possible, so {short} is missing; {}delete volumes, or add a disk to the pool",
+        a_smaller_one(largest)
     )
 }
 
@@ -190,10 +189,18 @@ fn no_room_to_grow(asked: Bytes, free: Bytes, largest: Bytes, pool: &PoolName) -
     let short = asked.saturating_sub(largest);
     format!(
         "insufficient capacity in pool {pool}: this volume needs {asked}, {free} is free in its volume group and \
-         at most {largest} is possible, so {short} is missing; request {} or less, delete volumes, or add a disk \
-         to the volume group",
-        largest.exact()
+         at most {largest} is possible, so {short} is missing; {}delete volumes, or add a disk to the volume group",
+        a_smaller_one(largest)
     )
+}
+
+/// Nothing where none is possible.
+fn a_smaller_one(largest: Bytes) -> String {
+    if largest == Bytes::ZERO {
+        String::new()
+    } else {
+        format!("request {} or less, ", largest.exact())
+    }
 }
 
 #[cfg(test)]
@@ -220,6 +227,18 @@ mod tests {
                 + "a new volume needs 8 GiB, 5 GiB is free there and at most 3.98 GiB is possible, so 4.01 GiB is \
                    missing; request 4076Mi or less, delete volumes, or add a disk to the pool; also, vg1 is not \
                    available"
+        );
+        let none = VolumeError::InsufficientCapacity {
+            pool: pool.clone(),
+            asked,
+            free,
+            largest: Bytes::ZERO,
+            hindrance: None,
+        };
+        assert!(
+            none.to_string()
+                .ends_with("so 8 GiB is missing; delete volumes, or add a disk to the pool"),
+            "{none}"
         );
         let grown = |hindrance| VolumeError::ExpansionOutOfRange {
             pool: pool.clone(),
