@@ -6,12 +6,12 @@ use serde_json::json;
 use crate::claim::{capacity, conditions, resize, told, told_while_it_grows};
 use crate::world::{World, run};
 
-/// Writes numbered blocks with their checksums for ever, and syncs each.
+/// Writes numbered blocks with their checksums for ever, some a second, and syncs each.
 pub const WRITER: &str = "i=0; turn=0; echo 0 >/data/turn; while true; do i=$((i+1)); \
      dd if=/dev/urandom of=/data/$i bs=64k count=1 2>/dev/null; sync /data/$i; \
      (cd /data && md5sum $i) >>/data/sums; sync /data/sums; \
      [ $i -lt 400 ] || { echo $((turn+1)) >/data/turn; rm -f /data/[0-9]* /data/sums; i=0; \
-     turn=$((turn+2)); echo $turn >/data/turn; }; done";
+     turn=$((turn+2)); echo $turn >/data/turn; }; sleep 0.3; done";
 /// All that was written is as it was; the last line may be under way. A turn that is odd, or another one afterwards,
 /// means that the writer began anew meanwhile: it had removed what was compared.
 pub const CHECK: &str = "cd /data && while turn=$(cat turn); \
