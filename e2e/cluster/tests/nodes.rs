@@ -89,6 +89,7 @@ fn a_lost_cluster_gives_its_volumes_back() {
         for node in NODES {
             is_ready(&world, node).await;
         }
+        must("e2e/cluster/snapshots", &[]).await; // With the cluster its definitions are lost.
         install(&[]).await;
         world.begin().await;
 
