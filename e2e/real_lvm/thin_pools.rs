@@ -129,7 +129,7 @@ fn a_pool_with_damaged_metadata_is_repaired_by_a_person() {
     damage_metadata(&disk);
     rig.restart();
     let refused = rig.calls.stage(&volume).expect_err("it cannot be activated");
-    assert!(refused.message.contains("Manual repair required"), "{refused}");
+    assert!(refused.message.contains("`lvconvert --repair`"), "{refused}");
     let refused =
         rig.calls.create("w", SMALL, Mode::Block, "layout=thin").expect_err("nor be used");
     assert!(refused.message.contains("Manual repair required"), "{refused}");
@@ -194,6 +194,7 @@ fn a_pool_whose_group_was_set_back_is_restored_by_a_person() {
     rig.restart();
     let refused = rig.calls.stage(&volume).expect_err("the transaction ids differ");
     assert!(refused.message.contains("transaction_id is 3, while expected 1"), "{refused}");
+    assert!(refused.message.contains("`vgcfgrestore`"), "{refused}");
 
     let listed = typed(&format!("pvck --dump metadata_search {}", disk.device()));
     println!("{listed}");

@@ -93,7 +93,7 @@ pub enum LvmError {
         source: Arc<MetadataError>,
     },
     /// LVM refused a command; a look at the group shows what became of it.
-    #[error("LVM rejected `{command}`: {words}")]
+    #[error("LVM rejected `{command}`: {words}{}", repair(.words))]
     Refused {
         /// The command as one would type it.
         command: String,
@@ -108,6 +108,20 @@ pub enum LvmError {
         /// The call and the kernel's answer.
         source: HostError,
     },
+}
+
+/// What a person does about a thin pool that LVM does not activate: a sentence behind LVM's, or nothing for all else.
+///
+/// # Source
+/// `_pool_callback` in LVM2's `lib/activate/dev_manager.c`, `_node_send_messages` in its `device_mapper/libdm-deptree.c`.
+fn repair(words: &str) -> &'static str {
+    if words.contains("Manual repair required") {
+        " Stop the workloads of the thin pool, then run the commands of `Recover a thin pool` in the documentation: `lvconvert --repair`."
+    } else if words.contains("transaction_id is") {
+        " Stop the workloads of the thin pool, then run the commands of `Recover a thin pool` in the documentation: `vgcfgrestore`."
+    } else {
+        ""
+    }
 }
 
 /// A group's trouble: away, hanging or damaged is *unavailable*, a refused command is a failure.
@@ -127,5 +141,32 @@ impl From<LvmError> for VolumeError {
             },
             LvmError::Refused { .. } => VolumeError::Failed { what: words },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_person_must_repair_is_named_behind_the_words_of_lvm() {
+        let refused = |words: &str| {
+            LvmError::Refused { command: "lvchange".to_owned(), words: words.to_owned() }
+                .to_string()
+        };
+        let damaged =
+            refused("Check of pool vg0/pliant-thinpool failed (status:1). Manual repair required!");
+        assert!(
+            damaged.contains("required! Stop the workloads")
+                && damaged.ends_with("`lvconvert --repair`."),
+            "{damaged}"
+        );
+        let apart =
+            refused("Thin pool vg0-pool-tpool (254:2) transaction_id is 3, while expected 1.");
+        assert!(
+            apart.contains("expected 1. Stop the workloads") && apart.ends_with("`vgcfgrestore`."),
+            "{apart}"
+        );
+        assert_eq!(refused("no"), "LVM rejected `lvchange`: no");
     }
 }
