@@ -8,6 +8,7 @@
 mod client;
 mod life;
 mod many;
+mod snapshots;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use table::Table;
 
 const SOCKET: &str = "/run/pliant/csi.sock";
 const GROUP: &str = "vg0";
+const LINEAR: &str = "--pool=default=vg0";
 
 /// The driver under measurement and the machine that it shares with the plain way.
 struct Bench {
@@ -29,19 +31,30 @@ struct Bench {
 
 impl Bench {
     fn start() -> Bench {
+        Bench::with(LINEAR)
+    }
+
+    /// The same with half of the group for a thin pool.
+    fn with_thin_pool() -> Bench {
+        let config = "/run/bench.toml";
+        let pool = format!("[[pools]]\nname = \"default\"\nvolume-groups = [\"{GROUP}\"]\n");
+        std::fs::write(config, format!("{pool}[pools.thin]\nsize = \"50%\"\n")).expect("config");
+        Bench::with(&format!("--config={config}"))
+    }
+
+    fn with(pool: &str) -> Bench {
         let disk = Disk::of(24 << 30);
         run("vgcreate", &["--metadatasize", "16m", GROUP, disk.device()]);
-        let driver = start_driver();
+        let driver = start_driver(pool);
         let client = Client::connect(Path::new(SOCKET));
         Bench { table: Table::begin(), client, driver, disk }
     }
 }
 
-fn start_driver() -> Driver {
+fn start_driver(pool: &str) -> Driver {
     let metrics = format!("--metrics-address={METRICS}");
     let level = std::env::var("PLIANT_LOG_LEVEL").unwrap_or_else(|_| "warn".to_owned());
-    let pool = format!("--pool=default={GROUP}");
-    let args = ["--node-id=n1", &pool, &metrics, "--log-level", &level];
+    let args = ["--node-id=n1", pool, &metrics, "--log-level", &level];
     Driver::standalone(Path::new(SOCKET), &args)
 }
 
@@ -70,6 +83,17 @@ fn one_volume_beside_plain_lvm() {
     bench.stats();
     bench.idle();
     bench.table.publish("bench_one");
+}
+
+#[test]
+#[ignore = "needs the throw-away kernel: make bench"]
+fn snapshots_beside_plain_lvm() {
+    let mut bench = Bench::with_thin_pool();
+    bench.create_thin();
+    bench.snapshot_under_a_writer();
+    bench.copy_and_restore();
+    bench.write_into_a_growing_pool();
+    bench.table.publish("bench_snapshots");
 }
 
 #[test]

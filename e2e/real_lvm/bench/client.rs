@@ -62,6 +62,67 @@ impl Client {
         answer.expect("CreateVolume").into_inner().volume.expect("volume").volume_id
     }
 
+    /// Makes a volume with these parameters, of a snapshot if one is named, and returns its id once its content is there.
+    pub fn create_from(
+        &mut self,
+        name: &str,
+        size: Bytes,
+        mode: Mode,
+        parameters: &[(&str, &str)],
+        snapshot: Option<&str>,
+    ) -> String {
+        use pb::volume_content_source::{SnapshotSource, Type};
+        let parameters =
+            parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+        let of = |id: &str| Type::Snapshot(SnapshotSource { snapshot_id: id.to_owned() });
+        let request = pb::CreateVolumeRequest {
+            name: name.to_owned(),
+            capacity_range: Some(at_least(size)),
+            volume_capabilities: vec![capability(mode)],
+            parameters: parameters.collect(),
+            volume_content_source: snapshot
+                .map(|id| pb::VolumeContentSource { r#type: Some(of(id)) }),
+            ..Default::default()
+        };
+        loop {
+            match self.runtime.block_on(self.controller.create_volume(request.clone())) {
+                Ok(made) => return made.into_inner().volume.expect("volume").volume_id,
+                // It is copied; the call waits for a while.
+                Err(status) if status.code() == tonic::Code::Aborted => {}
+                Err(status) => panic!("CreateVolume: {status}"),
+            }
+        }
+    }
+
+    /// Takes a snapshot and returns its id, and whether it is ready.
+    pub fn snapshot(&mut self, name: &str, volume: &str) -> (String, bool) {
+        let request = pb::CreateSnapshotRequest {
+            name: name.to_owned(),
+            source_volume_id: volume.to_owned(),
+            ..Default::default()
+        };
+        let taken = self.runtime.block_on(self.controller.create_snapshot(request));
+        let taken = taken.expect("CreateSnapshot").into_inner().snapshot.expect("snapshot");
+        (taken.snapshot_id, taken.ready_to_use)
+    }
+
+    /// Asks for the snapshot until its content is independent of its volume.
+    pub fn snapshot_when_ready(&mut self, name: &str, volume: &str) -> String {
+        loop {
+            let (id, ready) = self.snapshot(name, volume);
+            if ready {
+                return id;
+            }
+            std::thread::park_timeout(std::time::Duration::from_millis(20));
+        }
+    }
+
+    pub fn delete_snapshot(&mut self, id: &str) {
+        let request =
+            pb::DeleteSnapshotRequest { snapshot_id: id.to_owned(), ..Default::default() };
+        self.runtime.block_on(self.controller.delete_snapshot(request)).expect("DeleteSnapshot");
+    }
+
     pub fn delete(&mut self, id: &str) {
         let request = pb::DeleteVolumeRequest { volume_id: id.to_owned(), ..Default::default() };
         self.runtime.block_on(self.controller.delete_volume(request)).expect("DeleteVolume");

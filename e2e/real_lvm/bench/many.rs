@@ -10,7 +10,7 @@ use pliant::volume::{Class, FsKind, Mode, NewVolume, NodeKey, RequestedSize};
 use crate::bench::client::{Client, Spent};
 use crate::bench::life::lvcreate;
 use crate::bench::table::{Ours, measured, median, timed};
-use crate::bench::{Bench, GROUP, SOCKET, start_driver};
+use crate::bench::{Bench, GROUP, LINEAR, SOCKET, start_driver};
 use crate::machine::{Disk, run};
 
 impl Bench {
@@ -30,7 +30,7 @@ impl Bench {
         let mut start = None;
         let took = median(|_| {
             drop(start.take());
-            timed(|| start = Some(start_driver()))
+            timed(|| start = Some(start_driver(LINEAR)))
         });
         let driver = start.expect("a driver");
         let spent = Spent::until_now();
