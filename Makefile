@@ -20,12 +20,13 @@ test: install ## all tests: units, fakes, real LVM, csi-sanity, protocol
 cluster-test: install ## tests on a real Kubernetes, in throw-away kernels
 	@e2e/cluster/test
 
-exhaustive: install ## all crash points, lives of volumes, swap states, kill points and power cuts, of which `make test` takes a part
+exhaustive: install ## all crash points, lives, swap states, kill points, power cuts and seeds: `make test` takes a part
 	@EXHAUSTIVE=1 cargo test --quiet --features testing --test claims --test populators crash_points::every_lost_request
 	@EXHAUSTIVE=1 cargo test --quiet --package pliant-operator claims::plan::tests
 	@EXHAUSTIVE=1 cargo test --quiet --features testing --test node copies_model::
 	@EXHAUSTIVE=1 LIMIT=9000 e2e/real-lvm kill_points:: --nocapture
 	@EXHAUSTIVE=1 LIMIT=9000 e2e/real-lvm power_cuts_of_the_driver:: --nocapture
+	@SEEDS="$$(seq -s ' ' 20)" LIMIT=9000 e2e/sanity/run
 
 mutants: install ## change the code in one place after the other: 95 % must fail a test; hours
 	@e2e/mutants

@@ -39,9 +39,9 @@ struct Sums {
 fn what_was_acknowledged_survives_every_power_cut() {
     let mut sums = Sums::default();
     let scripts: [(&str, u64, Vec<Step>, usize); 3] = [
-        ("block and ext4", 160, script::BLOCK_AND_EXT4.to_vec(), 60),
-        ("xfs", 384, script::life_of(FsKind::Xfs, 300), 12),
-        ("btrfs", 384, script::life_of(FsKind::Btrfs, 256), 12),
+        ("block and ext4", 160, script::BLOCK_AND_EXT4.to_vec(), 40),
+        ("xfs", 384, script::life_of(FsKind::Xfs, 300), 9),
+        ("btrfs", 384, script::life_of(FsKind::Btrfs, 256), 9),
     ];
     for (what, mib, steps, few) in scripts.into_iter().filter(|(what, ..)| what.contains(&only())) {
         let log_disk = Disk::of(mib << 22);

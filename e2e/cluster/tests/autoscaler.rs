@@ -97,6 +97,7 @@ impl World {
         let has_own = templates.as_array().is_some_and(|all| !all.is_empty());
         pod["volumes"] = if has_own { json!([]) } else { stands_for_it };
         pod["dnsPolicy"] = json!("Default");
+        pod["hostNetwork"] = json!(true); // Nothing here asks for one of its own, which takes a node eight processes.
         let set = json!({
             "metadata": {"name": "db"},
             "spec": {

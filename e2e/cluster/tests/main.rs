@@ -16,6 +16,8 @@ mod claim;
 mod deaths;
 #[path = "../../../tests/tally/dice.rs"]
 mod dice;
+#[path = "../../../tests/tally/exhaustive.rs"]
+mod exhaustive;
 mod expansion;
 mod faults;
 mod fetches;

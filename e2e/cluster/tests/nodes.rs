@@ -89,7 +89,10 @@ fn a_lost_cluster_gives_its_volumes_back() {
         for node in NODES {
             is_ready(&world, node).await;
         }
-        must("e2e/cluster/snapshots", &[]).await; // With the cluster its definitions are lost.
+        // With the cluster its definitions are lost, and what this one knows is of the old one.
+        must("e2e/cluster/control", &["snapshot-controller", "kill"]).await;
+        must("e2e/cluster/snapshots", &[]).await;
+        must("e2e/cluster/control", &["snapshot-controller", "start"]).await;
         install(&[]).await;
         world.begin().await;
 

@@ -307,8 +307,8 @@ fn a_volume_is_half_copied_until_the_claim_has_it() {
 }
 
 #[test]
-fn a_raw_device_is_copied() {
-    run("a_raw_device_is_copied", |world| async move {
+fn a_raw_device_is_copied_on_its_node() {
+    run("a_raw_device_is_copied_on_its_node", |world| async move {
         let class = world.class(json!({"pool": "fast"})).await;
         world.claim("old", &class, "64Mi", "Block").await;
         world.pod("writer", "old", "sleep 9999", json!({})).await;

@@ -256,6 +256,7 @@ impl World {
             "spec": {
                 "terminationGracePeriodSeconds": 1,
                 "dnsPolicy": "Default",
+                "hostNetwork": true,
                 "containers": [{
                     "name": "app",
                     "image": "pliant.test/busybox:1",
