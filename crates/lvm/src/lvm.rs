@@ -116,9 +116,9 @@ pub enum LvmError {
 /// `_pool_callback` in LVM2's `lib/activate/dev_manager.c`, `_node_send_messages` in its `device_mapper/libdm-deptree.c`.
 fn repair(words: &str) -> &'static str {
     if words.contains("Manual repair required") {
-        " Stop the workloads of the thin pool, then run the commands of `Recover a thin pool` in the documentation: `lvconvert --repair`."
+        " Stop the workloads of the thin pool, then repair it with `lvconvert --repair`: see \"Use thin volumes\" in the documentation."
     } else if words.contains("transaction_id is") {
-        " Stop the workloads of the thin pool, then run the commands of `Recover a thin pool` in the documentation: `vgcfgrestore`."
+        " Stop the workloads of the thin pool, then restore its metadata with `vgcfgrestore`: see \"Use thin volumes\" in the documentation."
     } else {
         ""
     }
@@ -158,13 +158,13 @@ mod tests {
             refused("Check of pool vg0/pliant-thinpool failed (status:1). Manual repair required!");
         assert!(
             damaged.contains("required! Stop the workloads")
-                && damaged.ends_with("`lvconvert --repair`."),
+                && damaged.contains("`lvconvert --repair`"),
             "{damaged}"
         );
         let apart =
             refused("Thin pool vg0-pool-tpool (254:2) transaction_id is 3, while expected 1.");
         assert!(
-            apart.contains("expected 1. Stop the workloads") && apart.ends_with("`vgcfgrestore`."),
+            apart.contains("expected 1. Stop the workloads") && apart.contains("`vgcfgrestore`"),
             "{apart}"
         );
         assert_eq!(refused("no"), "LVM rejected `lvchange`: no");
