@@ -27,7 +27,7 @@ const EXT4: Mode = Mode::Filesystem(FsKind::Ext4);
 const XFS: Mode = Mode::Filesystem(FsKind::Xfs);
 const BTRFS: Mode = Mode::Filesystem(FsKind::Btrfs);
 /// Points of a command that are tried unless all are.
-const FEW: usize = 3;
+const FEW: usize = 4;
 
 /// What LVM makes for a moment before it makes a thin pool: 4 MiB each, without a name or a tag that says so. It may be
 /// anyone's, so that nobody but its administrator removes it.

@@ -77,9 +77,9 @@ fn a_pool_without_free_data_is_expanded_by_a_person() {
     assert_eq!(refused.code, Code::ResourceExhausted, "{refused}");
     assert!(holds(&volume.file(""), 0..written), "what was acknowledged");
 
-    commands("Its data space is full", &[("VG", "vg0")])
-        .iter()
-        .for_each(|command| drop(typed(command)));
+    for command in commands("Its data space is full", &[("VG", "vg0")]) {
+        typed(&command);
+    }
 
     fill(&volume.file(""), written..192);
     rig.crash();
@@ -136,7 +136,9 @@ fn a_pool_with_damaged_metadata_is_repaired_by_a_person() {
 
     let commands = commands("Its metadata is damaged", &[("VG", "vg0")]);
     let (last, repairs) = commands.split_last().expect("commands");
-    repairs.iter().for_each(|command| drop(typed(command)));
+    for command in repairs {
+        typed(command);
+    }
 
     rig.calls.show(&volume);
     assert!(holds(&volume.file(""), 0..32), "what was acknowledged");

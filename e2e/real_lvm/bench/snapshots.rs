@@ -39,13 +39,13 @@ impl Bench {
                 drop(run(
                     "lvcreate",
                     &["-y", "-V", size, "--thinpool", "plainpool", "-n", &name, GROUP],
-                ))
+                ));
             })
         });
         let mut made = Vec::new();
         let ours = measured(|n| {
             timed(|| {
-                made.push(self.client.create_from(&format!("thin-{n}"), SMALL, EXT4, THIN, None))
+                made.push(self.client.create_from(&format!("thin-{n}"), SMALL, EXT4, THIN, None));
             })
         });
         self.table.both("thin_create", "create a thin volume: lvcreate -V", plain, ours);
@@ -54,7 +54,9 @@ impl Bench {
             timed(|| made.push(self.client.create_from(&name, SMALL, EXT4, LINEAR, None)))
         });
         self.table.figure("thin_create_ratio_linear", linear / ours.millis);
-        made.iter().for_each(|id| self.client.delete(id));
+        for id in &made {
+            self.client.delete(id);
+        }
     }
 
     /// Snapshots of mounted volumes under a writer: how long they take, and the longest write meanwhile.

@@ -348,8 +348,13 @@ async fn make_physical_volume(turn: &VgGuard, device: &Path) -> Result<(), LvmEr
 pub(super) async fn heal_before(turn: &VgGuard, lv: &str) -> Result<(), LvmError> {
     let group = turn.seen().await?;
     match group.lvs.get(lv) {
-        // Its device is as large as its origin; LVM loads both when it changes one.
-        Some(lv) if group.is_snapshot(lv) => remove_from_other_disks(turn, &group, lv).await,
+        // Its device is as large as its origin; LVM loads both when it changes one, and suspends both.
+        Some(lv) if group.is_snapshot(lv) => {
+            if let Some(origin) = group.origin_of(lv) {
+                turn.heal(origin).await?;
+            }
+            remove_from_other_disks(turn, &group, lv).await
+        }
         Some(lv) => turn.heal(lv).await,
         None => Ok(false),
     }

@@ -208,6 +208,12 @@ impl Group {
         self.snapshots().any(|volumes| volumes.get("cow_store") == Some(&lv.name))
     }
 
+    /// The logical volume of which this one is the store of a thick snapshot.
+    pub fn origin_of(&self, lv: &Lv) -> Option<&Lv> {
+        let snapshot = self.snapshots().find(|volumes| volumes.get("cow_store") == Some(&lv.name));
+        self.lvs.get(snapshot?.get("origin")?)
+    }
+
     fn snapshots(&self) -> impl Iterator<Item = &BTreeMap<String, String>> {
         let segments = self.lvs.values().flat_map(|lv| &lv.segments);
         segments.filter(|segment| segment.kind == "snapshot").map(|segment| &segment.volumes)

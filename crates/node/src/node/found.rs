@@ -73,13 +73,12 @@ impl<Record> Found<Record> {
     /// Makes its device live, complete and not suspended. A repeated call changes nothing.
     pub async fn activate(&self, host: &dyn Host) -> Result<(PathBuf, DmInfo), VolumeError> {
         let turn = self.group.turn().await?;
-        // The table of a copy-on-write snapshot is none of its own metadata: the repair of its origin makes it. One that
-        // has none is what a killed command left, and serves nothing.
+        // The table of a copy-on-write snapshot is none of its own metadata: the repair of its origin makes it, and wakes
+        // what a killed command left suspended of both. One that has none serves nothing.
         let live = self.live_device(host).await?;
         let is_half_made = live.is_some_and(|(_, info)| !info.live_table);
-        if is_half_made || !self.seen.is_snapshot(&self.lv) {
-            turn.heal(&self.lv).await?;
-        }
+        let origin = self.seen.origin_of(&self.lv).filter(|_| !is_half_made);
+        turn.heal(origin.unwrap_or(&self.lv)).await?;
         if let Some(live) = self.live_device(host).await? {
             return Ok(live);
         }
