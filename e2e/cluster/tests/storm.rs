@@ -99,7 +99,7 @@ fn victim(dice: &mut Dice) -> Victim {
 
 #[test]
 fn what_dies_at_random_loses_and_leaks_nothing() {
-    let (seed, count) = asked(5, 12);
+    let (seed, count) = asked(5, 9);
     run("storm", |world| async move {
         let world = world.with_patience(WHILE_ALL_DIES);
         for fs in ["ext4", "xfs", "btrfs"] {

@@ -26,7 +26,7 @@ fn victim(dice: &mut Dice) -> Victim {
 
 #[test]
 fn swaps_lose_no_record_whoever_dies() {
-    let (seed, count) = asked(3, 6);
+    let (seed, count) = asked(3, 4);
     run("swap_storm", |world| async move {
         let world = world.with_patience(WHILE_ALL_DIES);
         let [ext4, xfs, btrfs] = ["swap-storm-ext4", "swap-storm-xfs", "swap-storm-btrfs"];
